@@ -1,0 +1,1 @@
+"""Alcove: hard multi-tenancy for Kubernetes."""

@@ -1,0 +1,56 @@
+"""Identifiers: what names a thing, as types, so that no two kinds of name are mixed up.
+
+An object is `(tenant, resource, namespace, name)`; the tenant comes first and has no default.
+"""
+
+from typing import NewType
+
+from msgspec import Struct
+
+TenantId = NewType("TenantId", str)
+Revision = NewType("Revision", int)
+"""A position in the store's log; as a string it is an object's `resourceVersion`."""
+
+SYSTEM = TenantId("system")
+"""Ring0's tenant: it owns nodes, tenants and the VPC provider's objects."""
+ALL = TenantId("all")
+"""In a path, every tenant at once; never the tenant of an object."""
+
+DEFAULT_NAMESPACES = ("default", "kube-system", "kube-public")
+
+
+class GroupResource(Struct, frozen=True, order=True):
+    """A resource without its version: what roles, quotas and the store's keys speak of."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class GroupVersionKind(Struct, frozen=True, order=True):
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @classmethod
+    def parse(cls, api_version: str, kind: str) -> "GroupVersionKind":
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
+
+
+class Key(Struct, frozen=True, order=True):
+    """Where an object is kept. `namespace` is empty for objects that have none."""
+
+    resource: GroupResource
+    tenant: TenantId
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"/registry/{self.resource}/{self.tenant}/{self.namespace}/{self.name}"

@@ -1,0 +1,131 @@
+"""The store's promises: one append-only log of revisions, and the objects it adds up to.
+
+- *ordered*: events come in revision order, in every feed.
+- *unique*: a revision belongs to one transaction, and an event is delivered once to a feed.
+- *atomic*: the operations of a transaction all happen, at one revision, or none does.
+- *resumable*: a feed from any uncompacted revision misses nothing.
+- *bookmarkable*: `revision()` only grows, and every event up to it is, or will be, in a feed.
+- *durable*: once `write` returned, the transaction survives `kill -9` and power loss.
+- *linearizable* per key: `expected` is compared with the newest revision of the key.
+
+Bodies are opaque bytes. No implementation polls.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+
+ABSENT = Revision(0)
+"""As `Op.expected`: the key must not exist."""
+
+
+class StoreError(Exception):
+    """Root of what a store raises.
+
+    StoreError
+    ├── Mismatch   an operation's `expected` was not what the store holds; nothing was written
+    ├── Compacted  the asked revision is older than what is kept
+    └── Unavailable  the store cannot take writes (full disk, closed, no quorum); nothing was written
+    """
+
+
+class Mismatch(StoreError):
+    def __init__(self, key: Key, actual: Revision) -> None:
+        super().__init__(f"{key} is at revision {actual}")
+        self.key = key
+        self.actual = actual
+        """The key's revision now; `ABSENT` if there is none."""
+
+
+class Compacted(StoreError):
+    def __init__(self, compacted: Revision) -> None:
+        super().__init__(f"revisions up to {compacted} are compacted")
+        self.compacted = compacted
+
+
+class Unavailable(StoreError):
+    pass
+
+
+class Op(Struct, frozen=True):
+    """One change of a transaction. `body` None deletes; `expected` None takes whatever is there.
+
+    Deleting an absent key without `expected` is allowed and is no event. With `body` None and
+    `last` given, the event carries `last` as the object's final state.
+    """
+
+    key: Key
+    body: bytes | None
+    expected: Revision | None = None
+    last: bytes | None = None
+
+
+class Change(Enum):
+    CREATED = 1
+    UPDATED = 2
+    DELETED = 3
+
+
+class Event(Struct, frozen=True):
+    change: Change
+    key: Key
+    revision: Revision
+    body: bytes
+    """The new body; for DELETED the last one."""
+
+
+class Record(Struct, frozen=True):
+    key: Key
+    revision: Revision
+    body: bytes
+
+
+class Snapshot(Struct, frozen=True):
+    """Everything at one revision."""
+
+    revision: Revision
+    records: Sequence[Record]
+
+
+class Store(Protocol):
+    async def write(self, ops: Sequence[Op]) -> Revision:
+        """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable."""
+        ...
+
+    async def revision(self) -> Revision:
+        """The newest revision committed anywhere, read linearizably."""
+        ...
+
+    async def compacted(self) -> Revision:
+        """The newest revision that is compacted; 0 if none."""
+        ...
+
+    async def snapshot(
+        self,
+        at: Revision | None = None,
+        *,
+        resource: GroupResource | None = None,
+        tenant: TenantId | None = None,
+        namespace: str | None = None,
+    ) -> Snapshot:
+        """What existed at `at` (None: now), narrowed. Raises Compacted."""
+        ...
+
+    def feed(self, after: Revision) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Event]]]:
+        """Every event after `after`, in batches, each batch whole transactions; never ends by itself.
+
+        Entering raises Compacted when events after `after` may be gone. A transaction's events reach
+        every open feed's queue before its `write` returns.
+        """
+        ...
+
+    async def compact(self, upto: Revision) -> None:
+        """Forgets history up to `upto`; the newest body of every existing key stays."""
+        ...
+
+    async def close(self) -> None: ...
