@@ -1,0 +1,67 @@
+"""What an admission plugin is given, and what it may do.
+
+Plugins run in the order of the list in `admission/__init__.py`: first every `admit` (may change
+`attributes.obj`), then validation of the kind, then every `validate` (may only refuse). Refusing is
+raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
+"""
+
+from enum import Enum
+
+from msgspec import Struct, field
+
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.apiserver.identity import Identity
+from alcove.store.base import Op
+
+
+class Operation(Enum):
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CONNECT = "CONNECT"
+
+
+class Attributes(Struct, kw_only=True):
+    """One write on its way to the store."""
+
+    operation: Operation
+    kind: Kind
+    tenant: TenantId
+    namespace: str
+    name: str
+    subresource: str = ""
+    obj: Object | None
+    """The new object, to be changed in place; None for DELETE."""
+    old: Object | None = None
+    """The stored object; shared, not to be changed. None for CREATE."""
+    identity: Identity
+    dry_run: bool = False
+    options: Object = field(default_factory=dict)
+    """The decoded CreateOptions, UpdateOptions, PatchOptions or DeleteOptions."""
+    warnings: list[str] = field(default_factory=list)
+    """Shown to the client as `Warning` headers."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """Added to the audit record."""
+    also: list[Op] = field(default_factory=list)
+    """Operations that join the write's own transaction. If one's `expected` fails, the whole write
+    starts over: admission runs again on fresh objects."""
+
+    @property
+    def resource(self) -> GroupResource:
+        return self.kind.group_resource
+
+
+class Plugin:
+    """Base of admission plugins: does nothing until a method is overridden."""
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        """Whether this plugin wants such writes at all; asked once per kind and operation, then cached."""
+        raise NotImplementedError
+
+    async def admit(self, attributes: Attributes) -> None:
+        """May change `attributes.obj`."""
+
+    async def validate(self, attributes: Attributes) -> None:
+        """May only refuse."""

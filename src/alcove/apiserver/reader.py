@@ -1,0 +1,44 @@
+"""How parts of the API server read objects: from the watch cache, in memory, without waiting.
+
+What it returns is shared: never change it. `copy.deepcopy` first, or ask for the entry's own
+`decode()`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.store.base import Op
+
+
+class Reader(Protocol):
+    def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None: ...
+
+    def list(
+        self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
+    ) -> Iterable[Object]:
+        """Objects of one tenant; `namespace` None: of all its namespaces."""
+        ...
+
+    def generation(self, tenant: TenantId, resource: GroupResource) -> int:
+        """A number that changes with every change of the tenant's objects of this resource: what is
+        derived from them (RBAC rules, webhooks, CRDs) is cached under it."""
+        ...
+
+
+class Kinds(Protocol):
+    """The kinds a tenant is served: the registry's and its CRDs'."""
+
+    def find(self, tenant: TenantId, group: str, version: str, resource: str) -> Kind | None: ...
+
+    def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None: ...
+
+    def all(self, tenant: TenantId) -> Sequence[Kind]: ...
+
+
+class Writer(Protocol):
+    """For parts that must write beside the request (quota usage, tokens, roles at start)."""
+
+    async def write(self, ops: Sequence[Op]) -> None: ...
