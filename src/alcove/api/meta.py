@@ -1,0 +1,57 @@
+"""What every object's metadata is made of: uids, generated names, timestamps, self links.
+
+Times are epoch seconds in the program and RFC 3339 in UTC on the wire: `Time` in whole seconds,
+`MicroTime` with six digits, as Kubernetes writes them.
+"""
+
+import os
+import time
+import uuid
+from datetime import UTC, datetime
+
+from alcove.api.ids import TenantId
+from alcove.api.kind import Kind, Scope
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels and nothing that reads like one: no words come out."""
+_SUFFIX_LENGTH = 5
+_GENERATED_LENGTH_MAX = 63
+
+
+def new_uid() -> str:
+    """A random (version 4) UUID."""
+    return str(uuid.uuid4())
+
+
+def generate_name(prefix: str) -> str:
+    """`prefix` with five random characters; a long prefix is cut so that the name stays a DNS label."""
+    suffix = "".join(_SUFFIX_ALPHABET[byte % len(_SUFFIX_ALPHABET)] for byte in os.urandom(_SUFFIX_LENGTH))
+    return prefix[: _GENERATED_LENGTH_MAX - _SUFFIX_LENGTH] + suffix
+
+
+def format_time(epoch_seconds: float) -> str:
+    """`Time`: `2024-05-01T10:00:00Z`. A fraction is cut off."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_seconds))
+
+
+def format_micro_time(epoch_seconds: float) -> str:
+    """`MicroTime`: `2024-05-01T10:00:00.123456Z`."""
+    moment = datetime.fromtimestamp(epoch_seconds, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}Z"
+
+
+def parse_time(text: str) -> float:
+    """Epoch seconds of a `Time` or `MicroTime`. Raises ValueError."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def self_link(kind: Kind, tenant: TenantId, namespace: str, name: str) -> str:
+    """The object's full path: `/api/v1/tenants/T/namespaces/N/pods/P`.
+
+    A Tenant is no object of another tenant in its path: `/api/v1/tenants/T`.
+    """
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    if kind.resource == "tenants" and not kind.group:
+        return f"{root}/tenants/{name}"
+    within = f"/namespaces/{namespace}" if kind.scope is Scope.NAMESPACE and namespace else ""
+    return f"{root}/tenants/{tenant}{within}/{kind.resource}/{name}"
