@@ -1,0 +1,31 @@
+"""coordination.k8s.io: leases, by which leaders and nodes say that they live."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, forbidden, invalid
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import ABOVE_ZERO, named, not_negative, one_of
+from alcove.api.objects import Object
+
+LEASE_STRATEGIES = ("OldestEmulationVersion",)
+
+
+def validate_lease(lease: Object) -> list[FieldError]:
+    spec = lease.get("spec") or {}
+    faults: list[FieldError] = []
+    if spec.get("leaseDurationSeconds", 1) <= 0:
+        faults.append(invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], ABOVE_ZERO))
+    faults += not_negative(spec, "spec", "leaseTransitions")
+    strategy = spec.get("strategy", "")
+    if "/" in strategy:
+        faults += named(strategy, names.qualified_name, "spec.strategy")
+    elif "strategy" in spec:
+        faults += one_of(strategy, LEASE_STRATEGIES, "spec.strategy")
+    if spec.get("preferredHolder") and not strategy:
+        told = "may only be specified if `strategy` is defined"
+        faults.append(forbidden("spec.preferredHolder", told))
+    return faults
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "leases": Strategy(validate=validate_lease, create_on_update=True, unconditional_update=False),
+}

@@ -1,0 +1,53 @@
+"""scheduling.k8s.io: priority classes. That only one is the global default is admission's to check."""
+
+from alcove.api.fields import FieldError, forbidden
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import fill, one_of_required, unchanged
+from alcove.api.objects import Object, name
+
+SYSTEM_PREFIX = "system-"
+USER_PRIORITY_MAX = 1_000_000_000
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+
+
+def default_priority_class(obj: Object) -> None:
+    fill(obj, "preemptionPolicy", "PreemptLowerPriority")
+
+
+def validate_priority_class(obj: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if name(obj).startswith(SYSTEM_PREFIX):
+        if told := _system_class_fault(obj):
+            reserved = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
+            faults.append(forbidden("metadata.name", f"{reserved}. error: {told}"))
+    elif obj.get("value", 0) > USER_PRIORITY_MAX:
+        told = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
+        faults.append(forbidden("value", told))
+    return faults + one_of_required(obj.get("preemptionPolicy", ""), PREEMPTION_POLICIES, "preemptionPolicy")
+
+
+def _system_class_fault(obj: Object) -> str:
+    known = SYSTEM_PRIORITIES.get(name(obj))
+    if known is None:
+        return f"{name(obj)} is not a known system priority class"
+    if obj.get("value", 0) != known:
+        return f"value of {name(obj)} PriorityClass must be {known}"
+    return f"globalDefault of {name(obj)} PriorityClass must be false" if obj.get("globalDefault") else ""
+
+
+def validate_priority_class_update(new: Object, old: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if new.get("value", 0) != old.get("value", 0):
+        faults.append(forbidden("value", "may not be changed in an update."))
+    return faults + unchanged(new, old, "", "preemptionPolicy")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "priorityclasses": Strategy(
+        default=default_priority_class,
+        validate=validate_priority_class,
+        validate_update=validate_priority_class_update,
+        counts_generation=True,
+    ),
+}

@@ -1,0 +1,319 @@
+"""storage.k8s.io: classes of storage, CSI drivers and where they run, attachments of volumes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from alcove.api import names, quantity
+from alcove.api.fields import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import (
+    NOT_NEGATIVE,
+    child,
+    fill,
+    named,
+    not_negative,
+    one_of,
+    one_of_required,
+    same,
+    unchanged,
+)
+from alcove.api.kinds.labelselectors import validate_label_selector
+from alcove.api.objects import Object
+
+PARAMETERS_MAX = 512
+PARAMETERS_SIZE_MAX_BYTES = 256 * 1024
+ERROR_MESSAGE_LENGTH_MAX_BYTES = 1024
+NODE_ID_LENGTH_MAX_BYTES = 256
+DRIVER_NAME_LENGTH_MAX_BYTES = 63
+TOKEN_SECONDS_MIN = 600
+TOKEN_SECONDS_MAX = 1 << 32
+
+RECLAIM_POLICIES = ("Delete", "Retain")
+BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+FS_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
+LIFECYCLE_MODES = ("Persistent", "Ephemeral")
+
+
+def _bytes(texts: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
+
+
+def _provisioner(value: str, path: str) -> list[FieldError]:
+    return named(value.lower(), names.qualified_name, path) if value else [required(path)]
+
+
+def _parameters(parameters: Mapping[str, str], path: str) -> list[FieldError]:
+    if len(parameters) > PARAMETERS_MAX:
+        return [too_long(path, PARAMETERS_MAX)]
+    faults: list[FieldError] = []
+    if "" in parameters:
+        faults.append(invalid(path, "", "field can not be empty."))
+    if _bytes(parameters) > PARAMETERS_SIZE_MAX_BYTES:
+        faults.append(too_long(path, PARAMETERS_SIZE_MAX_BYTES))
+    return faults
+
+
+def default_storage_class(obj: Object) -> None:
+    fill(obj, "reclaimPolicy", "Delete")
+    fill(obj, "volumeBindingMode", "Immediate")
+
+
+def validate_storage_class(obj: Object) -> list[FieldError]:
+    faults = _provisioner(obj.get("provisioner", ""), "provisioner")
+    faults += _parameters(obj.get("parameters") or {}, "parameters")
+    if obj.get("reclaimPolicy"):
+        faults += one_of(obj["reclaimPolicy"], RECLAIM_POLICIES, "reclaimPolicy")
+    faults += one_of_required(obj.get("volumeBindingMode", ""), BINDING_MODES, "volumeBindingMode")
+    return faults + _allowed_topologies(obj)
+
+
+def _allowed_topologies(obj: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: list[dict[str, frozenset[str]]] = []
+    for index, term in enumerate(obj.get("allowedTopologies") or ()):
+        path = f"allowedTopologies[{index}].matchLabelExpressions"
+        expressions: dict[str, frozenset[str]] = {}
+        for at, requirement in enumerate(term.get("matchLabelExpressions") or ()):
+            key, values = requirement.get("key", ""), requirement.get("values") or ()
+            if not values:
+                faults.append(required(f"{path}[{at}].values"))
+            for position, value in enumerate(values):
+                if value in values[:position]:
+                    faults.append(duplicate(f"{path}[{at}].values[{position}]", value))
+            faults += named(key, names.label_key, f"{path}[{at}].key")
+            if key in expressions:
+                faults.append(duplicate(f"{path}[{at}].key", key))
+            expressions[key] = frozenset(values)
+        if expressions in seen:
+            faults.append(duplicate(path, ""))
+        seen.append(expressions)
+    return faults
+
+
+def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new, old, "", "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+
+
+def validate_attributes_class(obj: Object) -> list[FieldError]:
+    parameters = obj.get("parameters") or {}
+    faults = _provisioner(obj.get("driverName", ""), "driverName") + _parameters(parameters, "parameters")
+    if not parameters:
+        faults.append(required("parameters", "must contain at least one key/value pair"))
+    return faults
+
+
+def validate_attributes_class_update(new: Object, old: Object) -> list[FieldError]:
+    return [
+        forbidden(field, f"updates to {field} are forbidden.")
+        for field in ("driverName", "parameters")
+        if not same(new.get(field), old.get(field))
+    ]
+
+
+def default_csi_driver(obj: Object) -> None:
+    spec = child(obj, "spec")
+    fill(spec, "attachRequired", True)
+    for field in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
+        fill(spec, field, False)
+    fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType")
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def validate_csi_driver(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    faults = one_of(spec.get("fsGroupPolicy", ""), FS_GROUP_POLICIES, "spec.fsGroupPolicy")
+    faults += _token_requests(spec)
+    for mode in spec.get("volumeLifecycleModes") or ():
+        faults += one_of(mode, LIFECYCLE_MODES, "spec.volumeLifecycleModes")
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        told = "must be greater than or equal to 10 seconds"
+        faults.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, told))
+    in_secrets = spec.get("serviceAccountTokenInSecrets")
+    if in_secrets is not None and not spec.get("tokenRequests"):
+        told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        faults.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, told))
+    return faults
+
+
+def _token_requests(spec: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    audiences: set[str] = set()
+    for index, request in enumerate(spec.get("tokenRequests") or ()):
+        path, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
+        if audience in audiences:
+            faults.append(duplicate(f"{path}.audience", audience))
+            continue
+        audiences.add(audience)
+        seconds = request.get("expirationSeconds", TOKEN_SECONDS_MIN)
+        if seconds < TOKEN_SECONDS_MIN:
+            told = "may not specify a duration less than 10 minutes"
+            faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+        if seconds > TOKEN_SECONDS_MAX:
+            told = "may not specify a duration larger than 2^32 seconds"
+            faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+    return faults
+
+
+def validate_csi_driver_update(new: Object, old: Object) -> list[FieldError]:
+    faults = unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "volumeLifecycleModes")
+    now, before = (each.get("spec", {}).get("attachRequired") for each in (new, old))
+    if now != before:
+        # Kubernetes names this field so.
+        faults.insert(0, invalid("spec.attachedRequired", now, "field is immutable"))
+    return faults
+
+
+def driver_name_faults(value: str, path: str) -> list[FieldError]:
+    """A CSI driver's name where another object refers to it."""
+    if not value:
+        return [required(path)]
+    long = len(value.encode()) > DRIVER_NAME_LENGTH_MAX_BYTES
+    faults = [too_long(path, DRIVER_NAME_LENGTH_MAX_BYTES)] if long else []
+    return faults + [invalid(path, value, told) for told in names.dns_subdomain(value.lower())]
+
+
+def validate_csi_node(obj: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: set[str] = set()
+    for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+        path, name = f"spec.drivers[{index}]", driver.get("name", "")
+        faults += driver_name_faults(name, f"{path}.name") + _node_id(driver, path)
+        faults += not_negative(driver.get("allocatable") or {}, f"{path}.allocatable", "count")
+        if name in seen:
+            faults.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        faults += _topology_keys(driver.get("topologyKeys") or [], path)
+    return faults
+
+
+def _node_id(driver: Object, path: str) -> list[FieldError]:
+    node_id = driver.get("nodeID", "")
+    if not node_id:
+        return [required(f"{path}.nodeID")]
+    if len(node_id.encode()) <= NODE_ID_LENGTH_MAX_BYTES:
+        return []
+    return [invalid(f"{path}.nodeID", node_id, f"must be {NODE_ID_LENGTH_MAX_BYTES} characters or less")]
+
+
+def _topology_keys(keys: list[str], path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    for index, key in enumerate(keys):
+        if not key:
+            faults.append(required(path))
+        if key in keys[:index]:
+            faults.append(duplicate(path, key))
+        faults += named(key, names.qualified_name, path)
+    return faults
+
+
+def validate_csi_node_update(new: Object, old: Object) -> list[FieldError]:
+    """A driver that stays keeps everything but how many volumes it can take."""
+    before = {driver.get("name"): driver for driver in (old.get("spec") or {}).get("drivers") or ()}
+    faults: list[FieldError] = []
+    for driver in (new.get("spec") or {}).get("drivers") or ():
+        known = before.get(driver.get("name"))
+        if known is not None and not same(_without_allocatable(driver), _without_allocatable(known)):
+            faults.append(invalid("spec.drivers", _without_allocatable(driver), "field is immutable"))
+    return faults
+
+
+def _without_allocatable(driver: Object) -> Object:
+    return {field: value for field, value in driver.items() if field != "allocatable"}
+
+
+def validate_attachment(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    faults = driver_name_faults(spec.get("attacher", ""), "spec.attacher")
+    faults += _attachment_source(spec.get("source") or {})
+    return faults + named(spec.get("nodeName", ""), names.dns_subdomain, "spec.nodeName")
+
+
+def _attachment_source(source: Object) -> list[FieldError]:
+    path, told = "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
+    if inline is None and name is None:
+        return [required(path, told)]
+    if inline is not None and name is not None:
+        return [forbidden(path, told)]
+    if name is None:
+        return []
+    if not name:
+        return [required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]
+    return named(name, names.dns_subdomain, f"{path}.persistentVolumeName")
+
+
+def validate_attachment_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new, old, "", "spec")
+
+
+def validate_attachment_status(new: Object, _old: Object) -> list[FieldError]:
+    status = new.get("status") or {}
+    faults: list[FieldError] = []
+    if _bytes(status.get("attachmentMetadata") or {}) > PARAMETERS_SIZE_MAX_BYTES:
+        faults.append(too_long("status.attachmentMetadata", PARAMETERS_SIZE_MAX_BYTES))
+    for field in ("attachError", "detachError"):
+        error: dict[str, Any] = status.get(field) or {}
+        if len(error.get("message", "").encode()) > ERROR_MESSAGE_LENGTH_MAX_BYTES:
+            faults.append(too_long(f"status.{field}.message", ERROR_MESSAGE_LENGTH_MAX_BYTES))
+        if error.get("errorCode", 0) < 0:
+            told = names.out_of_range(0, 2**31 - 1)
+            faults.append(invalid(f"status.{field}.errorCode", error["errorCode"], told))
+    return faults
+
+
+def validate_capacity(obj: Object) -> list[FieldError]:
+    faults = validate_label_selector(obj.get("nodeTopology"), "nodeTopology")
+    faults += named(obj.get("storageClassName", ""), names.dns_subdomain, "storageClassName")
+    if "capacity" in obj and quantity.of(obj["capacity"]).nano < 0:
+        faults.append(invalid("capacity", quantity.canonical(obj["capacity"]), NOT_NEGATIVE))
+    return faults
+
+
+def validate_capacity_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new, old, "", "nodeTopology", "storageClassName")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "storageclasses": Strategy(
+        default=default_storage_class,
+        validate=validate_storage_class,
+        validate_update=validate_storage_class_update,
+    ),
+    "volumeattributesclasses": Strategy(
+        validate=validate_attributes_class,
+        validate_update=validate_attributes_class_update,
+    ),
+    "csidrivers": Strategy(
+        default=default_csi_driver,
+        validate=validate_csi_driver,
+        validate_update=validate_csi_driver_update,
+        counts_generation=True,
+        unconditional_update=False,
+    ),
+    "csinodes": Strategy(
+        validate=validate_csi_node,
+        validate_update=validate_csi_node_update,
+        unconditional_update=False,
+    ),
+    "volumeattachments": Strategy(
+        validate=validate_attachment,
+        validate_update=validate_attachment_update,
+        validate_status=validate_attachment_status,
+        has_status=True,
+        unconditional_update=False,
+    ),
+    "csistoragecapacities": Strategy(
+        validate=validate_capacity,
+        validate_update=validate_capacity_update,
+        unconditional_update=False,
+    ),
+}
