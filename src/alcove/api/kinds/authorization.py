@@ -1,0 +1,111 @@
+"""authorization.k8s.io: reviews of what somebody may do. They are asked and answered, never stored."""
+
+from alcove.api import names
+from alcove.api.errors import BadRequest
+from alcove.api.fields import FieldError, forbidden, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import named
+from alcove.api.objects import Object, namespace
+
+_SERVER_OWNED = frozenset(["managedFields", "tenant", "selfLink", "creationTimestamp"])
+
+
+def _attributes(spec: Object) -> list[FieldError]:
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
+        told = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", other, told)]
+    if resource is None and other is None:
+        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, told)]
+    return []
+
+
+def _selectors(spec: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    attributes = spec.get("resourceAttributes") or {}
+    for kind in ("fieldSelector", "labelSelector"):
+        selector, path = attributes.get(kind), f"spec.resourceAttributes.{kind}"
+        if selector is None:
+            continue
+        raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+        if raw and requirements:
+            told = "may not specified at the same time as requirements"
+            faults.append(invalid(f"{path}.rawSelector", raw, told))
+        if not raw and not requirements:
+            told = f"when {path} is specified, requirements or rawSelector is required"
+            faults.append(required(f"{path}.requirements", told))
+        for index, requirement in enumerate(requirements or ()):
+            faults += _requirement(requirement, kind == "labelSelector", f"{path}.requirements[{index}]")
+    return faults
+
+
+def _requirement(requirement: Object, of_labels: bool, path: str) -> list[FieldError]:
+    """Unknown operators pass: a newer client may know them, and they only narrow what is asked."""
+    faults: list[FieldError] = []
+    key, operator = requirement.get("key", ""), requirement.get("operator", "")
+    values = requirement.get("values") or ()
+    if not of_labels and not key:
+        faults.append(required(f"{path}.key", "must be specified"))
+    if operator in ("In", "NotIn") and not values:
+        told = "must be specified when `operator` is 'In' or 'NotIn'"
+        faults.append(required(f"{path}.values", told))
+    if operator in ("Exists", "DoesNotExist") and values:
+        told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        faults.append(forbidden(f"{path}.values", told))
+    if of_labels:
+        faults += named(key, names.label_key, f"{path}.key")
+        for index, value in enumerate(values):
+            faults += named(value, names.label_value, f"{path}.values[{index}]")
+    return faults
+
+
+def _metadata(review: Object, told: str, *allowed: str) -> list[FieldError]:
+    meta = review.get("metadata") or {}
+    rest = {field for field, value in meta.items() if value is not None} - _SERVER_OWNED - set(allowed)
+    return [invalid("metadata", meta, told)] if rest else []
+
+
+def _subject(spec: Object) -> list[FieldError]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid("spec.user", spec.get("user", ""), "at least one of user or group must be specified")]
+
+
+def validate_access_review(review: Object) -> list[FieldError]:
+    spec = review.get("spec") or {}
+    faults = _attributes(spec) + _subject(spec) + _selectors(spec)
+    return faults + _metadata(review, "must be empty")
+
+
+def validate_self_access_review(review: Object) -> list[FieldError]:
+    spec = review.get("spec") or {}
+    return _attributes(spec) + _selectors(spec) + _metadata(review, "must be empty")
+
+
+def validate_local_access_review(review: Object) -> list[FieldError]:
+    spec = review.get("spec") or {}
+    faults = _attributes(spec) + _subject(spec) + _selectors(spec)
+    faults += _metadata(review, "must be empty except for namespace", "namespace")
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and resource.get("namespace", "") != namespace(review):
+        path, asked = "spec.resourceAttributes.namespace", resource.get("namespace", "")
+        faults.append(invalid(path, asked, "must match metadata.namespace"))
+    if other is not None:
+        told = "disallowed on this kind of request"
+        faults.append(invalid("spec.nonResourceAttributes", other, told))
+    return faults
+
+
+def validate_rules_review(review: Object) -> list[FieldError]:
+    if not (review.get("spec") or {}).get("namespace"):
+        raise BadRequest("no namespace on request")
+    return []
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "subjectaccessreviews": Strategy(validate=validate_access_review),
+    "selfsubjectaccessreviews": Strategy(validate=validate_self_access_review),
+    "localsubjectaccessreviews": Strategy(validate=validate_local_access_review),
+    "selfsubjectrulesreviews": Strategy(validate=validate_rules_review),
+}

@@ -1,0 +1,277 @@
+"""certificates.k8s.io: signing requests. What was asked stays as it was asked.
+
+Who asks (`spec.username` and its like) is written by the server. Approval has its own subresource:
+`prepare_approval` and `validate_approval` are its strategy.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from msgspec import Struct
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import one_of_required
+from alcove.api.objects import Object
+
+EXPIRATION_SECONDS_MIN = 600
+LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
+APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+USAGES = (
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
+_DOMAIN_LENGTH_MAX = names.SUBDOMAIN_LENGTH_MAX
+_PATH_LENGTH_MAX = names.SUBDOMAIN_LENGTH_MAX + names.LABEL_LENGTH_MAX + 1
+_BEGIN, _DASHES = b"-----BEGIN ", b"-----"
+
+
+class _Block(Struct, frozen=True):
+    """A PEM block: its kind, its lines, and the whole of it."""
+
+    kind: str
+    body: bytes
+    text: bytes
+
+
+def _blocks(data: bytes) -> Iterator[_Block]:
+    """PEM blocks in order, in one pass: the data may be long and hostile."""
+    end = 0
+    while (begin := data.find(_BEGIN, end)) >= 0:
+        kind_end = data.find(_DASHES, begin + len(_BEGIN))
+        kind = data[begin + len(_BEGIN) : kind_end]
+        closing = b"-----END " + kind + _DASHES
+        body_end = data.find(closing, kind_end)
+        if kind_end < 0 or body_end < 0:
+            return
+        end = body_end + len(closing)
+        body = data[kind_end + len(_DASHES) : body_end]
+        yield _Block(kind.decode(errors="replace"), body, data[begin:end] + b"\n")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _request_fault(text: str) -> str:
+    """What is wrong with a PKCS#10 request in PEM in base64: its form, or its signature."""
+    block = next(_blocks(_decoded(text)), None)
+    if block is None or block.kind != "CERTIFICATE REQUEST":
+        return "PEM block type must be CERTIFICATE REQUEST"
+    try:
+        request = x509.load_pem_x509_csr(block.text)
+        return "" if request.is_signature_valid else "x509: signature does not match the request's key"
+    except (ValueError, UnsupportedAlgorithm) as error:
+        return f"x509: malformed certificate request: {error}"
+
+
+def _certificate_fault(text: str) -> str:
+    """What is wrong with `status.certificate`: one or more plain CERTIFICATE blocks."""
+    blocks = list(_blocks(_decoded(text)))
+    if not blocks:
+        return "must contain at least one CERTIFICATE PEM block"
+    for block in blocks:
+        if block.kind != "CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{block.kind}"'
+        if b":" in block.body:
+            return "no PEM block headers are permitted"
+        try:
+            x509.load_pem_x509_certificate(block.text)
+        except ValueError as error:
+            return f"x509: malformed certificate: {error}"
+    return ""
+
+
+def validate_signer_name(name: str, path: str) -> list[FieldError]:
+    """`example.com/signer-name`: a domain of two labels or more, and a path of subdomains."""
+    if not name:
+        return [required(path)]
+    domain, *rest = name.split("/")
+    if len(rest) != 1:
+        told = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        return [invalid(path, name, told)]
+    faults = [too_long(path, _DOMAIN_LENGTH_MAX)] if len(domain.encode()) > _DOMAIN_LENGTH_MAX else []
+    labels = domain.split(".")
+    faults += _first_bad(labels, names.dns_label, domain, path)
+    if len(labels) < 2:
+        told = "should be a domain with at least two segments separated by dots"
+        faults.append(invalid(path, domain, told))
+    faults += _first_bad(rest[0].split("."), names.dns_subdomain, rest[0], path)
+    if len(rest[0].encode()) > _PATH_LENGTH_MAX:
+        faults.append(too_long(path, _PATH_LENGTH_MAX))
+    return faults
+
+
+def _first_bad(labels: Sequence[str], check: names.Check, segment: str, path: str) -> list[FieldError]:
+    for label in labels:
+        if wrong := check(label):
+            return [invalid(path, segment, f'validating label "{label}": {told}') for told in wrong]
+    return []
+
+
+def validate_request(csr: Object) -> list[FieldError]:
+    spec = csr.get("spec") or {}
+    faults: list[FieldError] = []
+    if told := _request_fault(spec.get("request", "")):
+        faults.append(invalid("spec.request", spec.get("request", ""), told))
+    usages = spec.get("usages") or []
+    if not usages:
+        faults.append(required("spec.usages"))
+    for index, usage in enumerate(usages):
+        if usage not in USAGES:
+            faults.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
+    for index, usage in enumerate(usages):
+        if usage in usages[:index]:
+            faults.append(duplicate(f"spec.usages[{index}]", usage))
+    if spec.get("signerName") == LEGACY_SIGNER:
+        told = "the legacy signerName is not allowed via this API version"
+        faults.append(invalid("spec.signerName", LEGACY_SIGNER, told))
+    else:
+        faults += validate_signer_name(spec.get("signerName", ""), "spec.signerName")
+    seconds = spec.get("expirationSeconds")
+    if seconds is not None and seconds < EXPIRATION_SECONDS_MIN:
+        told = "may not specify a duration less than 600 seconds (10 minutes)"
+        faults.append(invalid("spec.expirationSeconds", seconds, told))
+    return faults
+
+
+def prepare_create(csr: Object) -> None:
+    """Whatever a client says of itself is dropped; the server fills in who asked."""
+    spec = csr.setdefault("spec", {})
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    new["spec"] = old.get("spec") or {}
+
+
+def _conditions(csr: Object) -> list[Object]:
+    return (csr.get("status") or {}).get("conditions") or []
+
+
+def _of_type(csr: Object, kind: str) -> list[Object]:
+    return [condition for condition in _conditions(csr) if condition.get("type") == kind]
+
+
+def _condition_faults(csr: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: list[str] = []
+    for index, condition in enumerate(_conditions(csr)):
+        path, kind = f"status.conditions[{index}]", condition.get("type", "")
+        if not kind:
+            faults.append(required(f"{path}.type"))
+        allowed = ("True",) if kind in (APPROVED, DENIED, FAILED) else ("False", "True", "Unknown")
+        faults += one_of_required(condition.get("status", ""), allowed, f"{path}.status")
+        other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
+        if other in seen:
+            told = "Approved and Denied conditions are mutually exclusive"
+            faults.append(invalid("status.conditions", kind, told))
+        if kind in seen:
+            faults.append(duplicate(f"{path}.type", kind))
+        seen.append(kind)
+    return faults
+
+
+def _removal_faults(new: Object, old: Object) -> list[FieldError]:
+    return [
+        forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
+        for kind in (APPROVED, DENIED, FAILED)
+        if len(_of_type(new, kind)) < len(_of_type(old, kind))
+    ]
+
+
+def _approval_faults(new: Object, old: Object) -> list[FieldError]:
+    """A plain status write may neither approve nor deny."""
+    faults: list[FieldError] = []
+    for kind in (APPROVED, DENIED):
+        now, before = _of_type(new, kind), _of_type(old, kind)
+        if len(now) > len(before):
+            told = f'updates may not add a condition of type "{kind}"'
+            faults.append(forbidden("status.conditions", told))
+        elif len(now) == len(before) and now != before:
+            told = f'updates may not modify a condition of type "{kind}"'
+            faults.append(forbidden("status.conditions", told))
+    return faults
+
+
+def validate_status(new: Object, old: Object) -> list[FieldError]:
+    now, before = ((each.get("status") or {}).get("certificate", "") for each in (new, old))
+    faults = _condition_faults(new)
+    if now and (told := _certificate_fault(now)):
+        faults.append(invalid("status.certificate", "<certificate data>", told))
+    faults += _removal_faults(new, old) + _approval_faults(new, old)
+    if before and now != before:
+        told = "updates may not modify existing certificate content"
+        faults.append(forbidden("status.certificate", told))
+    return faults
+
+
+def fill_condition_times(new: Object, old: Object, now: str) -> None:
+    """When conditions were written and when they last changed, where the writer left that out."""
+    for condition in _conditions(new):
+        condition.setdefault("lastUpdateTime", now)
+        if "lastTransitionTime" not in condition:
+            alike = [
+                known["lastTransitionTime"]
+                for known in _of_type(old, condition.get("type", ""))
+                if known.get("status") == condition.get("status") and "lastTransitionTime" in known
+            ]
+            condition["lastTransitionTime"] = alike[0] if alike else now
+
+
+def prepare_approval(new: Object, old: Object, now: str) -> None:
+    """The approval subresource changes conditions and nothing else. `now` is an RFC 3339 time."""
+    fill_condition_times(new, old, now)
+    status = {**(old.get("status") or {}), "conditions": _conditions(new)}
+    new["spec"], new["status"] = old.get("spec") or {}, status
+
+
+def validate_approval(new: Object, old: Object) -> list[FieldError]:
+    """After `prepare_approval`."""
+    return _condition_faults(new) + _removal_faults(new, old)
+
+
+def _any_name(_name: str, _is_prefix: bool) -> Sequence[str]:
+    return ()
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "certificatesigningrequests": Strategy(
+        validate=validate_request,
+        validate_status=validate_status,
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        fields={"spec.signerName": lambda csr: str((csr.get("spec") or {}).get("signerName", ""))},
+        has_status=True,
+        validate_name=_any_name,
+    ),
+}
