@@ -33,6 +33,9 @@ class ListType(Enum):
     MAP = "map"
 
 
+_EXACT: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool}
+
+
 class Node:
     """One place in a schema. `properties` may be filled after creation: schemas recurse."""
 
@@ -41,6 +44,7 @@ class Node:
         "default",
         "description",
         "embedded",
+        "exact",
         "format",
         "has_default",
         "items",
@@ -58,7 +62,7 @@ class Node:
         "values",
     )
 
-    def __init__(self, type: Type, name: str = "") -> None:
+    def __init__(self, type: Type, name: str = "", format: str = "") -> None:
         self.type = type
         self.name = name
         """The definition's short name where it has one (`PodSpec`): decode errors tell it."""
@@ -75,7 +79,9 @@ class Node:
         """Strategic merge's view: of "merge", "replace", "retainKeys"."""
         self.merge_key: str | None = None
         """Strategic merge's key for a list of objects with the strategy "merge"."""
-        self.format = ""
+        self.format = format
+        self.exact = None if format in ("byte", "date-time") else _EXACT.get(type)
+        """The Python type whose values `decode` takes without a further look."""
         self.nullable = False
         self.preserve_unknown = False
         self.embedded = False

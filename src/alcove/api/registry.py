@@ -1,0 +1,322 @@
+"""The kinds: every resource that is served to all, in the order discovery prefers them.
+
+The tables below are the whole truth about names, scopes, verbs and subresources; schemas come from
+`api/schema`, behaviour from `api/kinds`, columns from `api/columns`. CRDs add kinds at run time.
+Importing compiles nothing: `load()` does, once per process.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from alcove.api.columns import columns_for
+from alcove.api.conversions import autoscaling, events, networks
+from alcove.api.ids import GroupResource, GroupVersionKind
+from alcove.api.kind import VERBS, Kind, Scope, Strategy, Subresource
+from alcove.api.objects import Object
+from alcove.api.schema import ours, stock
+from alcove.api.schema.definitions import Definitions
+from alcove.api.schema.node import Node
+
+_RING0, _TENANT, _NAMESPACE = Scope.RING0, Scope.TENANT, Scope.NAMESPACE
+
+_CREATE = ("create",)
+_READ = ("get", "list")
+_ONE_BY_ONE = tuple(verb for verb in VERBS if verb != "deletecollection")
+_CHANGE = ("get", "patch", "update")
+_CONNECT = ("create", "get")
+_PROXY = ("create", "delete", "get", "patch", "update")
+
+_ALL = ("all",)
+_API_EXTENSIONS = ("api-extensions",)
+
+
+class Row(Struct, frozen=True):
+    resource: str
+    kind: str
+    scope: Scope
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = VERBS
+
+
+class Conversion(Struct, frozen=True):
+    """Where a version's objects are stored, if not as themselves."""
+
+    resource: GroupResource
+    version: str
+    to_storage: Callable[[Object], Object] | None = None
+    from_storage: Callable[[Object], Object] | None = None
+
+
+class Group(Struct, frozen=True):
+    """One version of one group. `package` is what its definitions' names start with."""
+
+    group: str
+    version: str
+    package: str
+    strategies: str
+    rows: tuple[Row, ...]
+    conversion: Conversion | None = None
+
+
+_STATUS = ("status",)
+_SCALED = ("scale", "status")
+
+GROUPS: tuple[Group, ...] = (
+    Group("", "v1", "io.k8s.api.core.v1", "core", (
+        Row("bindings", "Binding", _NAMESPACE, verbs=_CREATE),
+        Row("componentstatuses", "ComponentStatus", _TENANT, ("cs",), verbs=_READ),
+        Row("configmaps", "ConfigMap", _NAMESPACE, ("cm",)),
+        Row("endpoints", "Endpoints", _NAMESPACE, ("ep",)),
+        Row("events", "Event", _NAMESPACE, ("ev",)),
+        Row("limitranges", "LimitRange", _NAMESPACE, ("limits",)),
+        Row("namespaces", "Namespace", _TENANT, ("ns",), ("finalize", "status"), verbs=_ONE_BY_ONE),
+        Row("nodes", "Node", _RING0, ("no",), ("proxy", "status")),
+        Row("persistentvolumeclaims", "PersistentVolumeClaim", _NAMESPACE, ("pvc",), _STATUS),
+        Row("persistentvolumes", "PersistentVolume", _TENANT, ("pv",), _STATUS),
+        Row("pods", "Pod", _NAMESPACE, ("po",), (
+            "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy",
+            "resize", "status",
+        ), _ALL),
+        Row("podtemplates", "PodTemplate", _NAMESPACE),
+        Row("replicationcontrollers", "ReplicationController", _NAMESPACE, ("rc",), _SCALED, _ALL),
+        Row("resourcequotas", "ResourceQuota", _NAMESPACE, ("quota",), _STATUS),
+        Row("secrets", "Secret", _NAMESPACE),
+        Row("serviceaccounts", "ServiceAccount", _NAMESPACE, ("sa",), ("token",)),
+        Row("services", "Service", _NAMESPACE, ("svc",), ("proxy", "status"), _ALL),
+    )),
+    Group("", "v1", ours.CORE, "arktos", (
+        Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
+    )),
+    Group("", "v1", ours.CORE, "arktos", (
+        Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
+    ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1", networks.to_storage, networks.from_storage)),
+    Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", "apiregistration", (
+        Row("apiservices", "APIService", _TENANT, (), _STATUS, _API_EXTENSIONS),
+    )),
+    Group("apps", "v1", "io.k8s.api.apps.v1", "apps", (
+        Row("controllerrevisions", "ControllerRevision", _NAMESPACE),
+        Row("daemonsets", "DaemonSet", _NAMESPACE, ("ds",), _STATUS, _ALL),
+        Row("deployments", "Deployment", _NAMESPACE, ("deploy",), _SCALED, _ALL),
+        Row("replicasets", "ReplicaSet", _NAMESPACE, ("rs",), _SCALED, _ALL),
+        Row("statefulsets", "StatefulSet", _NAMESPACE, ("sts",), _SCALED, _ALL),
+    )),
+    Group("events.k8s.io", "v1", "io.k8s.api.events.v1", "events", (
+        Row("events", "Event", _NAMESPACE, ("ev",)),
+    ), Conversion(GroupResource("", "events"), "v1", events.to_storage, events.from_storage)),
+    Group("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1", "authentication", (
+        Row("selfsubjectreviews", "SelfSubjectReview", _TENANT, verbs=_CREATE),
+        Row("tokenreviews", "TokenReview", _TENANT, verbs=_CREATE),
+    )),
+    Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1", "authorization", (
+        Row("localsubjectaccessreviews", "LocalSubjectAccessReview", _NAMESPACE, verbs=_CREATE),
+        Row("selfsubjectaccessreviews", "SelfSubjectAccessReview", _TENANT, verbs=_CREATE),
+        Row("selfsubjectrulesreviews", "SelfSubjectRulesReview", _TENANT, verbs=_CREATE),
+        Row("subjectaccessreviews", "SubjectAccessReview", _TENANT, verbs=_CREATE),
+    )),
+    Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2", "autoscaling", (
+        Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
+    )),
+    Group("autoscaling", "v1", "io.k8s.api.autoscaling.v1", "autoscaling", (
+        Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
+    ), Conversion(
+        GroupResource("autoscaling", "horizontalpodautoscalers"), "v2", autoscaling.to_storage, autoscaling.from_storage,
+    )),
+    Group("batch", "v1", "io.k8s.api.batch.v1", "batch", (
+        Row("cronjobs", "CronJob", _NAMESPACE, ("cj",), _STATUS, _ALL),
+        Row("jobs", "Job", _NAMESPACE, (), _STATUS, _ALL),
+    )),
+    Group("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", "certificates", (
+        Row("certificatesigningrequests", "CertificateSigningRequest", _TENANT, ("csr",), ("approval", "status")),
+    )),
+    Group("networking.k8s.io", "v1", "io.k8s.api.networking.v1", "networking", (
+        Row("ingressclasses", "IngressClass", _TENANT),
+        Row("ingresses", "Ingress", _NAMESPACE, ("ing",), _STATUS),
+        Row("networkpolicies", "NetworkPolicy", _NAMESPACE, ("netpol",)),
+    )),
+    Group("policy", "v1", "io.k8s.api.policy.v1", "policy", (
+        Row("poddisruptionbudgets", "PodDisruptionBudget", _NAMESPACE, ("pdb",), _STATUS),
+    )),
+    Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1", "rbac", (
+        Row("clusterrolebindings", "ClusterRoleBinding", _TENANT),
+        Row("clusterroles", "ClusterRole", _TENANT),
+        Row("rolebindings", "RoleBinding", _NAMESPACE),
+        Row("roles", "Role", _NAMESPACE),
+    )),
+    Group("storage.k8s.io", "v1", "io.k8s.api.storage.v1", "storage", (
+        Row("csidrivers", "CSIDriver", _TENANT),
+        Row("csinodes", "CSINode", _TENANT),
+        Row("csistoragecapacities", "CSIStorageCapacity", _NAMESPACE),
+        Row("storageclasses", "StorageClass", _TENANT, ("sc",)),
+        Row("volumeattachments", "VolumeAttachment", _TENANT, (), _STATUS),
+        Row("volumeattributesclasses", "VolumeAttributesClass", _TENANT, ("vac",)),
+    )),
+    Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", "admissionregistration", (
+        Row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
+        Row("validatingadmissionpolicies", "ValidatingAdmissionPolicy", _TENANT, (), _STATUS, _API_EXTENSIONS),
+        Row("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),
+        Row("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
+    )),
+    Group(
+        "apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "apiextensions", (
+        Row("customresourcedefinitions", "CustomResourceDefinition", _TENANT, ("crd", "crds"), _STATUS, _API_EXTENSIONS),
+    )),
+    Group("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1", "scheduling", (
+        Row("priorityclasses", "PriorityClass", _TENANT, ("pc",)),
+    )),
+    Group("coordination.k8s.io", "v1", "io.k8s.api.coordination.v1", "coordination", (
+        Row("leases", "Lease", _NAMESPACE),
+    )),
+    Group("node.k8s.io", "v1", "io.k8s.api.node.v1", "node", (
+        Row("runtimeclasses", "RuntimeClass", _TENANT),
+    )),
+    Group("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", "discovery", (
+        Row("endpointslices", "EndpointSlice", _NAMESPACE),
+    )),
+    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", "resource", (
+        Row("deviceclasses", "DeviceClass", _TENANT),
+        Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
+        Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
+        Row("resourceslices", "ResourceSlice", _TENANT),
+    )),
+    Group("arktos.futurewei.com", "v1", ours.ARKTOS, "arktos", (
+        Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
+    )),
+    Group("mizar.com", "v1", ours.MIZAR, "mizar", (
+        Row("bouncers", "Bouncer", _RING0, ("bncr", "bncrs"), _STATUS),
+        Row("dividers", "Divider", _RING0, ("divd", "divds"), _STATUS),
+        Row("droplets", "Droplet", _RING0, ("drp", "drps"), _STATUS),
+        Row("endpoints", "Endpoint", _RING0, ("eps",), _STATUS),
+        Row("subnets", "Subnet", _RING0, (), _STATUS),
+        Row("vpcs", "Vpc", _RING0, (), _STATUS),
+    )),
+)  # fmt: skip
+
+
+def _of_group(group: str, version: str, kind: str) -> Callable[[GroupVersionKind], GroupVersionKind]:
+    return lambda own: GroupVersionKind(group, version, kind.format(own.kind))
+
+
+def _same(own: GroupVersionKind) -> GroupVersionKind:
+    return own
+
+
+SUBRESOURCES: Mapping[str, tuple[Callable[[GroupVersionKind], GroupVersionKind], tuple[str, ...]]] = {
+    "approval": (_same, _CHANGE),
+    "attach": (_of_group("", "v1", "{}AttachOptions"), _CONNECT),
+    "binding": (_of_group("", "v1", "Binding"), _CREATE),
+    "ephemeralcontainers": (_same, _CHANGE),
+    "eviction": (_of_group("policy", "v1", "Eviction"), _CREATE),
+    "exec": (_of_group("", "v1", "{}ExecOptions"), _CONNECT),
+    "finalize": (_same, ("update",)),
+    "log": (_same, ("get",)),
+    "portforward": (_of_group("", "v1", "{}PortForwardOptions"), _CONNECT),
+    "proxy": (_of_group("", "v1", "{}ProxyOptions"), _PROXY),
+    "resize": (_same, _CHANGE),
+    "scale": (_of_group("autoscaling", "v1", "Scale"), _CHANGE),
+    "status": (_same, _CHANGE),
+    "token": (_of_group("authentication.k8s.io", "v1", "TokenRequest"), _CREATE),
+}
+"""What each subresource takes and gives, and the verbs it has."""
+
+_BODIES = {
+    GroupVersionKind("", "v1", "DeleteOptions"): "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    GroupVersionKind("", "v1", "ObjectMeta"): "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+    GroupVersionKind(
+        "authentication.k8s.io", "v1", "TokenRequest"
+    ): "io.k8s.api.authentication.v1.TokenRequest",
+    GroupVersionKind("autoscaling", "v1", "Scale"): "io.k8s.api.autoscaling.v1.Scale",
+    GroupVersionKind("policy", "v1", "Eviction"): "io.k8s.api.policy.v1.Eviction",
+}
+"""What requests carry beside the kinds themselves."""
+
+
+class Registry:
+    """The kinds of every tenant, found by name. Made once, then only read."""
+
+    def __init__(self, kinds: Sequence[Kind], bodies: Mapping[GroupVersionKind, Node]) -> None:
+        self._kinds = tuple(kinds)
+        self._by_resource = {(kind.group, kind.version, kind.resource): kind for kind in kinds}
+        self._by_kind = {(kind.group, kind.version, kind.kind): kind for kind in kinds}
+        self._stored = {
+            kind.group_resource: kind
+            for kind in kinds
+            if kind.storage_resource == kind.group_resource and kind.storage_version == kind.version
+        }
+        self._bodies = bodies
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds)
+
+    def all(self) -> Sequence[Kind]:
+        """Every kind at every version, in order of preference."""
+        return self._kinds
+
+    def find(self, group: str, version: str, resource: str) -> Kind | None:
+        return self._by_resource.get((group, version, resource))
+
+    def find_kind(self, group: str, version: str, kind: str) -> Kind | None:
+        return self._by_kind.get((group, version, kind))
+
+    def stored(self, resource: GroupResource) -> Kind | None:
+        """The kind whose objects the store keeps under `resource`."""
+        return self._stored.get(resource)
+
+    def body(self, gvk: GroupVersionKind) -> Node | None:
+        """The schema of what a request may carry: a kind, or an options object or review beside them."""
+        kind = self.find_kind(gvk.group, gvk.version, gvk.kind)
+        return kind.schema if kind is not None else self._bodies.get(gvk)
+
+    @property
+    def object_meta(self) -> Node:
+        return self._bodies[GroupVersionKind("", "v1", "ObjectMeta")]
+
+
+def load() -> Registry:
+    """Compiles the schemas of all kinds: some 15 ms and 1 MB."""
+    definitions = stock.load()
+    kinds = [_kind(group, row, definitions) for group in GROUPS for row in group.rows]
+    return Registry(kinds, {gvk: definitions.node(name) for gvk, name in _BODIES.items()})
+
+
+def _kind(group: Group, row: Row, definitions: Definitions) -> Kind:
+    own = GroupVersionKind(group.group, group.version, row.kind)
+    definition = f"{group.package}.{row.kind}"
+    stored = group.conversion
+    return Kind(
+        group=group.group,
+        version=group.version,
+        kind=row.kind,
+        resource=row.resource,
+        singular=row.kind.lower(),
+        scope=row.scope,
+        schema=definitions.node(definition),
+        strategy=_strategy(group.strategies, row.resource),
+        short_names=row.short_names,
+        categories=row.categories,
+        verbs=row.verbs,
+        subresources=tuple(_subresource(name, own) for name in row.subresources),
+        columns=columns_for(group.group, row.kind),
+        storage_version=stored.version if stored else group.version,
+        to_storage=stored.to_storage if stored else None,
+        from_storage=stored.from_storage if stored else None,
+        stored_resource=stored.resource if stored else None,
+        definition=definition,
+    )
+
+
+def _subresource(name: str, own: GroupVersionKind) -> Subresource:
+    kind_of, verbs = SUBRESOURCES[name]
+    return Subresource(name, kind_of(own), verbs)
+
+
+def _strategy(module: str, resource: str) -> Strategy:
+    try:
+        strategies = importlib.import_module(f"alcove.api.kinds.{module}").STRATEGIES
+    except ModuleNotFoundError:
+        return Strategy()
+    found: Strategy = strategies.get(resource, Strategy())
+    return found

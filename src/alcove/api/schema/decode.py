@@ -1,0 +1,279 @@
+"""Reads a decoded JSON body the way Kubernetes' own decoder reads it into a kind's Go struct.
+
+Types are checked (400, in the words of Go's decoder), nulls become what Go makes of them, quantities
+and times get their canonical form, unknown fields are dropped and told. This runs on every write:
+one pass over the values, no path built until something is wrong.
+"""
+
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+from alcove.api import quantity
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.schema import timestamps
+from alcove.api.schema.node import Node, Type
+from alcove.api.schema.prune import prune
+
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+_NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
+
+
+class _Fault(Exception):
+    """A value that cannot be read. The walk adds the way to it, innermost step first."""
+
+    def __init__(self, told: str = "") -> None:
+        self.told = told
+        """The value's own message (of quantities, times, base64); empty: its type is wrong."""
+        self.value: Any = None
+        self.node: Node | None = None
+        self.struct = ""
+        self.steps: list[str | int] = []
+
+
+def decode(node: Node, obj: Any, *, unknown: list[str] | None = None) -> Object:
+    """`obj`, changed in place to what the kind of `node` can hold.
+
+    Unknown fields are removed; their paths (`spec.containers[0].foo`) are added to `unknown`.
+    Raises BadRequest for values of a wrong type.
+    """
+    walk = _Walk()
+    try:
+        walk.read_object(node, obj)
+    except _Fault as fault:
+        raise BadRequest(_tell(fault, node, obj)) from None
+    except RecursionError:
+        raise BadRequest(f"{_unhandled(node, obj)}: nested too deeply") from None
+    if walk.has_unknown:
+        prune(node, obj, unknown)
+    return obj  # type: ignore[no-any-return]
+
+
+class _Walk:
+    """One pass over an object. It leaves unknown fields where they are and notes that there are some."""
+
+    __slots__ = ("has_unknown",)
+
+    def __init__(self) -> None:
+        self.has_unknown = False
+
+    def read_object(self, node: Node, obj: Any) -> Any:
+        if type(obj) is not dict:
+            raise _mismatch(node, obj)
+        nulls: list[str] = []
+        properties = node.properties
+        field = ""
+        try:
+            for field, value in obj.items():
+                part = properties.get(field)
+                if part is None:
+                    self.has_unknown = True
+                elif type(value) is part.exact:
+                    continue
+                elif value is None:
+                    nulls.append(field)
+                else:
+                    result = _READERS[part.type](self, part, value)
+                    if result is not value:
+                        obj[field] = result
+        except _Fault as fault:
+            fault.steps.append(field)
+            fault.struct = fault.struct or node.name
+            raise
+        for field in nulls:
+            del obj[field]
+        return obj
+
+    def read_map(self, node: Node, value: Any) -> Any:
+        if type(value) is not dict:
+            raise _mismatch(node, value)
+        self._read_all(_inner(node.values), value, value.items())
+        return value
+
+    def read_list(self, node: Node, value: Any) -> Any:
+        if type(value) is not list:
+            raise _mismatch(node, value)
+        self._read_all(_inner(node.items), value, enumerate(value))
+        return value
+
+    def _read_all(self, node: Node, into: Any, items: Any) -> None:
+        """The values of a map or list; null becomes the zero value of the type."""
+        exact, reader = node.exact, _READERS[node.type]
+        key: str | int = 0
+        try:
+            for key, item in items:
+                if type(item) is not exact:
+                    result = reader(self, node, item) if item is not None else _zero(node)
+                    if result is not item:
+                        into[key] = result
+        except _Fault as fault:
+            fault.steps.append(key if isinstance(into, list) else _MapKey(key))
+            raise
+
+    def read_string(self, node: Node, value: Any) -> Any:
+        if type(value) is not str:
+            raise _mismatch(node, value)
+        if node.format == "byte":
+            return _base64(value)
+        try:
+            return timestamps.canonical(value, micro=node.name == "MicroTime")
+        except ValueError as error:
+            raise _Fault(str(error)) from None
+
+    def read_integer(self, node: Node, value: Any) -> Any:
+        low, high = _INT32 if node.format == "int32" else _INT64
+        if type(value) is int and low <= value <= high:
+            return value
+        raise _mismatch(node, value)
+
+    def read_number(self, node: Node, value: Any) -> Any:
+        if type(value) is int or type(value) is float:
+            return value
+        raise _mismatch(node, value)
+
+    def read_boolean(self, node: Node, value: Any) -> Any:
+        raise _mismatch(node, value)  # A boolean is exact: it does not come here.
+
+    def read_int_or_string(self, node: Node, value: Any) -> Any:
+        if type(value) is str or (type(value) is int and _INT32[0] <= value <= _INT32[1]):
+            return value
+        raise _mismatch(node, value)
+
+    def read_quantity(self, node: Node, value: Any) -> Any:
+        if type(value) is not str and type(value) is not int and type(value) is not float:
+            raise _Fault(quantity.FORMAT_FAULT)
+        try:
+            return quantity.canonical(value)
+        except ValueError as error:
+            raise _Fault(str(error)) from None
+
+    def read_any(self, node: Node, value: Any) -> Any:
+        return value
+
+
+class _MapKey(str):
+    """A step that names a map's entry, not a struct's field."""
+
+
+_READERS: dict[Type, Callable[[_Walk, Node, Any], Any]] = {
+    Type.OBJECT: _Walk.read_object,
+    Type.MAP: _Walk.read_map,
+    Type.LIST: _Walk.read_list,
+    Type.STRING: _Walk.read_string,
+    Type.INTEGER: _Walk.read_integer,
+    Type.NUMBER: _Walk.read_number,
+    Type.BOOLEAN: _Walk.read_boolean,
+    Type.INT_OR_STRING: _Walk.read_int_or_string,
+    Type.QUANTITY: _Walk.read_quantity,
+    Type.ANY: _Walk.read_any,
+}
+
+_ZERO: dict[Type, Callable[[], Any]] = {
+    Type.OBJECT: dict,
+    Type.MAP: dict,
+    Type.LIST: list,
+    Type.STRING: str,
+    Type.INTEGER: int,
+    Type.NUMBER: int,
+    Type.BOOLEAN: bool,
+    Type.INT_OR_STRING: int,
+    Type.QUANTITY: lambda: "0",
+    Type.ANY: lambda: None,
+}
+
+
+def _zero(node: Node) -> Any:
+    return _ZERO[node.type]()
+
+
+def _inner(node: Node | None) -> Node:
+    assert node is not None, "a map without values or a list without items"
+    return node
+
+
+def _base64(value: str) -> str:
+    """Go's decoder skips line ends, and writes base64 back without them."""
+    text = value.replace("\n", "").replace("\r", "")
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError):
+        wrong = _NOT_BASE64.search(value)
+        raise _Fault(f"illegal base64 data at input byte {wrong.start() if wrong else len(value)}") from None
+    return text
+
+
+def _mismatch(node: Node, value: Any) -> _Fault:
+    fault = _Fault()
+    fault.node, fault.value = node, value
+    return fault
+
+
+def _tell(fault: _Fault, root: Node, obj: Any) -> str:
+    start = _unhandled(root, obj)
+    steps = fault.steps[::-1]
+    if fault.told:
+        return f"{start}: {fault.told} (at {_path(steps)})"
+    assert fault.node is not None
+    version = _version(obj)
+    what = f"json: cannot unmarshal {_json_name(fault.value, fault.node)} into Go"
+    if not steps:
+        return f"{start}: {what} value of type {version}.{root.name}"
+    fields = ".".join(step for step in steps if isinstance(step, str) and not isinstance(step, _MapKey))
+    return f"{start}: {what} struct field {fault.struct}.{fields} of type {_go_type(fault.node, version)}"
+
+
+def _unhandled(root: Node, obj: Any) -> str:
+    return f'{root.name} in version "{_version(obj)}" cannot be handled as a {root.name}'
+
+
+def _version(obj: Any) -> str:
+    api_version = obj.get("apiVersion") if isinstance(obj, dict) else None
+    return api_version.rpartition("/")[2] if isinstance(api_version, str) and api_version else "v1"
+
+
+def _path(steps: list[str | int]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int | _MapKey) else f".{step}" for step in steps)
+    return text.removeprefix(".")
+
+
+_NAMES: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+}
+
+
+def _json_name(value: Any, node: Node) -> str:
+    name = _NAMES.get(type(value), "null")
+    # A number that does not fit is shown; one where no number belongs is not.
+    return f"number {value}" if name == "number" and node.type is Type.INTEGER else name
+
+
+def _go_type(node: Node, version: str) -> str:
+    match node.type:
+        case Type.LIST:
+            return "[]uint8" if node.items is None else f"[]{_go_type(node.items, version)}"
+        case Type.MAP:
+            return f"map[string]{_go_type(_inner(node.values), version)}"
+        case Type.OBJECT if node.name:
+            return f"{version}.{node.name}"
+        case Type.INTEGER:
+            return node.format or "int64"
+        case Type.BOOLEAN:
+            return "bool"
+        case Type.NUMBER:
+            return "float64"
+        case Type.INT_OR_STRING:
+            return "intstr.IntOrString"
+        case Type.QUANTITY:
+            return "resource.Quantity"
+        case Type.STRING:
+            return "[]uint8" if node.format == "byte" else "string"
+        case _:
+            return "struct {}"

@@ -1,0 +1,165 @@
+"""Compiles OpenAPI definitions, stock ones and ours, into nodes.
+
+A definition becomes one node, shared by everything that refers to it, made when first asked for; so
+schemas may recurse. Scalars of one type and format share one node. Descriptions are not kept.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from alcove.api.schema.node import ListType, Node, Type
+
+_REF = "#/$defs/"
+
+_SPECIAL = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": Type.QUANTITY,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": Type.INT_OR_STRING,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": Type.ANY,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": Type.ANY,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": Type.ANY,
+}
+"""Definitions whose Go types read JSON in a way of their own, which the schema does not tell."""
+
+_SCALARS = {
+    "string": Type.STRING,
+    "integer": Type.INTEGER,
+    "number": Type.NUMBER,
+    "boolean": Type.BOOLEAN,
+}
+
+
+class Schema(Struct):
+    """The keywords that nodes are made of; decoding skips all others without building them."""
+
+    ref: str = field(name="$ref", default="")
+    type: str | list[str] | None = None
+    format: str = ""
+    properties: dict[str, Schema] = {}
+    required: tuple[str, ...] = ()
+    items: Schema | None = None
+    values: Schema | None = field(name="additionalProperties", default=None)
+    default: Any = msgspec.UNSET
+    int_or_string: bool = field(name="x-kubernetes-int-or-string", default=False)
+    list_type: str = field(name="x-kubernetes-list-type", default="")
+    list_map_keys: tuple[str, ...] = field(name="x-kubernetes-list-map-keys", default=())
+    map_type: str = field(name="x-kubernetes-map-type", default="")
+    merge_key: str = field(name="x-kubernetes-patch-merge-key", default="")
+    patch_strategy: str = field(name="x-kubernetes-patch-strategy", default="")
+
+
+class Definitions:
+    """Nodes by the name of their definition. `additions` are fields put into definitions."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, Schema | msgspec.Raw],
+        additions: Mapping[str, Mapping[str, Schema]],
+    ) -> None:
+        self._sources = sources
+        self._additions = additions
+        self._nodes: dict[str, Node] = {}
+        self._scalars: dict[tuple[Type, str], Node] = {}
+
+    def node(self, definition: str) -> Node:
+        """The definition's node. Raises KeyError for a name that there is none of."""
+        node = self._nodes.get(definition)
+        if node is None:
+            node = self._compile(definition)
+        return node
+
+    def _compile(self, definition: str) -> Node:
+        source = self._sources[definition]
+        schema = msgspec.json.decode(source, type=Schema) if isinstance(source, msgspec.Raw) else source
+        short_name = definition.rpartition(".")[2]
+        special = _SPECIAL.get(definition)
+        if special is not None:
+            node = Node(special, short_name)
+        elif _main_type(schema) == "object" and schema.values is None:
+            node = Node(Type.OBJECT, short_name)
+            self._nodes[definition] = node  # Before its fields: they may lead back here.
+            self._fill(node, schema, self._additions.get(definition, {}))
+        else:
+            node = copy.copy(self._inline(schema))
+            node.name = short_name
+        self._nodes[definition] = node
+        return node
+
+    def _fill(self, node: Node, schema: Schema, added: Mapping[str, Schema]) -> None:
+        fields = {**schema.properties, **added}
+        node.properties = {name: self._inline(part) for name, part in fields.items()}
+        node.required = schema.required
+        node.atomic = schema.map_type == "atomic"
+
+    def _inline(self, schema: Schema) -> Node:
+        if schema.ref:
+            return self._refer(schema)
+        match _main_type(schema):
+            case "object":
+                return self._object(schema)
+            case "array":
+                return self._list(schema)
+            case None:
+                return self._scalar(Type.INT_OR_STRING if schema.int_or_string else Type.ANY, "")
+            case name:
+                node = self._scalar(_SCALARS[name], schema.format)
+                return node if schema.default is msgspec.UNSET else _with_default(node, schema.default)
+
+    def _refer(self, schema: Schema) -> Node:
+        node = self.node(schema.ref.removeprefix(_REF))
+        if not schema.patch_strategy and not schema.map_type:
+            return node
+        # The place of use merges otherwise than the definition: a node of its own, same fields.
+        own = copy.copy(node)
+        own.patch_strategy = _strategies(schema)
+        if schema.map_type:
+            own.atomic = schema.map_type == "atomic"
+        return own
+
+    def _object(self, schema: Schema) -> Node:
+        node = Node(Type.OBJECT if schema.values is None else Type.MAP)
+        if schema.values is None:
+            self._fill(node, schema, {})
+        else:
+            node.values = self._inline(schema.values)
+            node.atomic = schema.map_type == "atomic"
+        node.patch_strategy = _strategies(schema)
+        return node
+
+    def _list(self, schema: Schema) -> Node:
+        assert schema.items is not None, "a list without items"
+        node = Node(Type.LIST)
+        node.items = self._inline(schema.items)
+        node.list_type = ListType(schema.list_type) if schema.list_type else ListType.ATOMIC
+        node.list_map_keys = schema.list_map_keys
+        node.patch_strategy = _strategies(schema)
+        node.merge_key = schema.merge_key or None
+        return node
+
+    def _scalar(self, type: Type, format: str) -> Node:
+        node = self._scalars.get((type, format))
+        if node is None:
+            node = self._scalars[type, format] = Node(type, format=format)
+        return node
+
+
+def _main_type(schema: Schema) -> str | None:
+    """The type beside "null", which the package adds to every optional field."""
+    if isinstance(schema.type, list):
+        return next(name for name in schema.type if name != "null")
+    return schema.type
+
+
+def _strategies(schema: Schema) -> frozenset[str]:
+    return frozenset(schema.patch_strategy.split(",")) if schema.patch_strategy else frozenset()
+
+
+def _with_default(node: Node, default: Any) -> Node:
+    own = copy.copy(node)
+    own.default, own.has_default = default, True
+    return own

@@ -1,0 +1,80 @@
+"""What a schema does to an object whatever its values: drop what it does not know, fill in defaults.
+
+Values of a wrong type are left alone; checking them is others' work.
+"""
+
+import copy
+from typing import Any
+
+from alcove.api.objects import Object
+from alcove.api.schema.node import Node, Type
+
+_IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
+
+
+def prune(node: Node, obj: Object, unknown: list[str] | None = None) -> None:
+    """Removes, in place, fields that `node` does not know and nulls where it allows none and has no default.
+
+    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`. An embedded object keeps its
+    apiVersion, kind and metadata.
+    """
+    _prune(node, obj, "", [] if unknown is None else unknown)
+
+
+def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
+    if isinstance(value, dict):
+        if node.type is Type.MAP:
+            _prune_all(node.values, value.items(), path, ".{}", unknown)
+        else:
+            _prune_fields(node, value, path, unknown)
+    elif isinstance(value, list):
+        _prune_all(node.items, enumerate(value), path, "[{}]", unknown)
+
+
+def _prune_all(node: Node | None, items: Any, path: str, step: str, unknown: list[str]) -> None:
+    if node is not None:
+        for key, item in items:
+            if isinstance(item, dict | list):
+                _prune(node, item, (path + step.format(key)).removeprefix("."), unknown)
+
+
+def _prune_fields(node: Node, obj: Object, path: str, unknown: list[str]) -> None:
+    keeps = node.preserve_unknown or node.type is Type.ANY
+    for field in list(obj):
+        part = node.properties.get(field, node.values)
+        value = obj[field]
+        if part is not None:
+            if value is None and not part.nullable and not part.has_default:
+                del obj[field]
+            elif isinstance(value, dict | list):
+                _prune(part, value, f"{path}.{field}" if path else field, unknown)
+        elif not keeps and not (node.embedded and field in _IDENTITY):
+            unknown.append(f"{path}.{field}" if path else field)
+            del obj[field]
+
+
+def apply_defaults(node: Node, obj: Object) -> None:
+    """Fills in, in place, the defaults of missing fields, and of nulls where `node` allows none."""
+    _default(node, obj)
+
+
+def _default(node: Node, value: Any) -> None:
+    if isinstance(value, dict):
+        for field, part in node.properties.items():
+            if part.has_default and field not in value:
+                value[field] = copy.deepcopy(part.default)
+        for field, item in value.items():
+            inner = node.properties.get(field, node.values)
+            if inner is not None:
+                value[field] = _default_item(inner, item)
+    elif isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            value[index] = _default_item(node.items, item)
+
+
+def _default_item(node: Node, value: Any) -> Any:
+    if value is None and node.has_default and not node.nullable:
+        value = copy.deepcopy(node.default)
+    if isinstance(value, dict | list):
+        _default(node, value)
+    return value
