@@ -316,7 +316,7 @@ def _subresource(name: str, own: GroupVersionKind) -> Subresource:
 def _strategy(module: str, resource: str) -> Strategy:
     try:
         strategies = importlib.import_module(f"alcove.api.kinds.{module}").STRATEGIES
-    except ModuleNotFoundError:
+    except (ImportError, AttributeError):
         return Strategy()
     found: Strategy = strategies.get(resource, Strategy())
     return found
