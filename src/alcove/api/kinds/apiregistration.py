@@ -1,0 +1,99 @@
+"""apiregistration.k8s.io: API services, which say who serves a group's version."""
+
+import base64
+import binascii
+
+from alcove.api import names
+from alcove.api.fields import FieldError, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import fill, named, one_of
+from alcove.api.objects import Object, name
+
+PORT_DEFAULT = 443
+GROUP_PRIORITY_MAX = 20000
+VERSION_PRIORITY_MAX = 1000
+
+
+def default_api_service(obj: Object) -> None:
+    service = (obj.get("spec") or {}).get("service")
+    if service is not None:
+        fill(service, "port", PORT_DEFAULT)
+
+
+def validate_api_service(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    faults = _identity(obj, spec)
+    for field, most in (
+        ("groupPriorityMinimum", GROUP_PRIORITY_MAX),
+        ("versionPriority", VERSION_PRIORITY_MAX),
+    ):
+        if not 0 < spec.get(field, 0) <= most:
+            told = f"must be positive and less than {most}"
+            faults.append(invalid(f"spec.{field}", spec.get(field, 0), told))
+    service = spec.get("service")
+    return faults + (_local(spec) if service is None else _remote(spec, service))
+
+
+def _identity(obj: Object, spec: Object) -> list[FieldError]:
+    group, version = spec.get("group", ""), spec.get("version", "")
+    faults: list[FieldError] = []
+    proper = f"{version}.{group}"
+    if name(obj) != proper and not names.path_segment(name(obj)):
+        told = f'must be `spec.version+"."+spec.group`: "{proper}"'
+        faults.append(invalid("metadata.name", name(obj), told))
+    if group:
+        faults += named(group, names.dns_subdomain, "spec.group")
+    elif version != "v1":
+        told = "only v1 may have an empty group and it better be legacy kube"
+        faults.append(required("spec.group", told))
+    return faults + named(version, names.dns_1035_label, "spec.version")
+
+
+def _local(spec: Object) -> list[FieldError]:
+    """Served by this server itself: there is nobody to trust."""
+    faults: list[FieldError] = []
+    if spec.get("caBundle"):
+        told = "local APIServices may not have a caBundle"
+        faults.append(invalid("spec.caBundle", f"{_size(spec['caBundle'])} bytes", told))
+    if spec.get("insecureSkipTLSVerify"):
+        told = "local APIServices may not have insecureSkipTLSVerify"
+        faults.append(invalid("spec.insecureSkipTLSVerify", True, told))
+    return faults
+
+
+def _size(text: str) -> int:
+    try:
+        return len(base64.b64decode(text))
+    except (binascii.Error, ValueError):
+        return len(text)
+
+
+def _remote(spec: Object, service: Object) -> list[FieldError]:
+    faults = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
+    port = service.get("port", 0)
+    if wrong := names.port_number(port):
+        faults.append(invalid("spec.service.port", port, "port is not valid: " + ", ".join(wrong)))
+    if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
+        told = "may not be true if caBundle is present"
+        faults.append(invalid("spec.insecureSkipTLSVerify", True, told))
+    return faults
+
+
+def validate_api_service_status(new: Object, _old: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    for index, condition in enumerate((new.get("status") or {}).get("conditions") or ()):
+        path = f"status.conditions[{index}].status"
+        faults += one_of(condition.get("status", ""), ("True", "False", "Unknown"), path)
+    return faults
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "apiservices": Strategy(
+        default=default_api_service,
+        validate=validate_api_service,
+        validate_status=validate_api_service_status,
+        has_status=True,
+        unconditional_update=False,
+        validate_name=names.name_is_path_segment,
+    ),
+}

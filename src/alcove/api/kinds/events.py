@@ -1,0 +1,159 @@
+"""events.k8s.io: events as newer clients write them. They are stored as core events.
+
+`to_core` and `from_core` convert; the checks run on this group's own form, but tell the fields'
+core names, as Kubernetes does.
+"""
+
+from collections.abc import Callable
+
+from alcove.api import meta, names
+from alcove.api.fields import FieldError, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import IMMUTABLE, named_required, same
+from alcove.api.objects import Object, namespace
+
+TEXT_LENGTH_MAX = 128
+NOTE_LENGTH_MAX = 1024
+
+_CORE_NAMES = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "reportingController": "reportingComponent",
+}
+_TOLD_NAMES = {own: core for own, core in _CORE_NAMES.items() if own != "reportingController"}
+_OWN_NAMES = {core: own for own, core in _CORE_NAMES.items()}
+
+
+def to_core(event: Object) -> Object:
+    """The event as `v1` has it; values are shared with the given one."""
+    renamed = {_CORE_NAMES.get(field, field): value for field, value in event.items()}
+    return {**renamed, "apiVersion": "v1"}
+
+
+def from_core(event: Object) -> Object:
+    """A `v1` event as this group has it; values are shared with the given one."""
+    renamed = {_OWN_NAMES.get(field, field): value for field, value in event.items()}
+    return {**renamed, "apiVersion": "events.k8s.io/v1"}
+
+
+def validate_event(event: Object) -> list[FieldError]:
+    faults = _namespace(event) + _texts(event) + _series(event)
+    if not event.get("eventTime"):
+        faults.append(required("eventTime"))
+    if event.get("type") not in ("Normal", "Warning"):
+        faults.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
+    source = event.get("deprecatedSource") or {}
+    unset = {
+        "firstTimestamp": event.get("deprecatedFirstTimestamp"),
+        "lastTimestamp": event.get("deprecatedLastTimestamp"),
+        "count": event.get("deprecatedCount"),
+        "source": source.get("component") or source.get("host"),
+    }
+    return faults + [invalid(field, "", "needs to be unset") for field, value in unset.items() if value]
+
+
+def _namespace(event: Object) -> list[FieldError]:
+    regarding = (event.get("regarding") or {}).get("namespace", "")
+    if regarding or namespace(event) in ("default", "kube-system"):
+        return []
+    return [invalid("involvedObject.namespace", regarding, "does not match event.namespace")]
+
+
+def _texts(event: Object) -> list[FieldError]:
+    faults = named_required(event.get("reportingController", ""), names.qualified_name, "reportingController")
+    for field in ("reportingInstance", "action", "reason"):
+        text = event.get(field, "")
+        if not text:
+            faults.append(required(field))
+        faults += _length(text, TEXT_LENGTH_MAX, field)
+    return faults + _length(event.get("note", ""), NOTE_LENGTH_MAX, "message")
+
+
+def _length(text: str, most: int, field: str) -> list[FieldError]:
+    too_long = len(text.encode()) > most
+    return [invalid(field, "", f"can have at most {most} characters")] if too_long else []
+
+
+def _series(event: Object) -> list[FieldError]:
+    series = event.get("series")
+    if series is None:
+        return []
+    faults: list[FieldError] = []
+    if series.get("count", 0) < 2:
+        faults.append(invalid("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        faults.append(required("series.lastObservedTime"))
+    return faults
+
+
+_FIXED = (
+    "regarding",
+    "reason",
+    "note",
+    "deprecatedSource",
+    "deprecatedFirstTimestamp",
+    "deprecatedLastTimestamp",
+    "deprecatedCount",
+    "type",
+    "action",
+    "related",
+    "reportingController",
+    "reportingInstance",
+)
+
+
+def validate_event_update(new: Object, old: Object) -> list[FieldError]:
+    """An event happened once: only its series goes on."""
+    faults = [
+        invalid(_TOLD_NAMES.get(field, field), new.get(field), IMMUTABLE)
+        for field in _FIXED
+        if not same(new.get(field), old.get(field))
+    ]
+    if _microseconds(new) != _microseconds(old):
+        faults.append(invalid("eventTime", new.get("eventTime"), IMMUTABLE))
+    return faults
+
+
+def _microseconds(event: Object) -> float | None:
+    """The event's time: clients may cut it to microseconds or write its zone otherwise."""
+    text = event.get("eventTime")
+    try:
+        return meta.parse_time(text) if text else None
+    except ValueError:
+        return None
+
+
+def _regarding(field: str) -> Callable[[Object], str]:
+    return lambda event: str((event.get("regarding") or {}).get(field, ""))
+
+
+def _text(field: str) -> Callable[[Object], str]:
+    return lambda event: str(event.get(field, ""))
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "events": Strategy(
+        validate=validate_event,
+        validate_update=validate_event_update,
+        fields={
+            **{
+                f"regarding.{field}": _regarding(field)
+                for field in (
+                    "kind",
+                    "namespace",
+                    "name",
+                    "uid",
+                    "apiVersion",
+                    "resourceVersion",
+                    "fieldPath",
+                )
+            },
+            **{field: _text(field) for field in ("reason", "reportingController", "type")},
+        },
+        create_on_update=True,
+    ),
+}
