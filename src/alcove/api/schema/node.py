@@ -41,6 +41,7 @@ class Node:
 
     __slots__ = (
         "atomic",
+        "compiled",
         "default",
         "description",
         "embedded",
@@ -91,3 +92,5 @@ class Node:
         self.description = ""
         self.raw: dict[str, Any] = {}
         """The schema this was compiled from, where a reader needs more (CRD value checks); else empty."""
+        self.compiled: Any = None
+        """What server-side apply makes of this node, when it first needs it."""

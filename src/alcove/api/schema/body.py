@@ -1,0 +1,66 @@
+"""Request bodies: JSON or YAML bytes to a value, with everything bounded and every fault a 400.
+
+What comes out nests at most `NESTING_MAX` levels, so that whatever walks or encodes it later never
+runs out of stack, and shares no parts, so that it may be changed in place.
+"""
+
+from typing import Any
+
+import orjson
+
+from alcove.api.errors import BadRequest
+from alcove.api.schema import duplicates as json_duplicates
+from alcove.api.schema import yaml_text
+from alcove.api.schema.yaml_text import YamlError
+
+NESTING_MAX = 240
+_ENCODER_NESTING_MAX = 254
+"""What orjson can write; the difference is for what an object is wrapped into (lists, reviews)."""
+
+
+def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
+    """The value of a JSON text. Paths of fields given twice are added to `duplicates` if that is given."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the body of the request is not valid JSON: {error}") from None
+    # An opening bracket may also stand in a string: this only tells which texts need no closer look.
+    if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
+        raise BadRequest(f"the body of the request nests deeper than {NESTING_MAX} levels")
+    if duplicates is not None and not _is_compact(value, text):
+        duplicates += json_duplicates.find(text)
+    return value
+
+
+def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
+    """The value of a YAML text of one document, as `parse_json`."""
+    try:
+        document = yaml_text.parse(text, NESTING_MAX)
+    except YamlError as error:
+        raise BadRequest(f"the body of the request is not valid YAML: {error}") from None
+    if duplicates is not None:
+        duplicates += document.duplicates
+    return document.value
+
+
+def _is_shallow(value: Any) -> bool:
+    for _ in range(_ENCODER_NESTING_MAX - NESTING_MAX):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
+def _is_compact(value: Any, text: bytes) -> bool:
+    """Whether the text is exactly what would be written for its value: then it had no duplicates.
+
+    It mostly is, from clients that write without spaces (kubectl, all of Go), and finding that out costs
+    a twentieth of looking for duplicates.
+    """
+    return _is_same(orjson.dumps(value), text)
+
+
+def _is_same(written: bytes, text: bytes) -> bool:
+    return written == text or written == text.rstrip()
