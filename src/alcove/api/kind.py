@@ -60,13 +60,15 @@ def _no_update_faults(_new: Object, _old: Object) -> Sequence[FieldError]:
 class Strategy(Struct, frozen=True, kw_only=True):
     """What is particular to a kind between decoding and storing. All functions are pure.
 
-    Order on create: default → (admission) → validate. On update: default → (admission) →
-    validate, then validate_update with the stored object.
+    Order on create: default → (admission) → validate, validate_create. On update: default →
+    (admission) → validate, then validate_update with the stored object.
     """
 
     default: Callable[[Object], None] = _no_change
     """Fills in defaults, in place."""
     validate: Callable[[Object], Sequence[FieldError]] = _no_faults
+    validate_create: Callable[[Object], Sequence[FieldError]] = _no_faults
+    """What holds only for new objects, asked after `validate`."""
     validate_update: Callable[[Object, Object], Sequence[FieldError]] = _no_update_faults
     """Immutable fields and allowed transitions: (new, old)."""
     validate_status: Callable[[Object, Object], Sequence[FieldError]] = _no_update_faults

@@ -1,0 +1,31 @@
+"""Which of its tenant's networks a pod or service joins: `spec.network`, or a label that says the same."""
+
+from collections.abc import Mapping
+
+from alcove.api import names
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object, get, labels
+from alcove.api.validation import Faults, check_value
+
+NETWORK_LABEL = "arktos.futurewei.com/network"
+DEFAULT_NETWORK = "default"
+
+
+def network_of(obj: Object) -> str:
+    """The network that a pod or service joins."""
+    return get(obj, "spec", "network") or labels(obj).get(NETWORK_LABEL) or DEFAULT_NETWORK
+
+
+def check_network_name(spec: Object, path: str, faults: Faults) -> None:
+    if network := spec.get("network"):
+        check_value(network, names.dns_subdomain, f"{path}.network", faults)
+
+
+def refuse_two_networks(spec: Object, own_labels: Mapping[str, str], path: str) -> None:
+    """Raises BadRequest where field and label name different networks: which one is meant, nobody knows."""
+    chosen, labelled = spec.get("network"), own_labels.get(NETWORK_LABEL)
+    if chosen and labelled and labelled != chosen:
+        raise BadRequest(
+            f'{path}.network is "{chosen}" but the label {NETWORK_LABEL} is "{labelled}": '
+            "name one network, or the same one in both"
+        )

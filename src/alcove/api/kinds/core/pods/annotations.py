@@ -1,0 +1,129 @@
+"""Annotations of a pod that mean something to Kubernetes, and must agree with its fields."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from alcove.api.fields import FieldError, forbidden, invalid, quote
+from alcove.api.kinds.core.paths import check_descending
+from alcove.api.kinds.core.pods.affinity import check_tolerations
+from alcove.api.kinds.core.pods.containers import all_containers
+from alcove.api.objects import Object
+from alcove.api.validation import Faults
+
+MIRROR = "kubernetes.io/config.mirror"
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_LOCAL = "localhost/"
+_is_cost = re.compile(r"0|-?[1-9][0-9]{0,9}").fullmatch
+_APPARMOR_NAMES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/default",)}
+_SECCOMP_NAMES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/default", "docker/default")}
+
+
+def check_pod_annotations(annotations: Mapping[str, str], spec: Object, path: str, faults: Faults) -> None:
+    if MIRROR in annotations and not spec.get("nodeName"):
+        told = "must set spec.nodeName if mirror pod annotation is set"
+        faults.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
+    if annotations.get(_TOLERATIONS):
+        _check_tolerations(annotations[_TOLERATIONS], path, faults)
+    if DELETION_COST in annotations and not _is_int32(annotations[DELETION_COST]):
+        cost = annotations[DELETION_COST]
+        faults.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+    for key, value in annotations.items():
+        if key == _SECCOMP_POD or key.startswith(_SECCOMP_CONTAINER):
+            _check_seccomp(value, f"{path}.{key}", faults)
+        elif key.startswith(_APPARMOR):
+            _check_apparmor(key, value, spec, path, faults)
+
+
+def _is_int32(text: str) -> bool:
+    return _is_cost(text) is not None and -(2**31) <= int(text) < 2**31
+
+
+def _check_tolerations(text: str, path: str, faults: Faults) -> None:
+    try:
+        tolerations = msgspec.json.decode(text, type=list[dict[str, Any]])
+    except msgspec.DecodeError as error:
+        faults.append(invalid(path, _TOLERATIONS, str(error)))
+        return
+    check_tolerations(tolerations, f"{path}.{_TOLERATIONS}", faults)
+
+
+def _check_seccomp(profile: str, path: str, faults: Faults) -> None:
+    if profile in ("runtime/default", "docker/default", "unconfined"):
+        return
+    if profile.startswith(_LOCAL):
+        check_descending(profile.removeprefix(_LOCAL), path, faults)
+    else:
+        faults.append(invalid(path, profile, "must be a valid seccomp profile"))
+
+
+def _check_apparmor(key: str, profile: str, spec: Object, path: str, faults: Faults) -> None:
+    name = key.removeprefix(_APPARMOR)
+    if all(container.get("name") != name for container, _ in all_containers(spec, "spec")):
+        faults.append(invalid(f"{path}[{key}]", name, "container not found"))
+    if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
+        told = f"invalid AppArmor profile name: {quote(profile)}"
+        faults.append(invalid(f"{path}[{key}]", profile, told))
+
+
+def check_profiles_match(annotations: Mapping[str, str], spec: Object, path: str, faults: Faults) -> None:
+    """On creation, an old annotation and the field that came after it must say the same."""
+    if not any(key == _SECCOMP_POD or key.startswith((_SECCOMP_CONTAINER, _APPARMOR)) for key in annotations):
+        return
+    security = spec.get("securityContext", {})
+    if "seccompProfile" in security and _SECCOMP_POD in annotations:
+        where, profile = f"{path}.securityContext.seccompProfile", security["seccompProfile"]
+        faults += _mismatch("seccomp", annotations[_SECCOMP_POD], profile, _SECCOMP_NAMES, where)
+    for container, at in all_containers(spec, path):
+        own, name = container.get("securityContext", {}), container.get("name", "")
+        profile, annotation = own.get("seccompProfile"), annotations.get(_SECCOMP_CONTAINER + name)
+        if profile is not None and annotation is not None:
+            where = f"{at}.securityContext.seccompProfile"
+            faults += _mismatch("seccomp", annotation, profile, _SECCOMP_NAMES, where)
+    if spec.get("os", {}).get("name") == "windows":
+        return
+    for container, at in all_containers(spec, path):
+        own, name = container.get("securityContext", {}), container.get("name", "")
+        profile = own.get("appArmorProfile", security.get("appArmorProfile"))
+        annotation = annotations.get(_APPARMOR + name)
+        if profile is not None and annotation is not None:
+            where = f"{at}.securityContext.appArmorProfile"
+            faults += _mismatch("apparmor", annotation, profile, _APPARMOR_NAMES, where)
+
+
+def _mismatch(
+    what: str, annotation: str, profile: Object, known: Mapping[str, tuple[str, ...]], path: str
+) -> list[FieldError]:
+    kind = profile.get("type", "")
+    if kind in known:
+        matches = annotation in known[kind]
+    elif kind == "Localhost":
+        if annotation.startswith(_LOCAL) and annotation.removeprefix(_LOCAL) != profile.get(
+            "localhostProfile"
+        ):
+            told = f"{what} profile in annotation and field must match"
+            return [forbidden(f"{path}.localhostProfile", told)]
+        matches = annotation.startswith(_LOCAL)
+    else:
+        return []
+    return [] if matches else [forbidden(f"{path}.type", f"{what} type in annotation and field must match")]
+
+
+def check_annotation_changes(
+    new: Mapping[str, str], old: Mapping[str, str], path: str, faults: Faults
+) -> None:
+    """Some annotations are a pod's from its creation."""
+    for key in (*old, *(key for key in new if key not in old)):
+        if new.get(key) == old.get(key):
+            continue
+        verb = "remove or update" if key in old else "add"
+        if key.startswith(_APPARMOR):
+            faults.append(forbidden(f"{path}[{key}]", f"may not {verb} AppArmor annotations"))
+        if key == MIRROR:
+            faults.append(forbidden(f"{path}[{key}]", f"may not {verb} mirror pod annotation"))

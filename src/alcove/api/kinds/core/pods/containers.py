@@ -1,0 +1,256 @@
+"""Containers, init containers and ephemeral containers of a pod spec."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+from alcove.api import names
+from alcove.api.fields import duplicate, forbidden, invalid, not_found, not_supported, required, too_many
+from alcove.api.kinds.core.pods.environment import check_environment
+from alcove.api.kinds.core.pods.mounts import Volumes, check_mounts
+from alcove.api.kinds.core.pods.probes import check_lifecycle, check_probes
+from alcove.api.kinds.core.pods.security import check_container_security
+from alcove.api.kinds.core.pods.totals import is_sidecar
+from alcove.api.kinds.core.resources import check_requirements
+from alcove.api.objects import Object
+from alcove.api.validation import Faults, check_port, check_required_choice, check_value
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
+_RESTART_ACTIONS = ("Restart", "RestartAllContainers")
+_RESTART_RULES_MAX = 20
+_EXIT_CODES_MAX = 255
+_NEVER_EPHEMERAL = (
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+)
+_FOR_SIDECARS = "may not be set for init containers without restartPolicy=Always"
+
+
+class Surroundings(Struct, frozen=True):
+    """What a container's rules depend on beyond the container."""
+
+    volumes: Volumes
+    claim_names: Collection[str]
+    restart_policy: str
+    grace_seconds: int | None
+    os: str
+    """`linux`, `windows`, or empty."""
+    host_users: bool
+
+
+def all_containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
+    """Every container with its path, init containers first."""
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(field, ())):
+            yield container, f"{path}.{field}[{index}]"
+
+
+def check_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+    containers = spec.get("containers", ())
+    if not containers:
+        faults.append(required(f"{path}.containers"))
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        where = f"{path}.containers[{index}]"
+        _check_container(container, around, where, faults)
+        name = container.get("name", "")
+        if name in seen:
+            faults.append(duplicate(f"{where}.name", name))
+        seen.add(name)
+        if "lifecycle" in container:
+            lifecycle = container["lifecycle"]
+            check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", faults)
+        check_probes(container, around.grace_seconds, where, faults)
+        _check_restart_rules(container, where, faults)
+    _check_host_ports(containers, f"{path}.containers", faults)
+
+
+def _check_container(container: Object, around: Surroundings, path: str, faults: Faults) -> None:
+    """What all sorts of containers have in common."""
+    name = container.get("name", "")
+    if not name:
+        faults.append(required(f"{path}.name"))
+    else:
+        check_value(name, names.dns_label, f"{path}.name", faults)
+    if not container.get("image"):
+        faults.append(required(f"{path}.image"))
+    policy = container.get("terminationMessagePolicy", "")
+    if policy not in _MESSAGE_POLICIES:
+        check_required_choice(policy, _MESSAGE_POLICIES, f"{path}.terminationMessagePolicy", faults)
+    if ports := container.get("ports"):
+        _check_ports(ports, f"{path}.ports", faults)
+    check_environment(container, path, faults)
+    check_mounts(container, around.volumes, path, faults)
+    policy = container.get("imagePullPolicy", "")
+    if policy not in _PULL_POLICIES:
+        check_required_choice(policy, _PULL_POLICIES, f"{path}.imagePullPolicy", faults)
+    if resources := container.get("resources"):
+        check_requirements(resources, f"{path}.resources", faults, claim_names=around.claim_names)
+    if policies := container.get("resizePolicy"):
+        _check_resize(policies, around.restart_policy, f"{path}.resizePolicy", faults)
+    if security := container.get("securityContext"):
+        check_container_security(security, around.host_users, f"{path}.securityContext", faults)
+
+
+def _check_ports(ports: Sequence[Object], path: str, faults: Faults) -> None:
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        if name := port.get("name"):
+            if told := names.port_name(name):
+                faults += [invalid(f"{path}[{index}].name", name, each) for each in told]
+            elif name in seen:
+                faults.append(duplicate(f"{path}[{index}].name", name))
+            seen.add(name)
+        number = port.get("containerPort", 0)
+        if number == 0:
+            faults.append(required(f"{path}[{index}].containerPort"))
+        elif not 0 < number < 65536:
+            check_port(number, f"{path}[{index}].containerPort", faults)
+        if port.get("hostPort"):
+            check_port(port["hostPort"], f"{path}[{index}].hostPort", faults)
+        protocol = port.get("protocol", "")
+        if protocol not in _PROTOCOLS:
+            check_required_choice(protocol, _PROTOCOLS, f"{path}[{index}].protocol", faults)
+
+
+def _check_host_ports(containers: Sequence[Object], path: str, faults: Faults) -> None:
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for number, port in enumerate(container.get("ports", ())):
+            if not port.get("hostPort"):
+                continue
+            key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if key in seen:
+                faults.append(duplicate(f"{path}[{index}].ports[{number}].hostPort", key))
+            seen.add(key)
+
+
+def _check_resize(policies: Sequence[Object], restart_policy: str, path: str, faults: Faults) -> None:
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if resource in seen:
+            faults.append(duplicate(f"{path}[{index}]", resource))
+        seen.add(resource)
+        check_required_choice(resource, ("cpu", "memory"), path, faults)
+        check_required_choice(restart, ("NotRequired", "RestartContainer"), path, faults)
+        if restart_policy == "Never" and restart != "NotRequired":
+            told = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            faults.append(invalid(path, restart, told))
+
+
+def _check_restart_rules(container: Object, path: str, faults: Faults) -> None:
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules", ())
+    if policy is None:
+        if not rules:
+            return
+        told = "must specify restartPolicy when restart rules are used"
+        faults.append(required(f"{path}.restartPolicy", told))
+    elif policy not in _RESTART_POLICIES:
+        faults.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
+    if len(rules) > _RESTART_RULES_MAX:
+        faults.append(too_many(f"{path}.restartPolicyRules", len(rules), _RESTART_RULES_MAX))
+    for index, rule in enumerate(rules):
+        _check_restart_rule(rule, f"{path}.restartPolicyRules[{index}]", faults)
+
+
+def _check_restart_rule(rule: Object, path: str, faults: Faults) -> None:
+    action, codes = rule.get("action", ""), rule.get("exitCodes")
+    if action not in _RESTART_ACTIONS:
+        faults.append(not_supported(f"{path}.action", action, _RESTART_ACTIONS))
+    if codes is None:
+        faults.append(required(f"{path}.exitCodes", "must be specified"))
+        return
+    if codes.get("operator", "") not in ("In", "NotIn"):
+        faults.append(not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
+    if len(codes.get("values", ())) > _EXIT_CODES_MAX:
+        faults.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _EXIT_CODES_MAX))
+
+
+def check_init_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+    """Those that run before the others; with `restartPolicy: Always` they are sidecars and stay."""
+    seen = {container.get("name", "") for container in spec.get("containers", ())}
+    for index, container in enumerate(spec.get("initContainers", ())):
+        where = f"{path}.initContainers[{index}]"
+        _check_container(container, around, where, faults)
+        _check_init_restart(container, where, faults)
+        name = container.get("name", "")
+        if name in seen:
+            faults.append(duplicate(f"{where}.name", name))
+        elif name:
+            seen.add(name)
+        _check_host_ports((container,), f"{path}.initContainers", faults)
+        if is_sidecar(container):
+            if "lifecycle" in container:
+                lifecycle = container["lifecycle"]
+                check_lifecycle(lifecycle, around.grace_seconds, around.os, f"{where}.lifecycle", faults)
+            check_probes(container, around.grace_seconds, where, faults)
+        else:
+            _check_no_sidecar(container, where, faults)
+
+
+def _check_init_restart(container: Object, path: str, faults: Faults) -> None:
+    if "restartPolicy" in container:
+        _check_restart_rules(container, path, faults)
+    elif container.get("restartPolicyRules"):
+        told = "must specify restartPolicy when restart rules are used"
+        faults.append(required(f"{path}.restartPolicy", told))
+
+
+def _check_no_sidecar(container: Object, path: str, faults: Faults) -> None:
+    for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+        if field in container:
+            faults.append(forbidden(f"{path}.{field}", _FOR_SIDECARS))
+    for index, policy in enumerate(container.get("resizePolicy", ())):
+        if policy.get("restartPolicy") == "RestartContainer":
+            told = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            where = f"{path}.resizePolicy[{index}].restartPolicy"
+            faults.append(invalid(where, policy["restartPolicy"], told))
+
+
+def check_ephemeral_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+    """Containers added to a running pod to debug it: no ports, probes or resources of their own."""
+    others = {
+        container.get("name", "")
+        for field in ("containers", "initContainers")
+        for container in spec.get(field, ())
+    }
+    seen = set(others)
+    for index, container in enumerate(spec.get("ephemeralContainers", ())):
+        where = f"{path}.ephemeralContainers[{index}]"
+        _check_container(container, around, where, faults)
+        check_image_spacing(container, where, faults)
+        name, target = container.get("name", ""), container.get("targetContainerName", "")
+        if name in seen:
+            faults.append(duplicate(f"{where}.name", name))
+        seen.add(name)
+        if target and target not in others:
+            faults.append(not_found(f"{where}.targetContainerName", target))
+        _check_only_ephemeral(container, where, faults)
+
+
+def _check_only_ephemeral(container: Object, path: str, faults: Faults) -> None:
+    told = "cannot be set for an Ephemeral Container"
+    for field in _NEVER_EPHEMERAL:
+        if container.get(field):
+            faults.append(forbidden(f"{path}.{field}", told))
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        for field in ("subPath", "subPathExpr"):
+            if mount.get(field):
+                faults.append(forbidden(f"{path}.volumeMounts[{index}].{field}", told))
+
+
+def check_image_spacing(container: Object, path: str, faults: Faults) -> None:
+    image = container.get("image", "")
+    if image != image.strip():
+        faults.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))

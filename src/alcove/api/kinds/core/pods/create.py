@@ -1,0 +1,76 @@
+"""A new pod: what its validity asks beyond its spec's, and what the server sets."""
+
+from collections.abc import Mapping
+
+from alcove.api.fields import FieldError, forbidden
+from alcove.api.kinds.core.networks import refuse_two_networks
+from alcove.api.kinds.core.pods.affinity import merge_label_keys
+from alcove.api.kinds.core.pods.annotations import MIRROR, check_pod_annotations, check_profiles_match
+from alcove.api.kinds.core.pods.containers import check_image_spacing
+from alcove.api.kinds.core.pods.defaults import fill_service_account_alias
+from alcove.api.kinds.core.pods.spec import validate_pod_spec
+from alcove.api.kinds.core.pods.totals import qos_class
+from alcove.api.objects import Object
+from alcove.api.validation import Faults
+
+_NO_ANNOTATIONS: Mapping[str, str] = {}
+
+
+def validate_pod(pod: Object) -> list[FieldError]:
+    """What holds for a pod at any time."""
+    meta, spec = pod.get("metadata", {}), pod.get("spec", {})
+    annotations = meta.get("annotations", _NO_ANNOTATIONS)
+    refuse_two_networks(spec, meta.get("labels", {}), "spec")
+    faults: list[FieldError] = []
+    if annotations:
+        check_pod_annotations(annotations, spec, "metadata.annotations", faults)
+    faults += validate_pod_spec(spec, "spec", pod_name=meta.get("name", ""), is_pod=True)
+    if not spec.get("serviceAccountName"):
+        _check_no_tokens(spec, faults)
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field, ())):
+            check_image_spacing(container, f"spec.{field}[{index}]", faults)
+    if spec.get("resourceClaims") and MIRROR in annotations:
+        faults.append(forbidden("", "static pods do not support resource claims"))
+    return faults
+
+
+def _check_no_tokens(spec: Object, faults: Faults) -> None:
+    for index, volume in enumerate(spec.get("volumes", ())):
+        for number, source in enumerate(volume.get("projected", {}).get("sources", ())):
+            if "serviceAccountToken" in source:
+                field = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
+                faults.append(forbidden(field, "must not be specified when serviceAccountName is not set"))
+
+
+def validate_new_pod(pod: Object) -> list[FieldError]:
+    """What holds for a pod only when it is created."""
+    faults: list[FieldError] = []
+    spec = pod.get("spec", {})
+    if spec.get("ephemeralContainers"):
+        faults.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        told = "cannot be set until all schedulingGates have been cleared"
+        faults.append(forbidden("spec.nodeName", told))
+    if annotations := pod.get("metadata", {}).get("annotations"):
+        check_profiles_match(annotations, spec, "spec", faults)
+    return faults
+
+
+def prepare_new_pod(pod: Object) -> None:
+    """Sets the phase and QoS class; to be called after admission, which may still change resources."""
+    spec = pod["spec"]
+    fill_service_account_alias(spec)
+    status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    pod["status"] = status
+    if "affinity" in spec or "topologySpreadConstraints" in spec:
+        merge_label_keys(spec, pod.get("metadata", {}).get("labels", {}))

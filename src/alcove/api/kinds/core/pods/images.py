@@ -1,0 +1,36 @@
+"""Image references: just enough of their grammar to tell which tag, if any, a reference names."""
+
+import re
+from functools import lru_cache
+
+_DOMAIN_LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = rf"(?:{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?:{_DOMAIN}/)?(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+).fullmatch
+_REFERENCE_LENGTH_MAX = 1024
+_IDENTIFIER = re.compile("[a-f0-9]{64}").fullmatch
+
+
+@lru_cache(maxsize=4096)
+def _tag(image: str) -> str:
+    reference = _REFERENCE(image)
+    if reference is None or _IDENTIFIER(image):
+        return ""
+    if reference["tag"]:
+        return str(reference["tag"])
+    return "" if reference["digest"] else "latest"
+
+
+def tag(image: str) -> str:
+    """The tag an image is pulled by: `latest` if none is named, empty for a digest or no reference."""
+    return _tag(image) if len(image) <= _REFERENCE_LENGTH_MAX else ""
+
+
+def default_pull_policy(image: str) -> str:
+    """`latest` moves, so it is pulled always; other images only where they are missing."""
+    return "Always" if tag(image) == "latest" else "IfNotPresent"

@@ -1,0 +1,220 @@
+"""Security contexts of pods and containers: users, groups, profiles, sysctls, Windows options."""
+
+import re
+from collections.abc import Sequence
+
+from alcove.api import names
+from alcove.api.fields import duplicate, forbidden, invalid, not_supported, required, too_long
+from alcove.api.kinds.core.paths import check_descending
+from alcove.api.objects import Object
+from alcove.api.validation import Faults, check_choice, check_id, check_value
+
+_PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+_PROFILE_LENGTH_MAX = 4095
+_SYSCTL_LENGTH_MAX = 253
+_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = "(" + _SYSCTL_SEGMENT + r"[\./])*" + _SYSCTL_SEGMENT
+_is_sysctl = re.compile(_SYSCTL).fullmatch
+_IPC_SYSCTLS = frozenset(
+    [
+        "kernel.sem",
+        "kernel.shm",
+        "kernel.shmall",
+        "kernel.shmmax",
+        "kernel.shmmni",
+        "kernel.shm_rmid_forced",
+        "kernel.msg",
+        "kernel.msgmax",
+        "kernel.msgmnb",
+        "kernel.msgmni",
+    ]
+)
+_CREDENTIAL_SPEC_KIB_MAX = 64
+_DOMAIN_LENGTH_MAX = 256
+_USER_LENGTH_MAX = 104
+_WINDOWS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_is_windows_domain = re.compile(rf"{_WINDOWS_LABEL}(?:\.{_WINDOWS_LABEL})*").fullmatch
+_is_netbios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
+_has_control = re.compile(r"[\x00-\x1f\x7f]").search
+_has_bad_user_character = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
+
+
+def check_container_security(security: Object, host_users: bool, path: str, faults: Faults) -> None:
+    for field in ("runAsUser", "runAsGroup"):
+        if field in security:
+            check_id(security[field], f"{path}.{field}", faults)
+    if mount := security.get("procMount"):
+        check_choice(mount, ("Default", "Unmasked"), f"{path}.procMount", faults)
+        if host_users and mount == "Unmasked":
+            told = "`hostUsers` must be false to use `Unmasked`"
+            faults.append(invalid(f"{path}.procMount", mount, told))
+    _check_seccomp(security.get("seccompProfile"), f"{path}.seccompProfile", faults)
+    if security.get("allowPrivilegeEscalation") is False:
+        _check_no_escalation(security, path, faults)
+    _check_windows_options(security.get("windowsOptions"), f"{path}.windowsOptions", faults)
+    _check_apparmor(security.get("appArmorProfile"), f"{path}.appArmorProfile", faults)
+
+
+def _check_no_escalation(security: Object, path: str, faults: Faults) -> None:
+    if security.get("privileged"):
+        told = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        faults.append(invalid(path, security, told))
+    if "CAP_SYS_ADMIN" in security.get("capabilities", {}).get("add", ()):
+        told = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        faults.append(invalid(path, security, told))
+
+
+def check_pod_security(spec: Object, path: str, faults: Faults) -> None:
+    """`spec.securityContext`, where it is not empty."""
+    security = spec["securityContext"]
+    for field in ("fsGroup", "runAsUser", "runAsGroup"):
+        if field in security:
+            check_id(security[field], f"{path}.{field}", faults)
+    for index, group in enumerate(security.get("supplementalGroups", ())):
+        check_id(group, f"{path}.supplementalGroups[{index}]", faults)
+    if sysctls := security.get("sysctls"):
+        _check_sysctls(sysctls, spec, f"{path}.sysctls", faults)
+    if policy := security.get("fsGroupChangePolicy"):
+        check_choice(policy, ("Always", "OnRootMismatch"), f"{path}.fsGroupChangePolicy", faults)
+    _check_seccomp(security.get("seccompProfile"), f"{path}.seccompProfile", faults)
+    _check_windows_options(security.get("windowsOptions"), f"{path}.windowsOptions", faults)
+    _check_apparmor(security.get("appArmorProfile"), f"{path}.appArmorProfile", faults)
+    if policy := security.get("supplementalGroupsPolicy"):
+        check_choice(policy, ("Merge", "Strict"), f"{path}.supplementalGroupsPolicy", faults)
+    if policy := security.get("seLinuxChangePolicy"):
+        check_choice(policy, ("Recursive",), f"{path}.seLinuxChangePolicy", faults)
+
+
+def check_shared_processes(spec: Object, path: str, faults: Faults) -> None:
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        told = "ShareProcessNamespace and HostPID cannot both be enabled"
+        faults.append(invalid(f"{path}.securityContext.shareProcessNamespace", True, told))
+
+
+def _check_sysctls(sysctls: Sequence[Object], spec: Object, path: str, faults: Faults) -> None:
+    seen: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        name, where = sysctl.get("name", ""), f"{path}[{index}].name"
+        if not name:
+            faults.append(required(where))
+        elif len(name) > _SYSCTL_LENGTH_MAX or not _is_sysctl(name):
+            told = f"must have at most {_SYSCTL_LENGTH_MAX} characters and match regex ^{_SYSCTL}$"
+            faults.append(invalid(where, name, told))
+        elif name in seen:
+            faults.append(duplicate(where, name))
+        _check_host_sysctl(_dotted(name), name, spec, where, faults)
+        seen.add(name)
+
+
+def _check_host_sysctl(dotted: str, name: str, spec: Object, path: str, faults: Faults) -> None:
+    if spec.get("hostNetwork") and dotted.startswith("net."):
+        faults.append(invalid(path, name, "may not be specified when 'hostNetwork' is true"))
+    elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
+        faults.append(invalid(path, name, "may not be specified when 'hostIPC' is true"))
+
+
+def _dotted(name: str) -> str:
+    """With slashes as separators (`net/ipv4/...`), dots belong to the names between them."""
+    slash, dot = name.find("/"), name.find(".")
+    return name.translate({46: "/", 47: "."}) if slash >= 0 and (dot < 0 or slash < dot) else name
+
+
+def _check_seccomp(profile: Object | None, path: str, faults: Faults) -> None:
+    if profile is None:
+        return
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    if not kind:
+        faults.append(required(f"{path}.type", "type is required when seccompProfile is set"))
+    elif kind not in _PROFILE_TYPES:
+        faults.append(not_supported(f"{path}.type", kind, _PROFILE_TYPES))
+    if kind != "Localhost":
+        if local is not None:
+            told = "can only be set when seccomp type is Localhost"
+            faults.append(invalid(f"{path}.localhostProfile", profile, told))
+    elif local is None:
+        faults.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
+    else:
+        check_descending(local, f"{path}.localhostProfile", faults)
+
+
+def _check_apparmor(profile: Object | None, path: str, faults: Faults) -> None:
+    if profile is None:
+        return
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    if kind == "Localhost":
+        _check_local_apparmor(local, f"{path}.localhostProfile", faults)
+    elif not kind:
+        faults.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
+    elif kind not in _PROFILE_TYPES:
+        faults.append(not_supported(f"{path}.type", kind, _PROFILE_TYPES))
+    elif local is not None:
+        told = "can only be set when AppArmor type is Localhost"
+        faults.append(invalid(f"{path}.localhostProfile", local, told))
+
+
+def _check_local_apparmor(name: str | None, path: str, faults: Faults) -> None:
+    if not name:
+        faults.append(required(path, "must be set when AppArmor type is Localhost"))
+        return
+    if name != name.strip():
+        faults.append(invalid(path, name, "must not be padded with whitespace"))
+    if len(name.encode()) > _PROFILE_LENGTH_MAX:
+        faults.append(too_long(path, _PROFILE_LENGTH_MAX))
+
+
+def _check_windows_options(options: Object | None, path: str, faults: Faults) -> None:
+    if options is None:
+        return
+    if "gmsaCredentialSpecName" in options:
+        name = options["gmsaCredentialSpecName"]
+        check_value(name, names.dns_subdomain, f"{path}.gmsaCredentialSpecName", faults)
+    spec = options.get("gmsaCredentialSpec")
+    if spec == "":
+        told = "gmsaCredentialSpec cannot be an empty string"
+        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, told))
+    elif spec is not None and len(spec.encode()) > _CREDENTIAL_SPEC_KIB_MAX * 1024:
+        told = f"gmsaCredentialSpec size must be under {_CREDENTIAL_SPEC_KIB_MAX} KiB"
+        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, told))
+    if "runAsUserName" in options:
+        user = options["runAsUserName"]
+        where = f"{path}.runAsUserName"
+        faults += [invalid(where, user, f"runAsUserName{told}") for told in _windows_user_faults(user)]
+
+
+def _windows_user_faults(name: str) -> list[str]:
+    if not name:
+        return [" cannot be an empty string"]
+    if _has_control(name):
+        return [" cannot contain control characters"]
+    if name.count("\\") > 1:
+        return [" cannot contain more than one backslash"]
+    domain, backslash, user = name.rpartition("\\")
+    told = []
+    if len(domain) >= _DOMAIN_LENGTH_MAX:
+        told.append(f"'s Domain length must be under {_DOMAIN_LENGTH_MAX} characters")
+    if backslash and not (_is_netbios(domain) or _is_windows_domain(domain)):
+        told.append("'s Domain doesn't match the NetBios nor the DNS format")
+    if not user:
+        told.append("'s User cannot be empty")
+    elif len(user) > _USER_LENGTH_MAX:
+        told.append(f"'s User length must not be longer than {_USER_LENGTH_MAX} characters")
+    if user and not user.strip(". "):
+        told.append("'s User cannot contain only periods or spaces")
+    if _has_bad_user_character(user):
+        told.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return told
+
+
+def check_user_namespace(spec: Object, path: str, faults: Faults) -> None:
+    """A pod with users of its own (`hostUsers: false`) may not share the host's other namespaces."""
+    told = "when `hostUsers` is false"
+    if spec.get("hostNetwork"):
+        faults.append(forbidden(f"{path}.hostNetwork", told))
+    if spec.get("hostPID"):
+        faults.append(forbidden(f"{path}.HostPID", told))
+    if spec.get("hostIPC"):
+        faults.append(forbidden(f"{path}.HostIPC", told))
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(field, ())):
+            if container.get("volumeDevices"):
+                faults.append(forbidden(f"{path}.{field}[{index}].volumeDevices", told))

@@ -1,0 +1,93 @@
+"""What depends on a pod's operating system: options of the other system, Windows host processes."""
+
+from alcove.api.fields import forbidden, invalid, not_supported, required
+from alcove.api.kinds.core.pods.containers import all_containers
+from alcove.api.objects import Object
+from alcove.api.validation import Faults
+
+_SYSTEMS = ("linux", "windows")
+_NOT_ON_WINDOWS_POD = (
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "sysctls",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+)
+_NOT_ON_WINDOWS_SPEC = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace")
+_NOT_ON_WINDOWS_CONTAINER = (
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+)
+
+
+def check_os(spec: Object, path: str, faults: Faults) -> None:
+    """`spec.os`, where it is given."""
+    name = spec["os"].get("name", "")
+    if not name:
+        faults.append(required(f"{path}.os.name"))
+    elif name not in _SYSTEMS:
+        faults.append(not_supported(f"{path}.os", name, _SYSTEMS))
+    elif name == "linux":
+        _check_linux(spec, path, faults)
+    else:
+        _check_windows(spec, path, faults)
+
+
+def _check_linux(spec: Object, path: str, faults: Faults) -> None:
+    told = "windows options cannot be set for a linux pod"
+    if "windowsOptions" in spec.get("securityContext", ()):
+        faults.append(forbidden(f"{path}.securityContext.windowsOptions", told))
+    for container, where in all_containers(spec, path):
+        if "windowsOptions" in container.get("securityContext", ()):
+            faults.append(forbidden(f"{where}.securityContext.windowsOptions", told))
+
+
+def _check_windows(spec: Object, path: str, faults: Faults) -> None:
+    told = "cannot be set for a windows pod"
+    for field in _NOT_ON_WINDOWS_SPEC:
+        if spec.get(field) or (field in spec and field in ("hostUsers", "shareProcessNamespace")):
+            faults.append(forbidden(f"{path}.{field}", told))
+    security = spec.get("securityContext", {})
+    for field in _NOT_ON_WINDOWS_POD:
+        if field in security:
+            faults.append(forbidden(f"{path}.securityContext.{field}", told))
+    for container, where in all_containers(spec, path):
+        for field in _NOT_ON_WINDOWS_CONTAINER:
+            if field in container.get("securityContext", ()):
+                faults.append(forbidden(f"{where}.securityContext.{field}", told))
+
+
+def check_host_process(spec: Object, path: str, faults: Faults) -> None:
+    """Windows host processes: all containers of a pod or none, and on the host's network."""
+    whole = spec.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
+    count = total = 0
+    for container, where in all_containers(spec, path):
+        total += 1
+        own = container.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
+        if whole is not None and own is not None and whole != own:
+            told = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
+            field = f"{where}.securityContext.windowsOptions.hostProcess"
+            faults.append(invalid(field, own, told))
+        count += bool(whole if own is None else own)
+    if not count:
+        return
+    if count != total:
+        told = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        faults.append(invalid(path, "", told))
+    if not spec.get("hostNetwork"):
+        told = "hostNetwork must be true if pod contains any hostProcess containers"
+        faults.append(invalid(f"{path}.hostNetwork", False, told))

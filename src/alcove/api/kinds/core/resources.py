@@ -1,0 +1,216 @@
+"""Resources by name (`cpu`, `hugepages-2Mi`, `example.com/gpu`): which names may stand where, and amounts.
+
+Containers, pods, limit ranges, quotas and nodes share these rules.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+from alcove.api import names, quantity
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_found, not_supported, required
+from alcove.api.objects import Object
+from alcove.api.quantity import MILLI, ONE, Quantity, QuantityError
+from alcove.api.validation import NOT_NEGATIVE, Faults, check_value, read_quantity
+
+NameRule = Callable[[str, str, Faults], None]
+"""(resource, field, faults)"""
+
+CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
+_COUNTED_OBJECTS = (
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+)
+_REQUESTS_AND_LIMITS = tuple(
+    f"{side}.{resource}" for side in ("requests", "limits") for resource in sorted(CONTAINER_RESOURCES)
+)
+QUOTA_RESOURCES = frozenset(
+    (*CONTAINER_RESOURCES, *_REQUESTS_AND_LIMITS, "requests.storage", *_COUNTED_OBJECTS)
+)
+STANDARD_RESOURCES = QUOTA_RESOURCES | {"storage"}
+_HUGE_PAGES = "hugepages-"
+_QUOTA_HUGE_PAGES = (_HUGE_PAGES, "requests.hugepages-")
+_POD_LEVEL = ("cpu", "hugepages-", "memory")
+
+
+def is_huge_page(resource: str) -> bool:
+    return resource.startswith(_HUGE_PAGES)
+
+
+def is_native(resource: str) -> bool:
+    """Kubernetes' own: no domain, or a domain of kubernetes.io."""
+    return "/" not in resource or "kubernetes.io/" in resource
+
+
+def is_extended(resource: str) -> bool:
+    """Somebody's device, counted in whole numbers."""
+    if is_native(resource) or resource.startswith("requests."):
+        return False
+    return not names.qualified_name(f"requests.{resource}")
+
+
+def allows_overcommit(resource: str) -> bool:
+    return is_native(resource) and not is_huge_page(resource)
+
+
+def is_counted_whole(resource: str) -> bool:
+    return resource in _COUNTED_OBJECTS or is_extended(resource)
+
+
+def check_resource_name(resource: str, field: str, faults: Faults) -> None:
+    """A standard resource, or one with a domain."""
+    before = len(faults)
+    check_value(resource, names.qualified_name, field, faults)
+    if len(faults) != before or "/" in resource:
+        return
+    if resource not in STANDARD_RESOURCES and not resource.startswith(_QUOTA_HUGE_PAGES):
+        faults.append(invalid(field, resource, "must be a standard resource type or fully qualified"))
+
+
+def check_container_resource_name(resource: str, field: str, faults: Faults) -> None:
+    if resource in CONTAINER_RESOURCES:
+        return
+    check_resource_name(resource, field, faults)
+    if "/" not in resource:
+        if not is_huge_page(resource):
+            faults.append(invalid(field, resource, "must be a standard resource for containers"))
+    elif not is_native(resource) and not is_extended(resource):
+        faults.append(invalid(field, resource, "doesn't follow extended resource name standard"))
+
+
+def check_pod_resource_name(resource: str, field: str, faults: Faults) -> None:
+    """Resources that a pod asks for as a whole."""
+    before = len(faults)
+    check_resource_name(resource, field, faults)
+    if len(faults) == before and resource not in _POD_LEVEL and not is_huge_page(resource):
+        faults.append(not_supported(field, resource, _POD_LEVEL))
+
+
+def check_quota_resource_name(resource: str, field: str, faults: Faults) -> None:
+    check_resource_name(resource, field, faults)
+    if "/" in resource or resource in QUOTA_RESOURCES or resource.startswith(_QUOTA_HUGE_PAGES):
+        return
+    faults.append(invalid(field, resource, "must be a standard resource for quota"))
+
+
+def check_amount(resource: str, value: Any, field: str, faults: Faults) -> Quantity | None:
+    """Not negative, and whole where the resource is counted."""
+    amount = read_quantity(value, field, faults)
+    if amount is None:
+        return None
+    if amount.nano < 0:
+        faults.append(invalid(field, str(amount), NOT_NEGATIVE))
+    if resource not in CONTAINER_RESOURCES and is_counted_whole(resource) and amount.milli % 1000:
+        faults.append(invalid(field, str(amount), "must be an integer"))
+    return amount
+
+
+def _check_huge_pages(resource: str, amount: Quantity, field: str, faults: Faults) -> None:
+    try:
+        page = quantity.parse(resource.removeprefix(_HUGE_PAGES))
+    except QuantityError:
+        page = quantity.ZERO
+    if page.nano <= 0 or page.nano % ONE or amount.value % page.value:
+        told = f"{amount} is not positive integer multiple of {resource}"
+        faults.append(invalid(field, str(amount), told))
+
+
+def check_requirements(
+    requirements: Object,
+    path: str,
+    faults: Faults,
+    name_rule: NameRule = check_container_resource_name,
+    claim_names: Collection[str] = (),
+) -> None:
+    """`resources` of a container or pod: `limits`, `requests` and `claims`."""
+    limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
+    ceilings: dict[str, Quantity | None] = {}
+    for resource, value in limits.items():
+        ceilings[resource] = _check_one(resource, value, f"{path}.limits", name_rule, faults)
+    for resource, value in requests.items():
+        amount = _check_one(resource, value, f"{path}.requests", name_rule, faults)
+        if resource in ceilings:
+            _check_against_limit(resource, amount, ceilings[resource], f"{path}.requests", faults)
+        elif not allows_overcommit(resource):
+            told = "Limit must be set for non overcommitable resources"
+            faults.append(required(f"{path}.limits", told))
+    if any(map(is_huge_page, (*limits, *requests))) and not {"cpu", "memory"} & {*limits, *requests}:
+        faults.append(forbidden(path, "HugePages require cpu or memory"))
+    if claims := requirements.get("claims"):
+        _check_claims(claims, claim_names, f"{path}.claims", faults)
+
+
+def _check_one(resource: str, value: Any, path: str, name_rule: NameRule, faults: Faults) -> Quantity | None:
+    field = f"{path}[{resource}]"
+    name_rule(resource, field, faults)
+    amount = check_amount(resource, value, field, faults)
+    if amount is not None and is_huge_page(resource):
+        _check_huge_pages(resource, amount, field, faults)
+    return amount
+
+
+def _check_against_limit(
+    resource: str, amount: Quantity | None, limit: Quantity | None, path: str, faults: Faults
+) -> None:
+    if amount is None or limit is None:
+        return
+    if amount.nano != limit.nano and not allows_overcommit(resource):
+        told = f"must be equal to {resource} limit of {limit}"
+        faults.append(invalid(path, str(amount), told))
+    elif amount.nano > limit.nano:
+        told = f"must be less than or equal to {resource} limit of {limit}"
+        faults.append(invalid(path, str(amount), told))
+
+
+def _check_claims(claims: Sequence[Object], claim_names: Collection[str], path: str, faults: Faults) -> None:
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        field, name, request = f"{path}[{index}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
+            faults.append(required(field))
+            continue
+        _check_claim_repeats(name, request, seen, field, faults)
+        if name not in claim_names:
+            shown = ": " + ", ".join(sorted(claim_names)) if claim_names else " which is empty"
+            missing = not_found(field, name)
+            told = f"{missing.body}: must be one of the names in pod.spec.resourceClaims{shown}"
+            faults.append(FieldError(missing.fault, field, told))
+
+
+def _check_claim_repeats(name: str, request: str, seen: set[str], field: str, faults: Faults) -> None:
+    """A whole claim and requests of it exclude each other; nothing is named twice."""
+    if name in seen:
+        faults.append(duplicate(field, name))
+        return
+    key = name
+    if request:
+        check_value(request, names.dns_label, f"{field}.request", faults)
+        key = f"{name}/{request}"
+    if key in seen:
+        faults.append(duplicate(field, key))
+    elif not request:
+        faults += [duplicate(field, name) for other in seen if other.startswith(f"{name}/")]
+    seen.add(key)
+
+
+@lru_cache(maxsize=4096)
+def _rounded(text: str) -> str:
+    return str(quantity.parse(text).rounded_up(MILLI))
+
+
+def default_resource_list(amounts: dict[str, Any]) -> None:
+    """Amounts in canonical form, no finer than a thousandth. What is no quantity stays for validation."""
+    for resource, value in amounts.items():
+        try:
+            amounts[resource] = _rounded(
+                value.strip() if isinstance(value, str) else quantity.canonical(value)
+            )
+        except QuantityError:
+            pass

@@ -1,0 +1,40 @@
+"""Names of certificate signers: `example.com/purpose`."""
+
+from alcove.api import names
+from alcove.api.fields import invalid, quote, required, too_long
+from alcove.api.validation import Faults
+
+_SIGNER_LENGTH_MAX = 253 + 1 + 253 + 1 + 63
+
+
+def is_kubernetes_signer(signer: str) -> bool:
+    domain = signer.partition("/")[0]
+    return domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+
+
+def check_signer_name(signer: str, field: str, faults: Faults) -> None:
+    if not signer:
+        faults.append(required(field))
+        return
+    domain, slash, name = signer.partition("/")
+    if not slash or "/" in name:
+        told = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        faults.append(invalid(field, signer, told))
+        return
+    if len(domain.encode()) > names.SUBDOMAIN_LENGTH_MAX:
+        faults.append(too_long(field, names.SUBDOMAIN_LENGTH_MAX))
+    _check_labels(domain, names.dns_label, field, faults)
+    if "." not in domain:
+        told = "should be a domain with at least two segments separated by dots"
+        faults.append(invalid(field, domain, told))
+    _check_labels(name, names.dns_subdomain, field, faults)
+    if len(signer.encode()) > _SIGNER_LENGTH_MAX:
+        faults.append(too_long(field, _SIGNER_LENGTH_MAX))
+
+
+def _check_labels(part: str, check: names.Check, field: str, faults: Faults) -> None:
+    """Tells of the first bad label only: the others' faults would read the same."""
+    for label in part.split("."):
+        if told := check(label):
+            faults += [invalid(field, part, f"validating label {quote(label)}: {each}") for each in told]
+            return
