@@ -1,0 +1,68 @@
+"""What a space of objects begins with, as plain objects that the server writes at its first start.
+
+For ring0: its namespaces and the Tenant `system`. For a tenant that has a server of its own: the same
+three namespaces, role and binding that the tenant controller makes for tenants of a shared server.
+The default roles are not here: they are built in (`rbac/defaults`) and never written.
+"""
+
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.rbac.roletables import API_VERSION, GROUP
+from alcove.apiserver.rbac.tenantroles import EVERYTHING
+
+NODE_LEASES = "kube-node-lease"
+ADMIN_USER = "admin"
+ADMIN_ROLE = "admin-role"
+ADMIN_ROLE_BINDING = "admin-role-binding"
+
+
+def objects(tenant: TenantId) -> list[Object]:
+    """In the order to write them. None has a uid or times yet: the server's ordinary create gives them."""
+    if tenant == SYSTEM:
+        namespaces = [namespace(tenant, name) for name in (*DEFAULT_NAMESPACES, NODE_LEASES)]
+        return [system_tenant(), *namespaces]
+    return [
+        *(namespace(tenant, name) for name in DEFAULT_NAMESPACES),
+        admin_role(tenant),
+        admin_role_binding(tenant),
+    ]
+
+
+def system_tenant() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Tenant",
+        "metadata": {"name": SYSTEM, "tenant": SYSTEM},
+        "spec": {},
+        "status": {"phase": "Active"},
+    }
+
+
+def namespace(tenant: TenantId, name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "tenant": tenant, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def admin_role(tenant: TenantId) -> Object:
+    """Everything in the tenant."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRole",
+        "metadata": {"name": ADMIN_ROLE, "tenant": tenant},
+        "rules": [line.to_rule() for line in EVERYTHING],
+    }
+
+
+def admin_role_binding(tenant: TenantId) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": ADMIN_ROLE_BINDING, "tenant": tenant},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": ADMIN_ROLE},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": ADMIN_USER}],
+    }

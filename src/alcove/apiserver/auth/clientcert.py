@@ -1,0 +1,73 @@
+"""The identity that a client certificate stands for.
+
+The handshake has already proved the chain and the key; here the subject, the purpose and the dates
+are read. A certificate outlives nothing: one issued before its tenant was created is from an earlier
+tenant of the same name, and is refused.
+"""
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from alcove.api import meta
+from alcove.api.errors import Unauthorized
+from alcove.apiserver.auth import subjects
+from alcove.apiserver.auth.certificates import BACKDATE
+from alcove.apiserver.auth.subjects import SubjectError
+from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
+
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+
+
+class Certified(Identity, frozen=True, kw_only=True):
+    """An identity that lasts as long as its certificate; times are epoch seconds."""
+
+    issued: float
+    expires: float
+
+
+def identify(der: bytes, now: float) -> Certified:
+    """Whom a verified certificate names. Raises Unauthorized."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        subject = subjects.from_name(certificate.subject)
+        is_for_clients = _is_for_clients(certificate)
+    except SubjectError as error:
+        raise Unauthorized(f"Unauthorized: the client certificate's subject: {error}") from error
+    except (ValueError, x509.DuplicateExtension) as error:
+        raise Unauthorized("Unauthorized: the client certificate cannot be read") from error
+    if not is_for_clients:
+        raise Unauthorized("Unauthorized: the certificate is not for client authentication")
+    found = Certified(
+        subject.tenant,
+        subject.user,
+        tuple(dict.fromkeys((*subject.groups, ALL_AUTHENTICATED))),
+        extra={CREDENTIAL_ID: (f"X509SHA256={certificate.fingerprint(hashes.SHA256()).hex()}",)},
+        issued=(certificate.not_valid_before_utc + BACKDATE).timestamp(),
+        expires=certificate.not_valid_after_utc.timestamp(),
+    )
+    if now < certificate.not_valid_before_utc.timestamp():
+        begins = meta.format_time(certificate.not_valid_before_utc.timestamp())
+        raise Unauthorized(
+            f"Unauthorized: the client certificate is not valid before {begins}; check the clocks"
+        )
+    check_current(found, now)
+    return found
+
+
+def check_current(identity: Certified, now: float) -> None:
+    """Raises Unauthorized once the certificate has expired."""
+    if now > identity.expires:
+        ended = meta.format_time(identity.expires)
+        raise Unauthorized(f"Unauthorized: the client certificate expired at {ended}; get a new one")
+
+
+def _is_for_clients(certificate: x509.Certificate) -> bool:
+    """No authority's, and not restricted to other purposes (without the extension: for any)."""
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.ExtendedKeyUsage):
+            if ExtendedKeyUsageOID.CLIENT_AUTH not in extension.value:
+                return False
+        elif isinstance(extension.value, x509.BasicConstraints) and extension.value.ca:
+            return False
+    return True

@@ -1,0 +1,119 @@
+"""The keys of service account tokens: one signs, all verify, and the world may read the public ones.
+
+Files of the key directory: `sa.key` (made on first start) signs; `sa.pub`, if there is one, holds
+further public keys in PEM, one after the other, whose tokens are still good: to change the key, put
+the old key's public half there. Only signatures are judged here, never claims.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import jwt
+import orjson
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from alcove.api.objects import Object
+from alcove.apiserver.auth import certificates, keyfiles
+from alcove.apiserver.auth.certificates import PrivateKey, PublicKey
+from alcove.apiserver.auth.keyfiles import KeyFileError
+
+SIGNING_KEY = "sa.key"
+MORE_KEYS = "sa.pub"
+TOKEN_LENGTH_MAX = 16_384
+
+_PUBLIC_PARTS = frozenset(("kty", "crv", "x", "y", "n", "e"))
+_jws = jwt.PyJWS(algorithms=["ES256", "RS256"])
+
+
+class BadSignature(Exception):
+    """Not a token that one of our keys signed; the message says what is wrong, not with which key."""
+
+
+class SigningKeys:
+    def __init__(self, signing: PrivateKey, more: Sequence[PublicKey] = ()) -> None:
+        self._signing = signing
+        self._signing_id = key_id(signing.public_key())
+        self._keys: Mapping[str, PublicKey] = {key_id(key): key for key in (signing.public_key(), *more)}
+
+    @classmethod
+    def open(cls, directory: Path) -> "SigningKeys":
+        """The directory's keys; the signing key is made if there is none. Raises KeyFileError."""
+        path = directory / SIGNING_KEY
+        made = keyfiles.read_or_create(path, lambda: certificates.to_pem(certificates.new_key()))
+        signing = certificates.load_private_key(path, made)
+        more = keyfiles.read(directory / MORE_KEYS) or b""
+        for key in (signing.public_key(), *(found := list(_public_keys(directory / MORE_KEYS, more)))):
+            _check_supported(path, key)
+        return cls(signing, found)
+
+    def sign(self, payload: bytes) -> str:
+        """The payload as a compact JWS."""
+        algorithm = _algorithm(self._signing.public_key())
+        return _jws.encode(payload, self._signing, algorithm, headers={"kid": self._signing_id})
+
+    def verify(self, token: str) -> bytes:
+        """The payload of a token that one of the keys signed. Raises BadSignature."""
+        if len(token) > TOKEN_LENGTH_MAX or token.count(".") != 2:
+            raise BadSignature("it is not a signed token")
+        try:
+            key = self._keys.get(jwt.get_unverified_header(token).get("kid", ""))
+            if key is None:
+                raise BadSignature("it was signed with a key that is not this server's")
+            # The algorithm is the key's, never the token's: that rules out `none` and confusion.
+            payload: bytes = _jws.decode(token, key, algorithms=[_algorithm(key)])
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise BadSignature("its signature is not valid") from error
+        return payload
+
+    def jwks(self) -> bytes:
+        """The public keys as a JSON Web Key Set."""
+        return orjson.dumps({"keys": [_jwk(kid, key) for kid, key in self._keys.items()]})
+
+    def algorithms(self) -> list[str]:
+        return sorted({_algorithm(key) for key in self._keys.values()})
+
+
+def key_id(key: PublicKey) -> str:
+    """A key's name: the digest of its public half, so equal keys have equal names everywhere."""
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode("ascii").rstrip("=")
+
+
+def _algorithm(key: PublicKey) -> str:
+    return "RS256" if isinstance(key, rsa.RSAPublicKey) else "ES256"
+
+
+def _jwk(kid: str, key: PublicKey) -> Object:
+    described: Object
+    if isinstance(key, rsa.RSAPublicKey):
+        described = RSAAlgorithm.to_jwk(key, as_dict=True)
+    else:
+        described = ECAlgorithm.to_jwk(key, as_dict=True)
+    public = {part: value for part, value in described.items() if part in _PUBLIC_PARTS}
+    return {"use": "sig", "kid": kid, "alg": _algorithm(key), **public}
+
+
+def _public_keys(path: Path, data: bytes) -> Iterable[PublicKey]:
+    end = b"-----END PUBLIC KEY-----"
+    for block in data.split(end)[:-1]:
+        try:
+            key = serialization.load_pem_public_key(block + end)
+        except ValueError as error:
+            raise KeyFileError(f"{path} holds something else than PEM public keys") from error
+        if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+            raise KeyFileError(f"{path} must hold ECDSA or RSA keys")
+        yield key
+    if data and end not in data:
+        raise KeyFileError(f"{path} holds no PEM public key")
+
+
+def _check_supported(path: Path, key: PublicKey) -> None:
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < 2048:
+            raise KeyFileError(f"{path}: an RSA key of {key.key_size} bits is too short; use 2048 or more")
+    elif not isinstance(key.curve, ec.SECP256R1):
+        raise KeyFileError(f"{path}: of elliptic curves only P-256 (ES256) is supported")

@@ -1,0 +1,110 @@
+"""The server's side of TLS: its certificate, kept fresh, and the context that takes client certificates.
+
+Clients may show a certificate; it must come from our authority, or the handshake fails. Its dates are
+not OpenSSL's business: an expired certificate passes the handshake and is refused by authentication,
+with a `Status` that says so instead of a broken connection.
+"""
+
+import ssl
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from cryptography import x509
+
+from alcove.apiserver.auth import certificates, keyfiles
+from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.keyfiles import KeyFileError
+
+SERVING_CERTIFICATE = "apiserver.crt"
+SERVING_KEY = "apiserver.key"
+
+DEFAULT_HOSTS = (
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+
+_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
+"""X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name."""
+
+
+class Serving:
+    """The server's certificate on disk and the live context that shows it."""
+
+    def __init__(
+        self, directory: Path, authority: Authority, hosts: Collection[str], clock: Callable[[], float]
+    ) -> None:
+        """Issues a certificate if the one on disk will not do. Raises KeyFileError."""
+        self._certificate_path = directory / SERVING_CERTIFICATE
+        self._key_path = directory / SERVING_KEY
+        self._authority = authority
+        self._clock = clock
+        self._hosts = frozenset((*DEFAULT_HOSTS, *hosts))
+        self.context = _server_context(authority)
+        if not self.renew():
+            self._load()
+
+    def cover(self, hosts: Collection[str]) -> None:
+        """Adds names and addresses that clients reach this server by; new connections see them."""
+        self._hosts |= frozenset(hosts)
+        self.renew()
+
+    def renew(self) -> bool:
+        """Issues and shows a new certificate if a third of the present one's life, or less, is left.
+        To be called now and then; returns whether it did."""
+        if not self._is_due():
+            return False
+        issued = self._authority.serving(sorted(self._hosts), self._clock())
+        # The key first: a crash between the two leaves a pair that does not match, which is due again.
+        keyfiles.replace(self._key_path, issued.key_pem)
+        keyfiles.replace(self._certificate_path, issued.certificate_pem)
+        self._load()
+        return True
+
+    def _load(self) -> None:
+        try:
+            self.context.load_cert_chain(self._certificate_path, self._key_path)
+        except (ssl.SSLError, OSError) as error:
+            raise KeyFileError(
+                f"cannot use {self._certificate_path} with {self._key_path}: {error}"
+            ) from error
+
+    def _is_due(self) -> bool:
+        data, key_data = keyfiles.read(self._certificate_path), keyfiles.read(self._key_path)
+        if data is None or key_data is None:
+            return True
+        certificate = certificates.load_certificate(self._certificate_path, data)
+        key = certificates.load_private_key(self._key_path, key_data)
+        return (
+            certificate.public_key() != key.public_key()
+            or not certificates.issued_by(certificate, self._authority.certificate)
+            or not _covers(certificate, self._hosts)
+            or self._is_old(certificate)
+        )
+
+    def _is_old(self, certificate: x509.Certificate) -> bool:
+        start = certificate.not_valid_before_utc.timestamp()
+        end = certificate.not_valid_after_utc.timestamp()
+        return end - self._clock() <= (end - start) / 3
+
+
+def _covers(certificate: x509.Certificate, hosts: Collection[str]) -> bool:
+    try:
+        listed = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    return set(listed) >= {certificates.general_name(host) for host in hosts}
+
+
+def _server_context(authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_verify_locations(cadata=authority.certificate_pem.decode("ascii"))
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= _NO_CHECK_TIME
+    return context

@@ -1,0 +1,247 @@
+"""Service account tokens: JWTs that name a tenant, an account, and what they live and die with.
+
+A token is good while its signature, dates, issuer and audience are right, and while the account and
+the object it is bound to exist with the uids it names. The first half never changes for a token and is
+remembered by the token's digest; the second is looked up in memory at every use. Each tenant is an
+issuer of its own (`{base}/tenants/T`): outside, equal account names of two tenants stay apart.
+"""
+
+import base64
+import hashlib
+import hmac
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from alcove.api import meta, objects
+from alcove.api.errors import Unauthorized
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.auth import serviceaccounts, subjects
+from alcove.apiserver.auth.clientcert import CREDENTIAL_ID
+from alcove.apiserver.auth.signingkeys import BadSignature, SigningKeys
+from alcove.apiserver.auth.subjects import SubjectError
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.reader import Reader
+
+DEFAULT_BASE_URL = "https://kubernetes.default.svc.cluster.local"
+INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+
+REMEMBERED_MAX = 16_384
+REFUSED_MAX = 4_096
+REFUSED_SECONDS = 10.0
+LEEWAY_SECONDS = 60
+"""For clocks that differ, and for objects that are being deleted."""
+
+SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
+PODS = GroupResource("", "pods")
+SECRETS = GroupResource("", "secrets")
+NODES = GroupResource("", "nodes")
+
+
+class Reference(Struct, frozen=True, omit_defaults=True):
+    name: str
+    uid: str = ""
+
+
+class Bound(Struct, frozen=True, omit_defaults=True):
+    """The private claims: whose token it is, and what it is bound to."""
+
+    tenant: str
+    namespace: str
+    serviceaccount: Reference
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+    warnafter: int | None = None
+
+
+class Claims(Struct, frozen=True, omit_defaults=True):
+    iss: str
+    sub: str
+    aud: list[str]
+    iat: int
+    nbf: int
+    jti: str
+    bound: Bound = field(name="kubernetes.io")
+    exp: int | None = None
+    """None only for a token that is kept in a Secret and dies with it."""
+
+
+class Verified(Struct, frozen=True):
+    """What a token says, once its signature and claims have been found good."""
+
+    claims: Claims
+    identity: Identity
+    expires: float
+    serves_api: bool
+    """Its audience is this API server."""
+
+
+_V = TypeVar("_V")
+_decode = msgspec.json.Decoder(Claims).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Tokens:
+    """Issues and verifies. One per server."""
+
+    def __init__(
+        self,
+        keys: SigningKeys,
+        reader: Reader,
+        clock: Callable[[], float],
+        base_url: str = DEFAULT_BASE_URL,
+    ) -> None:
+        self._keys = keys
+        self._reader = reader
+        self._clock = clock
+        self._base_url = base_url.rstrip("/")
+        self._verified: OrderedDict[bytes, Verified] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self.stale_uses = 0
+        """Uses of tokens past their `warnafter`, by clients that do not read their token anew."""
+
+    def issuer(self, tenant: TenantId) -> str:
+        return f"{self._base_url}/tenants/{tenant}"
+
+    def audiences(self, tenant: TenantId) -> list[str]:
+        """Whom a token is for when nobody says: this API server, as the tenant knows it."""
+        return [self.issuer(tenant)]
+
+    def issue(self, bound: Bound, audiences: Sequence[str], lifetime_seconds: int | None) -> str:
+        """A signed token. `lifetime_seconds` None: it ends with its Secret only."""
+        now = int(self._clock())
+        account = serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name)
+        claims = Claims(
+            iss=self.issuer(TenantId(bound.tenant)),
+            sub=account,
+            aud=list(audiences),
+            iat=now,
+            nbf=now,
+            jti=str(uuid.uuid4()),
+            bound=bound,
+            exp=None if lifetime_seconds is None else now + lifetime_seconds,
+        )
+        return self._keys.sign(_encode(claims))
+
+    def authenticate(self, token: str) -> Identity:
+        """Whose token it is, if it is for this API server. Raises Unauthorized."""
+        verified = self.verify(token)
+        if not verified.serves_api:
+            raise _refusal("it is for another audience")
+        return verified.identity
+
+    def verify(self, token: str) -> Verified:
+        """The token, good at this moment, whomever it is for. Raises Unauthorized."""
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        verified = self._verified.get(digest)
+        if verified is None:
+            verified = self._remember(digest, token)
+        else:
+            self._verified.move_to_end(digest)
+        now = self._clock()
+        if now >= verified.expires:
+            raise _refusal(f"it expired at {meta.format_time(verified.expires)}; get a new one")
+        self._check_bound(verified, token, now)
+        return verified
+
+    def _remember(self, digest: bytes, token: str) -> Verified:
+        """Verifies for the first time, or repeats a recent refusal: forgers repeat themselves too."""
+        now = self._clock()
+        until, why = self._refused.get(digest, (0.0, ""))
+        if now < until:
+            raise _refusal(why)
+        try:
+            verified = self._verify(token, now)
+        except (BadSignature, _BadClaims) as error:
+            _put(self._refused, digest, (now + REFUSED_SECONDS, str(error)), REFUSED_MAX)
+            raise _refusal(str(error)) from error
+        _put(self._verified, digest, verified, REMEMBERED_MAX)
+        return verified
+
+    def _verify(self, token: str, now: float) -> Verified:
+        try:
+            claims = _decode(self._keys.verify(token))
+            tenant = subjects.checked_tenant(claims.bound.tenant)
+        except (msgspec.DecodeError, SubjectError) as error:
+            raise _BadClaims("its claims are not those of a service account's token") from error
+        bound = claims.bound
+        if claims.iss != self.issuer(tenant):
+            raise _BadClaims("it is from another issuer")
+        if claims.sub != serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name):
+            raise _BadClaims("its subject is not its service account")
+        if not bound.serviceaccount.uid or (claims.exp is None and bound.secret is None):
+            raise _BadClaims("it is bound to nothing that ends")
+        if claims.nbf > now + LEEWAY_SECONDS or claims.iat > now + LEEWAY_SECONDS:
+            raise _BadClaims("it is not valid yet; check the clocks")
+        return Verified(
+            claims=claims,
+            identity=_identity(tenant, claims),
+            expires=float("inf") if claims.exp is None else claims.exp,
+            serves_api=self.issuer(tenant) in claims.aud,
+        )
+
+    def _check_bound(self, verified: Verified, token: str, now: float) -> None:
+        bound, tenant = verified.claims.bound, verified.identity.tenant
+        self._live(tenant, SERVICE_ACCOUNTS, bound.namespace, bound.serviceaccount, now)
+        if bound.pod is not None:
+            self._live(tenant, PODS, bound.namespace, bound.pod, now)
+        elif bound.secret is not None:
+            secret = self._live(tenant, SECRETS, bound.namespace, bound.secret, now)
+            if verified.claims.exp is None:
+                _check_kept(secret, token)
+        elif bound.node is not None:
+            self._live(SYSTEM, NODES, "", bound.node, now)
+        if bound.warnafter is not None and now > bound.warnafter:
+            self.stale_uses += 1
+
+    def _live(
+        self, tenant: TenantId, resource: GroupResource, namespace: str, reference: Reference, now: float
+    ) -> Object:
+        found = self._reader.get(tenant, resource, namespace, reference.name)
+        if found is None or (reference.uid and found["metadata"].get("uid") != reference.uid):
+            raise _refusal(f"the {resource.resource.removesuffix('s')} that it is bound to is gone")
+        deleted = found["metadata"].get("deletionTimestamp")
+        if deleted is not None and meta.parse_time(deleted) + LEEWAY_SECONDS < now:
+            raise _refusal(f"the {resource.resource.removesuffix('s')} that it is bound to is being deleted")
+        return found
+
+
+class _BadClaims(Exception):
+    """Claims that no token of ours has."""
+
+
+def _refusal(why: str) -> Unauthorized:
+    return Unauthorized(f"Unauthorized: the token is refused: {why}")
+
+
+def _check_kept(secret: Object, token: str) -> None:
+    """A token without an end is good only while its Secret holds it."""
+    kept = objects.get(secret, "data", "token", default="")
+    if not hmac.compare_digest(str(kept).encode(), base64.b64encode(token.encode())):
+        raise _refusal("its secret does not hold it any more")
+    if INVALID_SINCE in objects.labels(secret):
+        raise _refusal("its secret is marked invalid")
+
+
+def _identity(tenant: TenantId, claims: Claims) -> Identity:
+    bound = claims.bound
+    extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims.jti}",)}
+    for kind, reference in (("pod", bound.pod), ("node", bound.node)):
+        if reference is not None:
+            extra[f"authentication.kubernetes.io/{kind}-name"] = (reference.name,)
+            if reference.uid:
+                extra[f"authentication.kubernetes.io/{kind}-uid"] = (reference.uid,)
+    groups = serviceaccounts.groups(bound.namespace)
+    return Identity(tenant, claims.sub, groups, bound.serviceaccount.uid, extra)
+
+
+def _put(kept: OrderedDict[bytes, _V], key: bytes, value: _V, most: int) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)

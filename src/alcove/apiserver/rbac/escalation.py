@@ -1,0 +1,67 @@
+"""Nobody hands out rights that they do not hold: which of `wanted` is not covered by `held`.
+
+Exact, and bounded: a rule is not multiplied out verb by verb, and a role that names more combinations
+than `PAIRS_MAX` is refused rather than looked through on the time of other tenants.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.rbac.rules import ANY, Rule, quote, quoted
+
+PAIRS_MAX = 2048
+"""(group, resource, name) combinations and paths in one role."""
+TOLD_MAX = 50
+
+
+class TooManyPairs(Exception):
+    def __init__(self) -> None:
+        super().__init__(f"it grants more than {PAIRS_MAX} combinations; make several roles of it")
+
+
+def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+    """What of `wanted` nobody with `held` may give away, each as a rule about one resource or path.
+    Raises TooManyPairs."""
+    found: list[Rule] = []
+    pairs = 0
+    for rule in wanted:
+        if rule in held:
+            continue
+        pairs += len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls)
+        if pairs > PAIRS_MAX:
+            raise TooManyPairs
+        found += _missing_resources(held, rule)
+        found += _missing_urls(held, rule)
+    return found
+
+
+def _missing_resources(held: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+    for group in rule.groups:
+        for resource in rule.resources:
+            owners = [owner for owner in held if owner.covers_resource(group, resource)]
+            for name in rule.names or ("",):
+                verbs = _missing_verbs(rule.verbs, (owner for owner in owners if owner.covers_name(name)))
+                if verbs:
+                    yield Rule(verbs, (group,), (resource,), (name,) if name else ())
+
+
+def _missing_urls(held: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+    for url in rule.urls:
+        verbs = _missing_verbs(rule.verbs, (owner for owner in held if owner.covers_url(url)))
+        if verbs:
+            yield Rule(verbs, urls=(url,))
+
+
+def _missing_verbs(verbs: Iterable[str], owners: Iterable[Rule]) -> tuple[str, ...]:
+    allowed = {verb for owner in owners for verb in owner.verbs}
+    return () if ANY in allowed else tuple(verb for verb in verbs if verb not in allowed)
+
+
+def refusal(identity: Identity, lacking: Iterable[Rule]) -> str:
+    """Why the grant is refused, in the words scripts know; a long list is cut."""
+    told = sorted({str(rule) for rule in lacking})
+    more = [f"and {len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else []
+    return (
+        f"user {quote(identity.user)} (groups={quoted(identity.groups)}) is attempting to grant"
+        " RBAC permissions not currently held:\n" + "\n".join(told[:TOLD_MAX] + more)
+    )

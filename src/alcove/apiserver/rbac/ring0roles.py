@@ -1,0 +1,115 @@
+"""The cluster roles and bindings of ring0's own components, in the system tenant only.
+
+They reach every tenant, as all of ring0's cluster-wide rights do.
+"""
+
+from alcove.apiserver.rbac.roletables import READ, Line, cluster_role, cluster_role_binding
+
+_REVIEWS = (
+    Line("create", "authentication.k8s.io", "tokenreviews"),
+    Line("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
+)
+_EVENTS = (Line("create patch update", "core events.k8s.io", "events"),)
+
+_NODE = (
+    *_REVIEWS,
+    *_EVENTS,
+    Line("create get list patch update watch", "core", "nodes"),
+    Line("patch update", "core", "nodes/status"),
+    Line(f"{READ} delete patch", "core", "pods"),
+    Line("patch update", "core", "pods/status"),
+    Line("create", "core", "pods/eviction"),
+    Line(READ, "core", "configmaps endpoints namespaces secrets serviceaccounts services tenants"),
+    Line("get list watch", "core", "persistentvolumeclaims persistentvolumes"),
+    Line("get patch update", "core", "persistentvolumeclaims/status"),
+    Line("create", "core", "serviceaccounts/token"),
+    Line(READ, "core arktos.futurewei.com", "networks"),
+    Line(READ, "mizar.com", "bouncers dividers droplets endpoints subnets vpcs"),
+    Line("create patch update", "mizar.com", "droplets"),
+    Line("patch update", "mizar.com", "bouncers dividers endpoints"),
+    Line("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),
+    Line("create delete get patch update", "coordination.k8s.io", "leases"),
+    Line(READ, "discovery.k8s.io", "endpointslices"),
+    Line(READ, "networking.k8s.io", "networkpolicies"),
+    Line(READ, "node.k8s.io", "runtimeclasses"),
+    Line(READ, "storage.k8s.io", "csidrivers storageclasses volumeattachments"),
+    Line("create delete get patch update", "storage.k8s.io", "csinodes"),
+)
+
+_SCHEDULER = (
+    *_REVIEWS,
+    *_EVENTS,
+    Line("create", "coordination.k8s.io", "leases"),
+    Line("get list update watch", "coordination.k8s.io", "leases", names="kube-scheduler"),
+    Line(READ, "core", "namespaces nodes replicationcontrollers services tenants"),
+    Line(f"{READ} delete", "core", "pods"),
+    Line("create", "core", "bindings pods/binding"),
+    Line("patch update", "core", "pods/status"),
+    Line(f"{READ} patch update", "core", "persistentvolumeclaims persistentvolumes"),
+    Line(READ, "apps", "replicasets statefulsets"),
+    Line(READ, "policy", "poddisruptionbudgets"),
+    Line(READ, "scheduling.k8s.io", "priorityclasses"),
+    Line(READ, "storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses volumeattachments"),
+)
+
+# Controllers make, change and collect objects of every kind, custom ones too, and hand roles to new
+# tenants. What they cannot do: impersonate anybody, or reach paths that are not the API's.
+_CONTROLLERS = (
+    Line(f"{READ} create delete deletecollection patch update", "*", "*"),
+    Line("bind escalate", "rbac.authorization.k8s.io", "clusterroles roles"),
+    Line("approve sign", "certificates.k8s.io", "signers"),
+)
+
+_MONITORING = (
+    Line("get", urls="/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
+    Line("get", "core", "nodes/metrics"),
+)
+
+
+def _request(subresource: str) -> tuple[Line, ...]:
+    return (Line("create", "certificates.k8s.io", f"certificatesigningrequests/{subresource}"),)
+
+
+def _approver(signer: str) -> tuple[Line, ...]:
+    return (Line("approve", "certificates.k8s.io", "signers", names=f"kubernetes.io/{signer}"),)
+
+
+_CERTIFICATES = "system:certificates.k8s.io"
+
+CLUSTER_ROLES = (
+    cluster_role("system:node", _NODE),
+    cluster_role("system:kube-scheduler", _SCHEDULER),
+    cluster_role("system:kube-controller-manager", _CONTROLLERS),
+    cluster_role("system:monitoring", _MONITORING),
+    cluster_role(
+        "system:kubelet-api-admin",
+        [
+            Line(f"{READ} proxy", "core", "nodes"),
+            Line(
+                "*",
+                "core",
+                "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
+            ),
+        ],
+    ),
+    cluster_role(
+        "system:node-bootstrapper",
+        [Line("create get list watch", "certificates.k8s.io", "certificatesigningrequests")],
+    ),
+    cluster_role(f"{_CERTIFICATES}:certificatesigningrequests:nodeclient", _request("nodeclient")),
+    cluster_role(f"{_CERTIFICATES}:certificatesigningrequests:selfnodeclient", _request("selfnodeclient")),
+    cluster_role(
+        f"{_CERTIFICATES}:kube-apiserver-client-kubelet-approver", _approver("kube-apiserver-client-kubelet")
+    ),
+    cluster_role(f"{_CERTIFICATES}:kubelet-serving-approver", _approver("kubelet-serving")),
+)
+
+CLUSTER_ROLE_BINDINGS = (
+    cluster_role_binding("system:node", ("Group", "system:nodes")),
+    cluster_role_binding("system:kube-scheduler", ("User", "system:kube-scheduler")),
+    cluster_role_binding("system:kube-controller-manager", ("User", "system:kube-controller-manager")),
+    cluster_role_binding("system:monitoring", ("Group", "system:monitoring")),
+    cluster_role_binding(
+        f"{_CERTIFICATES}:certificatesigningrequests:selfnodeclient", ("Group", "system:nodes")
+    ),
+)

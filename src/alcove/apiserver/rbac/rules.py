@@ -1,0 +1,142 @@
+"""One rule of a role, compiled: what it allows, what it covers, how it is told.
+
+Equal rules are one object, whoever's role they stand in: a thousand tenants with the same role share
+its rules.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from alcove.api.objects import Object
+
+ANY = "*"
+SHARED_RULES_MAX = 16_384
+
+
+class Rule:
+    """Immutable. Lists keep the order they were written in, for those who read them."""
+
+    __slots__ = (
+        "_groups",
+        "_names",
+        "_resources",
+        "_url_prefixes",
+        "_urls",
+        "_verbs",
+        "groups",
+        "names",
+        "resources",
+        "urls",
+        "verbs",
+    )
+
+    def __init__(
+        self,
+        verbs: tuple[str, ...],
+        groups: tuple[str, ...] = (),
+        resources: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
+        urls: tuple[str, ...] = (),
+    ) -> None:
+        self.verbs, self.groups, self.resources, self.names, self.urls = verbs, groups, resources, names, urls
+        self._verbs = frozenset(verbs)
+        self._groups = frozenset(groups)
+        self._resources = frozenset(resources)
+        self._names = frozenset(names)
+        self._urls = frozenset(urls)
+        self._url_prefixes = tuple(url.rstrip(ANY) for url in urls if url.endswith(ANY))
+
+    def matches(self, verb: str, group: str, resource: str, subresource: str) -> bool:
+        """Whether it speaks of this request, leaving aside the object's name (see `names`)."""
+        verbs, groups, resources = self._verbs, self._groups, self._resources
+        if not (verb in verbs or ANY in verbs) or not (group in groups or ANY in groups):
+            return False
+        if ANY in resources:
+            return True
+        if subresource:
+            return f"{resource}/{subresource}" in resources or f"*/{subresource}" in resources
+        return resource in resources
+
+    def matches_path(self, verb: str, path: str) -> bool:
+        if not (verb in self._verbs or ANY in self._verbs):
+            return False
+        return path in self._urls or path.startswith(self._url_prefixes)
+
+    def covers_resource(self, group: str, resource: str) -> bool:
+        """Whether whatever `group` and `resource` (both may be wildcards) select, this rule selects too."""
+        if not (group in self._groups or ANY in self._groups):
+            return False
+        if resource in self._resources or ANY in self._resources:
+            return True
+        _, slash, subresource = resource.partition("/")
+        return bool(slash) and f"*/{subresource}" in self._resources
+
+    def covers_name(self, name: str) -> bool:
+        """Whether it reaches objects of this name; "" stands for objects of every name."""
+        return not self._names or name in self._names
+
+    def covers_url(self, url: str) -> bool:
+        return url in self._urls or url.startswith(self._url_prefixes)
+
+    def to_object(self) -> Object:
+        told = {
+            "verbs": self.verbs,
+            "apiGroups": self.groups,
+            "resources": self.resources,
+            "resourceNames": self.names,
+            "nonResourceURLs": self.urls,
+        }
+        return {field: list(values) for field, values in told.items() if values}
+
+    def __str__(self) -> str:
+        """As error messages show it: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`."""
+        told = (
+            ("APIGroups", self.groups),
+            ("Resources", self.resources),
+            ("NonResourceURLs", self.urls),
+            ("ResourceNames", self.names),
+            ("Verbs", self.verbs),
+        )
+        return "{" + ", ".join(f"{field}:{quoted(values)}" for field, values in told if values) + "}"
+
+    def _key(self) -> tuple[tuple[str, ...], ...]:
+        return (self.verbs, self.groups, self.resources, self.names, self.urls)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Rule) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def quoted(values: Iterable[str]) -> str:
+    """A list of strings as Kubernetes prints it: `["a" "b"]`."""
+    return "[" + " ".join(quote(value) for value in values) + "]"
+
+
+def quote(text: str) -> str:
+    """A string in double quotes, with quotes, backslashes and what is not printable escaped."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    if escaped.isprintable():
+        return f'"{escaped}"'
+    return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped) + '"'
+
+
+@lru_cache(SHARED_RULES_MAX)
+def _shared(*parts: tuple[str, ...]) -> Rule:
+    return Rule(*parts)
+
+
+def compile_rule(raw: Object) -> Rule:
+    """The rule that a role's `rules[i]` stands for."""
+    return _shared(
+        tuple(raw.get("verbs") or ()),
+        tuple(raw.get("apiGroups") or ()),
+        tuple(raw.get("resources") or ()),
+        tuple(raw.get("resourceNames") or ()),
+        tuple(raw.get("nonResourceURLs") or ()),
+    )
+
+
+def compile_rules(raws: Iterable[Object] | None) -> tuple[Rule, ...]:
+    return tuple(compile_rule(raw) for raw in raws or ())

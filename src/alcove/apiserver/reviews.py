@@ -1,0 +1,177 @@
+"""Reviews: questions about identity and rights that are asked by creating an object nobody keeps.
+
+SubjectAccessReview and its kin, SelfSubjectRulesReview (`kubectl auth can-i --list`), SelfSubjectReview
+(`kubectl auth whoami`), TokenReview. The tenant is the request's: a subject under review, or a token, is
+one of that tenant. "Self" is the caller, with the caller's rights in that tenant.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from alcove.api import fields, meta, objects
+from alcove.api.errors import BadRequest, Invalid, Unauthorized
+from alcove.api.fields import FieldError
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.auth.authenticate import Authenticator
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.rbac.authorize import Access, Authorizer
+
+AUTHORIZATION = "authorization.k8s.io"
+TENANT_EXTRA = "alcove/tenant"
+"""How an answer about a user tells the tenant; the kinds of Kubernetes have no field for it."""
+
+_SERVERS_METADATA = frozenset(("tenant", "managedFields", "selfLink", "creationTimestamp"))
+
+
+class Reviews:
+    def __init__(
+        self, authorizer: Authorizer, authenticator: Authenticator, clock: Callable[[], float]
+    ) -> None:
+        self._authorizer = authorizer
+        self._authenticator = authenticator
+        self._clock = clock
+
+    def review(
+        self, kind: str, obj: Object, identity: Identity, tenant: TenantId, namespace: str = ""
+    ) -> Object:
+        """The object with its answer in `status`; `obj` is left as it is. Raises ApiError."""
+        match kind:
+            case "SubjectAccessReview":
+                status = self._subject_access(obj, tenant)
+            case "LocalSubjectAccessReview":
+                status = self._local_subject_access(obj, tenant, namespace)
+            case "SelfSubjectAccessReview":
+                status = self._self_subject_access(obj, identity, tenant)
+            case "SelfSubjectRulesReview":
+                status = self._self_subject_rules(obj, identity, tenant)
+            case "SelfSubjectReview":
+                status = {"userInfo": _user_info(identity)}
+            case "TokenReview":
+                status = self._token(obj, tenant)
+            case _:
+                raise BadRequest(f"{kind} is no review")
+        metadata: Object = {}
+        if kind == "SelfSubjectReview":
+            metadata["creationTimestamp"] = meta.format_time(self._clock())
+        if kind == "LocalSubjectAccessReview":
+            metadata["namespace"] = namespace
+        return {**obj, "metadata": metadata, "status": status}
+
+    def _subject_access(self, review: Object, tenant: TenantId) -> Object:
+        spec = review.get("spec") or {}
+        _check(review, _subject_faults(spec) + _attribute_faults(spec))
+        return self._access_status(_subject(spec, tenant), spec, tenant)
+
+    def _local_subject_access(self, review: Object, tenant: TenantId, namespace: str) -> Object:
+        spec = review.get("spec") or {}
+        faults = _subject_faults(spec) + _attribute_faults(spec)
+        asked = objects.get(spec, "resourceAttributes", "namespace", default="")
+        if spec.get("resourceAttributes") is not None and asked != namespace:
+            faults.append(
+                fields.invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")
+            )
+        if spec.get("nonResourceAttributes") is not None:
+            given = spec["nonResourceAttributes"]
+            faults.append(
+                fields.invalid("spec.nonResourceAttributes", given, "disallowed on this kind of request")
+            )
+        _check(review, faults, namespace)
+        return self._access_status(_subject(spec, tenant), spec, tenant)
+
+    def _self_subject_access(self, review: Object, identity: Identity, tenant: TenantId) -> Object:
+        spec = review.get("spec") or {}
+        _check(review, _attribute_faults(spec))
+        return self._access_status(identity, spec, tenant)
+
+    def _access_status(self, identity: Identity, spec: Object, tenant: TenantId) -> Object:
+        decision = self._authorizer.authorize(identity, _access(spec, tenant))
+        status: Object = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        return status
+
+    def _self_subject_rules(self, review: Object, identity: Identity, tenant: TenantId) -> Object:
+        namespace = objects.get(review, "spec", "namespace", default="")
+        if not namespace:
+            raise BadRequest("no namespace on request")
+        rules = self._authorizer.rules_for(identity, tenant, namespace)
+        told = [rule.to_object() for rule in rules]
+        return {
+            "resourceRules": [rule for rule in told if "resources" in rule],
+            "nonResourceRules": [rule for rule in told if "nonResourceURLs" in rule],
+            "incomplete": False,
+        }
+
+    def _token(self, review: Object, tenant: TenantId) -> Object:
+        token = objects.get(review, "spec", "token", default="")
+        if not token:
+            raise BadRequest("spec.token is required")
+        audiences = objects.get(review, "spec", "audiences", default=())
+        try:
+            found = self._authenticator.review(token, tenant, audiences)
+        except Unauthorized as error:
+            return {"authenticated": False, "error": error.message.removeprefix("Unauthorized: ")}
+        return {"authenticated": True, "user": _user_info(found.identity), "audiences": list(found.audiences)}
+
+
+def _check(review: Object, faults: list[FieldError], namespace: str = "") -> None:
+    given = {
+        field: value
+        for field, value in (review.get("metadata") or {}).items()
+        if value and field not in _SERVERS_METADATA
+    }
+    if namespace and given.get("namespace") == namespace:
+        del given["namespace"]
+    if given:
+        told = "must be empty except for namespace" if namespace else "must be empty"
+        faults.append(fields.invalid("metadata", given, told))
+    if faults:
+        raise Invalid.of(AUTHORIZATION, review.get("kind", ""), "", faults)
+
+
+def _attribute_faults(spec: Object) -> list[FieldError]:
+    given = [spec.get("resourceAttributes"), spec.get("nonResourceAttributes")]
+    if (given[0] is None) != (given[1] is None):
+        return []
+    told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+    return [fields.invalid("spec", given[1], told)]
+
+
+def _subject_faults(spec: Object) -> list[FieldError]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    told = "at least one of user or group must be specified"
+    return [fields.invalid("spec.user", spec.get("user", ""), told)]
+
+
+def _subject(spec: Object, tenant: TenantId) -> Identity:
+    return Identity(tenant, spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+
+
+def _access(spec: Object, tenant: TenantId) -> Access:
+    asked: dict[str, Any] | None = spec.get("resourceAttributes")
+    if asked is None:
+        wanted = spec["nonResourceAttributes"]
+        # An empty path is no path of ours, and must not pass for a question about a resource.
+        return Access(wanted.get("verb", ""), tenant, path=wanted.get("path") or "/")
+    return Access(
+        asked.get("verb", ""),
+        tenant,
+        asked.get("group", ""),
+        asked.get("resource", ""),
+        asked.get("subresource", ""),
+        asked.get("namespace", ""),
+        asked.get("name", ""),
+    )
+
+
+def _user_info(identity: Identity) -> Object:
+    extra = {key: list(values) for key, values in identity.extra.items()}
+    told: Object = {
+        "username": identity.user,
+        "uid": identity.uid,
+        "groups": list(identity.groups),
+        "extra": {**extra, TENANT_EXTRA: [identity.tenant]},
+    }
+    return {field: value for field, value in told.items() if value}

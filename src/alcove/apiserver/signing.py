@@ -1,0 +1,266 @@
+"""Certificate signing requests: who may ask for what, who may approve, and the signature itself.
+
+A request lives in its requester's tenant and its subject names that tenant, or it is refused when it is
+made; nothing is signed for another. `system:masters` is never signed. The authority's key is the API
+server's, so the signers `kubernetes.io/…` sign in the very write that approves; other signers are other
+people's programs. Node certificates are ring0's.
+"""
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from msgspec import Struct
+
+from alcove.api import meta, objects
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.auth import certificates, subjects
+from alcove.apiserver.auth.certificates import Authority, Profile, PublicKey
+from alcove.apiserver.auth.subjects import Subject, SubjectError
+from alcove.apiserver.identity import MASTERS, Identity
+from alcove.apiserver.rbac.authorize import Access, Authorizer
+
+REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
+CLIENT = "kubernetes.io/kube-apiserver-client"
+NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+NODE_SERVING = "kubernetes.io/kubelet-serving"
+SIGNERS = frozenset((CLIENT, NODE_CLIENT, NODE_SERVING))
+
+LIFETIME_SECONDS_MIN = 600
+LIFETIME_SECONDS_MAX = 365 * 24 * 3600
+NODES_GROUP = "system:nodes"
+NODE_USER_PREFIX = "system:node:"
+
+_CLIENT_USAGES = frozenset(("client auth", "digital signature", "key encipherment"))
+_SERVING_USAGES = frozenset(("server auth", "digital signature", "key encipherment"))
+
+
+class SigningError(Exception):
+    """The request is not one that its signer signs; the message says why."""
+
+
+class _Plan(Struct, frozen=True):
+    """A request found good: what will be signed."""
+
+    key: PublicKey
+    subject: Subject
+    profile: Profile
+
+
+class Approval(Struct, frozen=True):
+    """What the requester must be allowed (`create` on this subresource of requests) for a request to be
+    approved without asking anybody, and what is then said of it."""
+
+    subresource: str
+    message: str
+
+
+def prepare(csr: Object, identity: Identity) -> None:
+    """Writes into a new request who asks, whatever the client wrote there."""
+    spec = csr.setdefault("spec", {})
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+    spec["username"], spec["groups"] = identity.user, list(identity.groups)
+    if identity.uid:
+        spec["uid"] = identity.uid
+    if identity.extra:
+        spec["extra"] = {key: list(values) for key, values in identity.extra.items()}
+
+
+def check(csr: Object, tenant: TenantId) -> None:
+    """Whether one of our signers would sign this request of `tenant`. Raises SigningError."""
+    _plan(csr, tenant)
+
+
+def sign(csr: Object, authority: Authority, now: float) -> bytes:
+    """The certificate in PEM for a request as it is stored. Raises SigningError."""
+    plan = _plan(csr, TenantId(objects.get(csr, "metadata", "tenant", default="")))
+    asked = objects.get(csr, "spec", "expirationSeconds", default=LIFETIME_SECONDS_MAX)
+    seconds = min(max(asked, LIFETIME_SECONDS_MIN), LIFETIME_SECONDS_MAX)
+    name = subjects.to_name(plan.subject)
+    return certificates.pem(authority.sign(plan.key, name, plan.profile, now, timedelta(seconds=seconds)))
+
+
+def auto_approval(csr: Object) -> Approval | None:
+    """How a request may be approved by policy alone: nodes' own client certificates. None: by a person."""
+    if objects.get(csr, "spec", "signerName") != NODE_CLIENT:
+        return None
+    try:
+        plan = _plan(csr, SYSTEM)
+    except SigningError:
+        return None
+    if csr["spec"].get("username") == plan.subject.user:
+        return Approval(
+            "selfnodeclient", "Auto approving self node client certificate after SubjectAccessReview."
+        )
+    return Approval("nodeclient", "Auto approving node client certificate after SubjectAccessReview.")
+
+
+def _plan(csr: Object, tenant: TenantId) -> _Plan:
+    signer = objects.get(csr, "spec", "signerName", default="")
+    if signer not in SIGNERS:
+        raise SigningError(f'there is no signer "{signer}" here')
+    request = _parsed(csr)
+    key = _key(request)
+    try:
+        subject = subjects.from_name(request.subject)
+        subjects.to_name(subject)
+    except SubjectError as error:
+        raise SigningError(f"the request's subject: {error}") from error
+    if subject.tenant != tenant:
+        raise SigningError("the request's subject names another tenant than the requester's")
+    if MASTERS in subject.groups:
+        raise SigningError(f"use of the signer {signer} with the group {MASTERS} is not allowed")
+    usages = frozenset(objects.get(csr, "spec", "usages", default=()))
+    return _Plan(key, subject, _profile(signer, subject, usages, _names(request)))
+
+
+def _parsed(csr: Object) -> x509.CertificateSigningRequest:
+    try:
+        pem = base64.b64decode(objects.get(csr, "spec", "request", default=""), validate=True)
+        request = x509.load_pem_x509_csr(pem)
+        signed = request.is_signature_valid
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SigningError("spec.request is no PEM certificate request that can be read") from error
+    if not signed:
+        raise SigningError("the request is not signed with its own key")
+    return request
+
+
+def _key(request: x509.CertificateSigningRequest) -> PublicKey:
+    key = request.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+        raise SigningError("the key must be ECDSA or RSA")
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size < 2048:
+        raise SigningError(f"an RSA key of {key.key_size} bits is too short; use 2048 or more")
+    return key
+
+
+def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
+    try:
+        return list(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return []
+    except (ValueError, x509.DuplicateExtension) as error:
+        raise SigningError("the request's extensions cannot be read") from error
+
+
+def _profile(signer: str, subject: Subject, usages: frozenset[str], names: list[x509.GeneralName]) -> Profile:
+    serving = signer == NODE_SERVING
+    allowed = _SERVING_USAGES if serving else _CLIENT_USAGES
+    needed = "server auth" if serving else "client auth"
+    if needed not in usages or not usages <= allowed:
+        raise SigningError(f'usages must include "{needed}" and be of {", ".join(sorted(allowed))}')
+    if signer != CLIENT:
+        _check_node(subject, usages)
+    if serving:
+        if not names or not all(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
+            raise SigningError("subject alternative names must be DNS names and IP addresses, at least one")
+        return Profile([ExtendedKeyUsageOID.SERVER_AUTH], names, "key encipherment" in usages)
+    if names:
+        raise SigningError("a client certificate has no subject alternative names")
+    return Profile([ExtendedKeyUsageOID.CLIENT_AUTH], (), "key encipherment" in usages)
+
+
+def _check_node(subject: Subject, usages: frozenset[str]) -> None:
+    if subject.tenant != SYSTEM:
+        raise SigningError("nodes belong to ring0")
+    if subject.groups != (NODES_GROUP,):
+        raise SigningError(f"the request's subject must have the one group OU={NODES_GROUP}")
+    if not subject.user.startswith(NODE_USER_PREFIX) or subject.user == NODE_USER_PREFIX:
+        raise SigningError(f"the request's subject must have a common name CN={NODE_USER_PREFIX}NAME")
+    if "digital signature" not in usages:
+        raise SigningError('usages must include "digital signature"')
+
+
+class CertificateRequests(Plugin):
+    """Admission of requests: who asks, who approves, and the signature that approval brings about."""
+
+    def __init__(self, authorizer: Authorizer, authority: Authority, clock: Callable[[], float]) -> None:
+        self._authorizer = authorizer
+        self._authority = authority
+        self._clock = clock
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        if resource != REQUESTS:
+            return False
+        if operation is Operation.CREATE:
+            return not subresource
+        return operation is Operation.UPDATE and subresource in ("approval", "status")
+
+    async def admit(self, attributes: Attributes) -> None:
+        csr = attributes.obj
+        if csr is None:
+            return
+        if attributes.operation is Operation.CREATE:
+            prepare(csr, attributes.identity)
+        elif attributes.subresource == "approval":
+            self._require(attributes, "approve")
+            _sign_approved(csr, self._authority, self._clock())
+
+    async def validate(self, attributes: Attributes) -> None:
+        csr, old = attributes.obj or {}, attributes.old or {}
+        if attributes.operation is Operation.CREATE:
+            _check_creatable(attributes, csr)
+        elif attributes.subresource == "status" and _outcome(csr) != _outcome(old):
+            self._require(attributes, "sign")
+
+    def _require(self, attributes: Attributes, verb: str) -> None:
+        """The right over the signer, by its name or its domain's (`example.com/*`). Raises Forbidden."""
+        signer = objects.get(attributes.old or {}, "spec", "signerName", default="")
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            access = Access(verb, attributes.tenant, REQUESTS.group, "signers", name=name)
+            if self._authorizer.authorize(attributes.identity, access).allowed:
+                return
+        told = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise Forbidden.of(REQUESTS, attributes.name, told)
+
+
+def _check_creatable(attributes: Attributes, csr: Object) -> None:
+    name = attributes.name or objects.name(csr)
+    if attributes.identity.tenant != attributes.tenant:
+        told = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
+        raise Forbidden.of(REQUESTS, name, told)
+    if objects.get(csr, "spec", "signerName") in SIGNERS:
+        try:
+            check(csr, attributes.tenant)
+        except SigningError as error:
+            raise Forbidden.of(REQUESTS, name, str(error)) from error
+
+
+def _outcome(csr: Object) -> tuple[object, object]:
+    status = csr.get("status") or {}
+    return status.get("certificate") or "", status.get("conditions") or []
+
+
+def _sign_approved(csr: Object, authority: Authority, now: float) -> None:
+    """Puts the certificate into an approved request of our signers, or why there is none."""
+    status = csr.setdefault("status", {})
+    conditions = status.setdefault("conditions", [])
+    kinds = {condition.get("type") for condition in conditions if condition.get("status") == "True"}
+    if objects.get(csr, "spec", "signerName") not in SIGNERS or status.get("certificate"):
+        return
+    if "Approved" not in kinds or kinds & {"Denied", "Failed"}:
+        return
+    try:
+        status["certificate"] = base64.b64encode(sign(csr, authority, now)).decode("ascii")
+    except SigningError as error:
+        told, when = str(error), meta.format_time(now)
+        conditions.append(
+            {
+                "type": "Failed",
+                "status": "True",
+                "reason": "SignerValidationFailure",
+                "message": told,
+                "lastUpdateTime": when,
+                "lastTransitionTime": when,
+            }
+        )

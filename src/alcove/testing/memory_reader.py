@@ -1,0 +1,42 @@
+"""`apiserver.reader.Reader` over a dict, for tests of what only reads: fill it with `put`, empty with `remove`."""
+
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.objects import Object
+
+_Space = tuple[TenantId, GroupResource]
+
+
+class MemoryReader:
+    def __init__(self) -> None:
+        self._spaces: dict[_Space, dict[tuple[str, str], Object]] = {}
+        self._generations: dict[_Space, int] = {}
+        self._changes = 0
+
+    def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> Object:
+        space = self._spaces.setdefault((tenant, resource), {})
+        space[objects.namespace(obj), objects.name(obj)] = obj
+        self._changed(tenant, resource)
+        return obj
+
+    def remove(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> None:
+        del self._spaces[tenant, resource][namespace, name]
+        self._changed(tenant, resource)
+
+    def _changed(self, tenant: TenantId, resource: GroupResource) -> None:
+        self._changes += 1
+        self._generations[tenant, resource] = self._changes
+
+    def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
+        return self._spaces.get((tenant, resource), {}).get((namespace, name))
+
+    def list(
+        self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
+    ) -> Iterable[Object]:
+        space = self._spaces.get((tenant, resource), {})
+        return [obj for (where, _), obj in sorted(space.items()) if namespace is None or where == namespace]
+
+    def generation(self, tenant: TenantId, resource: GroupResource) -> int:
+        return self._generations.get((tenant, resource), 0)
