@@ -1,0 +1,54 @@
+"""What every kind of patch does to a document before and while it changes it.
+
+A patch never touches the object it is given: it works on a copy, which the caller may then go on
+changing in place (defaults, admission).
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import orjson
+
+from alcove.api.errors import BadRequest, Invalid
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_NAMES: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
+
+
+def copy(value: _R) -> _R:
+    """A deep copy of a JSON value: a round trip through orjson is twenty times faster than copy.deepcopy."""
+    return cast(_R, orjson.loads(orjson.dumps(value)))
+
+
+def type_name(value: Any) -> str:
+    """How JSON calls a value's type."""
+    return _NAMES.get(type(value), type(value).__name__)
+
+
+def rejected(why: str) -> Invalid:
+    """A well-formed patch that cannot be applied to this object: 422, in the words Kubernetes has for it."""
+    return Invalid(f"the server rejected our request due to an error in our request: {why}")
+
+
+def bounded(patching: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Turns a document nested beyond what can be walked or encoded into a 400."""
+
+    @wraps(patching)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return patching(*args, **kwargs)
+        except (RecursionError, orjson.JSONEncodeError) as error:
+            raise BadRequest("the patch cannot be applied: the result is nested too deeply") from error
+
+    return checked

@@ -1,0 +1,30 @@
+"""JSON merge patch (RFC 7386): what is given replaces, null deletes, lists are replaced whole."""
+
+from typing import Any
+
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.patch.document import bounded, copy, type_name
+
+
+@bounded
+def apply(obj: Object, patch: Any) -> Object:
+    """`obj` patched, as a new object. `patch` is the decoded body. Raises BadRequest."""
+    if type(patch) is not dict:
+        raise BadRequest(f"error decoding patch: a merge patch must be an object, got {type_name(patch)}")
+    patched = copy(obj)
+    _merge(patched, copy(patch))
+    return patched
+
+
+def _merge(target: Object, patch: Object) -> None:
+    for field, value in patch.items():
+        if value is None:
+            target.pop(field, None)
+        elif type(value) is not dict:
+            target[field] = value
+        else:
+            there = target.get(field)
+            if type(there) is not dict:
+                there = target[field] = {}
+            _merge(there, value)
