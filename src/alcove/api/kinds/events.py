@@ -1,7 +1,6 @@
 """events.k8s.io: events as newer clients write them. They are stored as core events.
 
-`to_core` and `from_core` convert; the checks run on this group's own form, but tell the fields'
-core names, as Kubernetes does.
+The checks run on this group's own form, but tell the fields' core names, as Kubernetes does.
 """
 
 from collections.abc import Callable
@@ -15,29 +14,14 @@ from alcove.api.objects import Object, namespace
 TEXT_LENGTH_MAX = 128
 NOTE_LENGTH_MAX = 1024
 
-_CORE_NAMES = {
+_TOLD_NAMES = {
     "regarding": "involvedObject",
     "note": "message",
     "deprecatedSource": "source",
     "deprecatedFirstTimestamp": "firstTimestamp",
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
-    "reportingController": "reportingComponent",
 }
-_TOLD_NAMES = {own: core for own, core in _CORE_NAMES.items() if own != "reportingController"}
-_OWN_NAMES = {core: own for own, core in _CORE_NAMES.items()}
-
-
-def to_core(event: Object) -> Object:
-    """The event as `v1` has it; values are shared with the given one."""
-    renamed = {_CORE_NAMES.get(field, field): value for field, value in event.items()}
-    return {**renamed, "apiVersion": "v1"}
-
-
-def from_core(event: Object) -> Object:
-    """A `v1` event as this group has it; values are shared with the given one."""
-    renamed = {_OWN_NAMES.get(field, field): value for field, value in event.items()}
-    return {**renamed, "apiVersion": "events.k8s.io/v1"}
 
 
 def validate_event(event: Object) -> list[FieldError]:

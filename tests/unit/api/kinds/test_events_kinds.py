@@ -1,8 +1,8 @@
-"""events.k8s.io events: strict where core events are lenient, and the same thing underneath."""
+"""events.k8s.io events: strict where core events are lenient."""
 
 import pytest
 
-from alcove.api.kinds.events import STRATEGIES, from_core, to_core
+from alcove.api.kinds.events import STRATEGIES
 from alcove.api.objects import Object
 
 STRATEGY = STRATEGIES["events"]
@@ -63,18 +63,6 @@ def test_only_the_series_goes_on() -> None:
         'reportingController: Invalid value: "other": field is immutable',
         'eventTime: Invalid value: "2024-05-01T10:00:01Z": field is immutable',
     ]
-
-
-def test_converts_to_core_and_back() -> None:
-    given = event(note="n", deprecatedCount=3, deprecatedSource={"host": "h"})
-    core = to_core(given)
-    assert core["apiVersion"] == "v1"
-    assert core["message"] == "n"
-    assert core["involvedObject"]["name"] == "p"
-    assert core["reportingComponent"] == "example.com/c"
-    assert core["source"] == {"host": "h"}
-    assert core["count"] == 3
-    assert from_core(core) == given
 
 
 def test_fields() -> None:

@@ -1,0 +1,87 @@
+"""Bindings of admission policies: where a policy holds, with which parameters, and what then happens."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.admissionregistration.rules import (
+    default_match_resources,
+    mutating_operation_faults,
+    validate_match_resources,
+)
+from alcove.api.kinds.checks import named, named_required, one_of, one_of_required
+from alcove.api.kinds.labelselectors import validate_label_selector
+from alcove.api.objects import Object
+
+ACTIONS = ("Audit", "Deny", "Warn")
+NOT_FOUND_ACTIONS = ("Deny", "Allow")
+
+
+def default_binding(binding: Object) -> None:
+    match = (binding.get("spec") or {}).get("matchResources")
+    if match is not None:
+        default_match_resources(match)
+
+
+def _common(spec: Object) -> list[FieldError]:
+    faults = named_required(spec.get("policyName", ""), names.dns_subdomain, "spec.policyName")
+    if spec.get("paramRef") is not None:
+        faults += _param_ref(spec["paramRef"], "spec.paramRef")
+    if spec.get("matchResources") is not None:
+        faults += validate_match_resources(spec["matchResources"], "spec.matchResources")
+    return faults
+
+
+def _param_ref(reference: Object, path: str) -> list[FieldError]:
+    name, selector = reference.get("name", ""), reference.get("selector")
+    faults: list[FieldError] = []
+    if name:
+        faults += named(name, names.path_segment, f"{path}.name")
+    if selector is not None:
+        faults += validate_label_selector(selector, f"{path}.selector")
+    if name and selector is not None:
+        told = "name and selector are mutually exclusive"
+        faults += [forbidden(f"{path}.{field}", told) for field in ("name", "selector")]
+    if not name and selector is None:
+        faults.append(required(path, "one of name or selector must be specified"))
+    action = reference.get("parameterNotFoundAction", "")
+    return faults + one_of_required(action, NOT_FOUND_ACTIONS, f"{path}.parameterNotFoundAction")
+
+
+def validate_validating_binding(binding: Object) -> list[FieldError]:
+    spec = binding.get("spec") or {}
+    faults, path = _common(spec), "spec.validationActions"
+    actions = spec.get("validationActions") or []
+    for index, action in enumerate(actions):
+        faults += one_of(action, ACTIONS, f"{path}[{index}]")
+        if action in actions[:index]:
+            faults.append(duplicate(f"{path}[{index}]", action))
+    if "Deny" in actions and "Warn" in actions:
+        told = (
+            "must not contain both Deny and Warn (repeating the same validation failure information "
+            "in the API response and headers serves no purpose)"
+        )
+        faults.append(invalid(path, actions, told))
+    if not actions:
+        faults.append(required(path, "at least one validation action is required"))
+    return faults
+
+
+def validate_mutating_binding(binding: Object) -> list[FieldError]:
+    spec = binding.get("spec") or {}
+    return _common(spec) + mutating_operation_faults(spec.get("matchResources") or {}, "spec.matchResources")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "validatingadmissionpolicybindings": Strategy(
+        default=default_binding,
+        validate=validate_validating_binding,
+        counts_generation=True,
+        unconditional_update=False,
+    ),
+    "mutatingadmissionpolicybindings": Strategy(
+        default=default_binding,
+        validate=validate_mutating_binding,
+        counts_generation=True,
+        unconditional_update=False,
+    ),
+}

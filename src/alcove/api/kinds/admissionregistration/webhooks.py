@@ -1,0 +1,124 @@
+"""Configurations of mutating and validating webhooks."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.admissionregistration.rules import (
+    FAILURE_POLICIES,
+    MATCH_POLICIES,
+    default_rules,
+    validate_match_conditions,
+    validate_rule,
+)
+from alcove.api.kinds.checks import fill, named, one_of
+from alcove.api.kinds.labelselectors import validate_label_selector
+from alcove.api.kinds.webhookclients import default_client, validate_client
+from alcove.api.objects import Object
+
+REVIEW_VERSIONS = ("v1", "v1beta1")
+SIDE_EFFECTS = ("None", "NoneOnDryRun")
+REINVOCATION_POLICIES = ("IfNeeded", "Never")
+TIMEOUT_SECONDS_DEFAULT = 10
+TIMEOUT_SECONDS_MAX = 30
+
+
+def _default(webhook: Object) -> None:
+    fill(webhook, "failurePolicy", "Fail")
+    fill(webhook, "matchPolicy", "Equivalent")
+    webhook.setdefault("namespaceSelector", {})
+    webhook.setdefault("objectSelector", {})
+    fill(webhook, "timeoutSeconds", TIMEOUT_SECONDS_DEFAULT)
+    default_rules(webhook.get("rules") or ())
+    default_client(webhook.get("clientConfig") or {})
+
+
+def default_validating(configuration: Object) -> None:
+    for webhook in configuration.get("webhooks") or ():
+        _default(webhook)
+
+
+def default_mutating(configuration: Object) -> None:
+    for webhook in configuration.get("webhooks") or ():
+        _default(webhook)
+        fill(webhook, "reinvocationPolicy", "Never")
+
+
+def validate_configuration(configuration: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: set[str] = set()
+    for index, webhook in enumerate(configuration.get("webhooks") or ()):
+        path, name = f"webhooks[{index}]", webhook.get("name", "")
+        faults += _webhook(webhook, path)
+        faults += _review_versions(webhook.get("admissionReviewVersions") or [], path)
+        if name and name in seen:
+            faults.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+    return faults
+
+
+def _webhook(webhook: Object, path: str) -> list[FieldError]:
+    faults = _full_name(webhook.get("name", ""), f"{path}.name")
+    for index, rule in enumerate(webhook.get("rules") or ()):
+        faults += validate_rule(rule, f"{path}.rules[{index}]")
+    for field, supported in (
+        ("failurePolicy", FAILURE_POLICIES),
+        ("matchPolicy", MATCH_POLICIES),
+        ("reinvocationPolicy", REINVOCATION_POLICIES),
+    ):
+        if field in webhook:
+            faults += one_of(webhook[field], supported, f"{path}.{field}")
+    if "sideEffects" not in webhook:
+        told = f"must specify one of {', '.join(SIDE_EFFECTS)}"
+        faults.append(required(f"{path}.sideEffects", told))
+    else:
+        faults += one_of(webhook["sideEffects"], SIDE_EFFECTS, f"{path}.sideEffects")
+    seconds = webhook.get("timeoutSeconds", TIMEOUT_SECONDS_DEFAULT)
+    if not 1 <= seconds <= TIMEOUT_SECONDS_MAX:
+        told = f"the timeout value must be between 1 and {TIMEOUT_SECONDS_MAX} seconds"
+        faults.append(invalid(f"{path}.timeoutSeconds", seconds, told))
+    for field in ("namespaceSelector", "objectSelector"):
+        faults += validate_label_selector(webhook.get(field), f"{path}.{field}")
+    faults += validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    return faults + validate_match_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+
+
+def _full_name(name: str, path: str) -> list[FieldError]:
+    if not name:
+        return [required(path)]
+    if wrong := names.dns_subdomain(name):
+        return [invalid(path, name, ",".join(wrong))]
+    if name.count(".") < 2:
+        told = "should be a domain with at least three segments separated by dots"
+        return [invalid(path, name, told)]
+    return []
+
+
+def _review_versions(versions: list[str], path: str) -> list[FieldError]:
+    path, known = f"{path}.admissionReviewVersions", ", ".join(REVIEW_VERSIONS)
+    if not versions:
+        return [required(path, f"must specify one of {known}")]
+    faults: list[FieldError] = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            faults.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+        else:
+            faults += named(version, names.dns_1035_label, f"{path}[{index}]")
+    if not set(versions) & set(REVIEW_VERSIONS):
+        faults.append(invalid(path, versions, f"must include at least one of {known}"))
+    return faults
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "validatingwebhookconfigurations": Strategy(
+        default=default_validating,
+        validate=validate_configuration,
+        counts_generation=True,
+        unconditional_update=False,
+    ),
+    "mutatingwebhookconfigurations": Strategy(
+        default=default_mutating,
+        validate=validate_configuration,
+        counts_generation=True,
+        unconditional_update=False,
+    ),
+}
