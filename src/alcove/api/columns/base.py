@@ -1,7 +1,11 @@
-"""What columns of many kinds share: name, age, and how a missing value is shown."""
+"""What columns of many kinds share: name, age, and how missing values, labels and lists are shown."""
 
-from alcove.api import objects
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from alcove.api import objects, selectors
 from alcove.api.columns import duration
+from alcove.api.errors import BadRequest
 from alcove.api.kind import Column
 from alcove.api.meta import parse_time
 from alcove.api.objects import Object
@@ -9,30 +13,91 @@ from alcove.api.objects import Object
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 UNSET = "<unset>"
+WIDE = 1
+"""The priority of columns shown with `-o wide` only."""
+SHOWN_MAX = 3
+"""Of a long list (endpoints, hosts) this many are shown, and how many more there are."""
+
+Value = Callable[[Object, float], Any]
 
 
-def age_of(timestamp: object, now: float) -> str:
-    """How long ago an RFC 3339 timestamp was."""
-    if not isinstance(timestamp, str) or not timestamp:
-        return UNKNOWN
-    return duration.human(now - parse_time(timestamp))
+def age_of(timestamp: Any, now: float) -> str:
+    """How long ago an RFC 3339 timestamp was; `<unknown>` without one."""
+    return duration.human(now - parse_time(timestamp)) if timestamp else UNKNOWN
 
 
-def _age(obj: Object, now: float) -> str:
-    return age_of(objects.get(obj, "metadata", "creationTimestamp"), now)
+def at(*path: str, default: Any = "") -> Value:
+    """The value at a path of the object."""
+
+    def value(obj: Object, _now: float) -> Any:
+        return objects.get(obj, *path, default=default)
+
+    return value
 
 
-def _created_at(obj: Object, _now: float) -> str:
-    return str(objects.get(obj, "metadata", "creationTimestamp", default=UNKNOWN))
+def since(*path: str, default: str = UNKNOWN) -> Value:
+    """How long ago the timestamp at a path was."""
+
+    def value(obj: Object, now: float) -> str:
+        timestamp = objects.get(obj, *path)
+        return age_of(timestamp, now) if timestamp else default
+
+    return value
 
 
-def _name(obj: Object, _now: float) -> str:
-    return objects.name(obj)
+def count(*path: str) -> Value:
+    """How many entries the list or map at a path has."""
+
+    def value(obj: Object, _now: float) -> int:
+        return len(objects.get(obj, *path, default=()))
+
+    return value
 
 
-NAME = Column("Name", _name, format="name", description="Name of the object, unique among its kind.")
-AGE = Column("Age", _age, description="How long ago the object was made.")
-CREATED_AT = Column("Created At", _created_at, type="date", description="When the object was made.")
+def integer(name: str, description: str, *path: str, priority: int = 0) -> Column:
+    """A column of the number at a path, zero where there is none."""
+    return Column(name, at(*path, default=0), "integer", description=description, priority=priority)
+
+
+def counted(name: str, description: str, *path: str) -> Column:
+    return Column(name, count(*path), "integer", description=description)
+
+
+def show_labels(labels: Mapping[str, str] | None) -> str:
+    """`a=b,c=d`, in order of keys."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
+
+
+def show_selector(selector: Object | None) -> str:
+    try:
+        return str(selectors.from_object(selector)) or NONE
+    except BadRequest:  # Written before it was checked as strictly: a row must still be shown.
+        return "<error>"
+
+
+def show_some(items: Sequence[str], none: str = NONE) -> str:
+    """The first few of a list, and how many more there are."""
+    if not items:
+        return none
+    shown = ",".join(items[:SHOWN_MAX])
+    more = len(items) - SHOWN_MAX
+    return f"{shown} + {more} more..." if more > 0 else shown
+
+
+def joined(items: Iterable[str], none: str = NONE) -> str:
+    return ",".join(items) or none
+
+
+NAME = Column(
+    "Name", at("metadata", "name"), format="name", description="Name of the object, unique among its kind."
+)
+AGE = Column("Age", since("metadata", "creationTimestamp"), description="How long ago the object was made.")
+CREATED_AT = Column(
+    "Created At",
+    at("metadata", "creationTimestamp", default=UNKNOWN),
+    type="date",
+    description="When the object was made.",
+)
 
 DEFAULT = (NAME, CREATED_AT)
 """Columns of kinds that have none of their own."""

@@ -1,0 +1,103 @@
+"""Columns of the small core kinds: namespaces, configuration, accounts, quotas, events."""
+
+from alcove.api import objects
+from alcove.api.columns.base import AGE, NAME, UNKNOWN, WIDE, age_of, at, counted
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+NAMESPACE = (NAME, Column("Status", at("status", "phase"), description="Whether it is in use or going."), AGE)
+
+SECRET = (
+    NAME,
+    Column("Type", at("type"), description="What the secret is for."),
+    counted("Data", "Entries in it.", "data"),
+    AGE,
+)
+
+
+def _entries(obj: Object, _now: float) -> int:
+    return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+
+
+CONFIG_MAP = (NAME, Column("Data", _entries, "integer", description="Entries in it."), AGE)
+
+SERVICE_ACCOUNT = (NAME, counted("Secrets", "Secrets it names.", "secrets"), AGE)
+
+
+def _usage(obj: Object, is_limit: bool) -> str:
+    hard = objects.get(obj, "status", "hard", default={})
+    used = objects.get(obj, "status", "used", default={})
+    names = sorted(name for name in hard if name.startswith("limits.") == is_limit)
+    return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+
+RESOURCE_QUOTA = (
+    NAME,
+    Column("Request", lambda obj, _now: _usage(obj, False), description="What is asked for, of what may be."),
+    Column("Limit", lambda obj, _now: _usage(obj, True), description="Limits set, of what may be."),
+    AGE,
+)
+
+
+def _first_seen(event: Object, now: float) -> str:
+    first = event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp") or event.get("eventTime")
+    return age_of(first, now)
+
+
+def _last_seen(event: Object, now: float) -> str:
+    series = objects.get(event, "series", "lastObservedTime")
+    last = series or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    return age_of(last, now) if last else _first_seen(event, now)
+
+
+def _times(event: Object, _now: float) -> int:
+    series = objects.get(event, "series", "count")
+    return series or event.get("count") or event.get("deprecatedCount") or 1
+
+
+def _about(event: Object) -> Object:
+    return event.get("involvedObject") or event.get("regarding") or {}
+
+
+def _object(event: Object, _now: float) -> str:
+    about = _about(event)
+    kind = about.get("kind", "").lower()
+    return f"{kind}/{about['name']}" if about.get("name") else kind
+
+
+def _source(event: Object, _now: float) -> str:
+    source = event.get("source") or event.get("deprecatedSource") or {}
+    component = (
+        source.get("component") or event.get("reportingComponent") or event.get("reportingController") or ""
+    )
+    host = source.get("host") or event.get("reportingInstance") or ""
+    return ", ".join(filter(None, (component, host)))
+
+
+def _message(event: Object, _now: float) -> str:
+    return (event.get("message") or event.get("note") or "").strip()
+
+
+EVENT = (
+    Column("Last Seen", _last_seen, description="How long ago it was seen last."),
+    Column("Type", at("type"), description="Normal, or a warning."),
+    Column("Reason", at("reason"), description="What happened, in a word."),
+    Column("Object", _object, description="What it is about."),
+    Column(
+        "Subobject",
+        lambda event, _now: _about(event).get("fieldPath", ""),
+        description="Which part of that.",
+        priority=WIDE,
+    ),
+    Column("Source", _source, description="Who saw it.", priority=WIDE),
+    Column("Message", _message, description="What happened, in a sentence."),
+    Column("First Seen", _first_seen, description="How long ago it was seen first.", priority=WIDE),
+    Column("Count", _times, "integer", description="How often it was seen.", priority=WIDE),
+    Column(
+        "Name",
+        at("metadata", "name", default=UNKNOWN),
+        format="name",
+        description="Name of the event.",
+        priority=WIDE,
+    ),
+)

@@ -1,0 +1,81 @@
+"""Columns of what extends the API: webhooks, policies, API services, device classes and claims."""
+
+from alcove.api import objects
+from alcove.api.columns.base import AGE, NAME, UNSET, at, counted
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+WEBHOOK_CONFIGURATION = (NAME, counted("Webhooks", "Webhooks it names.", "webhooks"), AGE)
+
+
+def _param_kind(obj: Object, _now: float) -> str:
+    kind = objects.get(obj, "spec", "paramKind")
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+
+
+def _param_ref(obj: Object, _now: float) -> str:
+    ref = objects.get(obj, "spec", "paramRef")
+    if not ref:
+        return UNSET
+    if not ref.get("name"):
+        return f"{ref.get('namespace') or '*'}/<selector>"
+    return f"{ref['namespace']}/{ref['name']}" if ref.get("namespace") else str(ref["name"])
+
+
+VALIDATING_ADMISSION_POLICY = (
+    NAME,
+    counted("Validations", "Expressions it checks.", "spec", "validations"),
+    Column("ParamKind", _param_kind, description="Kind of its parameters."),
+    AGE,
+)
+
+VALIDATING_ADMISSION_POLICY_BINDING = (
+    NAME,
+    Column("PolicyName", at("spec", "policyName"), description="Policy that is put to use."),
+    Column("ParamRef", _param_ref, description="Parameters it is used with."),
+    AGE,
+)
+
+
+def _service(obj: Object, _now: float) -> str:
+    service = objects.get(obj, "spec", "service")
+    return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+
+
+def _available(obj: Object, _now: float) -> str:
+    for condition in objects.get(obj, "status", "conditions", default=()):
+        if condition.get("type") == "Available":
+            status, reason = condition.get("status", "Unknown"), condition.get("reason")
+            return f"{status} ({reason})" if status != "True" and reason else str(status)
+    return "Unknown"
+
+
+API_SERVICE = (
+    NAME,
+    Column("Service", _service, description="Who serves the group."),
+    Column("Available", _available, description="Whether it answers."),
+    AGE,
+)
+
+
+def _claim_state(obj: Object, _now: float) -> str:
+    is_allocated = objects.get(obj, "status", "allocation") is not None
+    is_deleted = bool(objects.get(obj, "metadata", "deletionTimestamp"))
+    states = {
+        "deleted": is_deleted,
+        "allocated": is_allocated,
+        "reserved": is_allocated and bool(objects.get(obj, "status", "reservedFor")),
+        "pending": not is_allocated and not is_deleted,
+    }
+    return ",".join(state for state, holds in states.items() if holds)
+
+
+RESOURCE_CLAIM = (NAME, Column("State", _claim_state, description="Whether devices are given to it."), AGE)
+
+RESOURCE_SLICE = (
+    NAME,
+    Column("Node", at("spec", "nodeName"), description="Node the devices are on."),
+    Column("Driver", at("spec", "driver"), description="Driver of the devices."),
+    Column("Pool", at("spec", "pool", "name"), description="Pool the slice is a part of."),
+    AGE,
+)

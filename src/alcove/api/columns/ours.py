@@ -1,0 +1,92 @@
+"""Columns of tenants, networks and the VPC provider's objects."""
+
+from alcove.api import objects
+from alcove.api.columns.base import AGE, NAME, NONE, WIDE, at
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+
+def _phase(obj: Object, _now: float) -> str:
+    if objects.get(obj, "metadata", "deletionTimestamp"):
+        return "Terminating"
+    return str(objects.get(obj, "status", "phase", default=""))
+
+
+TENANT = (
+    NAME,
+    Column("Phase", _phase, description="Whether it is in use or going."),
+    Column(
+        "Mode",
+        at("spec", "controlPlane", "mode", default="Shared"),
+        description="Whether its API server is its own.",
+    ),
+    Column("Weight", at("spec", "weight", default=1), "integer", description="Its share of the scheduler."),
+    AGE,
+    Column(
+        "Endpoint", at("status", "endpoint", default=NONE), description="Where its API is.", priority=WIDE
+    ),
+)
+
+NETWORK = (
+    NAME,
+    Column("Type", at("spec", "type"), description="How the network is made."),
+    Column("VPC", at("spec", "vpcID", default=NONE), description="VPC it is mapped to."),
+    Column("Phase", _phase, description="Whether pods can be attached."),
+    Column("DNS", at("status", "dnsServiceIP", default=NONE), description="Address of its DNS."),
+    AGE,
+    Column("Message", at("status", "message"), description="Why it is in this phase.", priority=WIDE),
+)
+
+
+def _cidr(obj: Object, _now: float) -> str:
+    ip, prefix = objects.get(obj, "spec", "ip"), objects.get(obj, "spec", "prefix")
+    return f"{ip}/{prefix}" if ip and prefix is not None else NONE
+
+
+def _spec(name: str, field: str, description: str, priority: int = 0) -> Column:
+    return Column(name, at("spec", field, default=NONE), description=description, priority=priority)
+
+
+_CIDR = Column("CIDR", _cidr, description="Range of its addresses.")
+_VNI = _spec("VNI", "vni", "Its number on the wire.")
+_STATUS = _spec("Status", "status", "Where the provider is with it.")
+_MESSAGE = Column("Message", at("status", "message"), description="Why it is there.", priority=WIDE)
+_USED = Column("Used", at("status", "used", default=NONE), description="Addresses in use.")
+_FREE = Column("Free", at("status", "free", default=NONE), description="Addresses left.")
+_IP = _spec("IP", "ip", "Its address.")
+_MAC = _spec("MAC", "mac", "Its hardware address.")
+_VPC = _spec("VPC", "vpc", "VPC it belongs to.")
+_SUBNET = _spec("Subnet", "net", "Subnet it belongs to.")
+_DROPLET = _spec("Droplet", "droplet", "Machine that holds it.")
+
+VPC = (NAME, _CIDR, _VNI, _spec("Dividers", "dividers", "Dividers it is to have."), _STATUS, AGE, _MESSAGE)
+SUBNET = (
+    NAME,
+    _CIDR,
+    _VPC,
+    _VNI,
+    _spec("Bouncers", "bouncers", "Bouncers it is to have."),
+    _USED,
+    _FREE,
+    _STATUS,
+    AGE,
+    _MESSAGE,
+)
+ENDPOINT = (
+    NAME,
+    _spec("Type", "type", "What it stands for."),
+    _IP,
+    _MAC,
+    _VPC,
+    _SUBNET,
+    _DROPLET,
+    _STATUS,
+    AGE,
+    _spec("VNI", "vni", "Number of its VPC on the wire.", WIDE),
+    _spec("Gateway", "gw", "Gateway of its subnet.", WIDE),
+    _spec("Interface", "itf", "Its interface.", WIDE),
+    _spec("Pod", "pod", "What it was made for.", WIDE),
+)
+BOUNCER = (NAME, _VPC, _SUBNET, _IP, _MAC, _DROPLET, _STATUS, AGE)
+DIVIDER = (NAME, _VPC, _IP, _MAC, _DROPLET, _STATUS, AGE)
+DROPLET = (NAME, _IP, _MAC, _spec("Interface", "itf", "Its interface on the underlay."), _STATUS, AGE)

@@ -1,0 +1,156 @@
+"""A pod's columns. Its status tells the most telling of phase, container states and deletion."""
+
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.columns.base import AGE, NAME, NONE, WIDE, age_of, at
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+_OVER = ("Succeeded", "Failed")
+
+
+class Summary(Struct, frozen=True):
+    ready: int
+    total: int
+    status: str
+    restarts: int
+    restarted_at: str
+
+
+def summarize(pod: Object) -> Summary:
+    """Ready containers, status and restarts, as kubectl words them."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    sidecars = {
+        init.get("name") for init in spec.get("initContainers") or () if init.get("restartPolicy") == "Always"
+    }
+    inits, containers = status.get("initContainerStatuses") or [], status.get("containerStatuses") or []
+    initializing = _initializing(inits, sidecars, len(spec.get("initContainers") or ()))
+    has_run = not initializing or _condition(status, "Initialized") == "True"
+    counted = [init for init in inits if init.get("name") in sidecars] + containers if has_run else inits
+    ready = [init for init in inits if init.get("name") in sidecars and init.get("started") and init.get("ready")]
+    word = initializing or _phase(status)
+    if has_run:
+        ready += [each for each in containers if each.get("ready") and _state(each, "running") is not None]
+        word = _running(containers, word, _condition(status, "Ready") == "True")
+    return Summary(
+        ready=len(ready),
+        total=len(spec.get("containers") or ()) + len(sidecars),
+        status=_leaving(pod, status) or word,
+        restarts=sum(each.get("restartCount", 0) for each in counted),
+        restarted_at=max((_restarted_at(each) for each in counted), default=""),
+    )
+
+
+def _phase(status: Object) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            return "SchedulingGated"
+    return status.get("reason") or status.get("phase") or "Unknown"
+
+
+def _initializing(inits: list[Object], sidecars: set[str], total: int) -> str:
+    """What the first init container that is not done is at; empty: all are done."""
+    for index, init in enumerate(inits):
+        terminated = _state(init, "terminated")
+        if terminated is not None:
+            if terminated.get("exitCode", 0) != 0:
+                return f"Init:{_ended(terminated)}"
+        elif not (init.get("name") in sidecars and init.get("started")):
+            reason = (_state(init, "waiting") or {}).get("reason", "")
+            return f"Init:{reason}" if reason and reason != "PodInitializing" else f"Init:{index}/{total}"
+    return ""
+
+
+def _running(containers: list[Object], word: str, is_ready: bool) -> str:
+    """What the containers say about the pod: the first one that waits or has ended speaks for it."""
+    is_any_running = False
+    for container in reversed(containers):
+        waiting, terminated = _state(container, "waiting"), _state(container, "terminated")
+        if waiting is not None and waiting.get("reason"):
+            word = waiting["reason"]
+        elif terminated is not None:
+            word = _ended(terminated)
+        elif container.get("ready") and _state(container, "running") is not None:
+            is_any_running = True
+    if word == "Completed" and is_any_running:
+        return "Running" if is_ready else "NotReady"
+    return word
+
+
+def _leaving(pod: Object, status: Object) -> str:
+    if not objects.get(pod, "metadata", "deletionTimestamp"):
+        return ""
+    if status.get("reason") == "NodeLost":
+        return "Unknown"
+    return "" if status.get("phase") in _OVER else "Terminating"
+
+
+def _ended(terminated: Object) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    signal = terminated.get("signal")
+    return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _state(container: Object, state: str) -> Object | None:
+    return (container.get("state") or {}).get(state)
+
+
+def _restarted_at(container: Object) -> str:
+    return str(objects.get(container, "lastState", "terminated", "finishedAt", default=""))
+
+
+def _condition(status: Object, kind: str) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == kind:
+            return str(condition.get("status", ""))
+    return ""
+
+
+def _ready(pod: Object, _now: float) -> str:
+    summary = summarize(pod)
+    return f"{summary.ready}/{summary.total}"
+
+
+def _status(pod: Object, _now: float) -> str:
+    return summarize(pod).status
+
+
+def _restarts(pod: Object, now: float) -> str:
+    summary = summarize(pod)
+    if summary.restarts and summary.restarted_at:
+        return f"{summary.restarts} ({age_of(summary.restarted_at, now)} ago)"
+    return str(summary.restarts)
+
+
+def _ip(pod: Object, _now: float) -> str:
+    ips = objects.get(pod, "status", "podIPs", default=())
+    return ips[0].get("ip") or NONE if ips else objects.get(pod, "status", "podIP", default=NONE)
+
+
+def _readiness_gates(pod: Object, _now: float) -> str:
+    gates = objects.get(pod, "spec", "readinessGates", default=())
+    status = pod.get("status") or {}
+    passed = sum(_condition(status, gate.get("conditionType", "")) == "True" for gate in gates)
+    return f"{passed}/{len(gates)}" if gates else NONE
+
+
+COLUMNS = (
+    NAME,
+    Column("Ready", _ready, description="Containers that are ready, of all that stay."),
+    Column("Status", _status, description="What the pod is at."),
+    Column("Restarts", _restarts, description="How often containers were started again, and when last."),
+    AGE,
+    Column("IP", _ip, priority=WIDE, description="Address in the pod's network."),
+    Column(
+        "Node", at("spec", "nodeName", default=NONE), priority=WIDE, description="Node the pod is bound to."
+    ),
+    Column(
+        "Nominated Node",
+        at("status", "nominatedNodeName", default=NONE),
+        priority=WIDE,
+        description="Node where room is being made for the pod.",
+    ),
+    Column("Readiness Gates", _readiness_gates, priority=WIDE, description="Gates that are passed, of all."),
+)

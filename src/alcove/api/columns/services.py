@@ -1,0 +1,149 @@
+"""Columns of how pods are reached: services, endpoints, ingresses, network policies."""
+
+from alcove.api import objects
+from alcove.api.columns.base import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    WIDE,
+    at,
+    joined,
+    show_labels,
+    show_selector,
+    show_some,
+)
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+
+def _balancers(obj: Object) -> str:
+    ingress = objects.get(obj, "status", "loadBalancer", "ingress", default=())
+    return ",".join(each.get("ip") or each.get("hostname") or "" for each in ingress)
+
+
+def _cluster_ip(obj: Object, _now: float) -> str:
+    ips = objects.get(obj, "spec", "clusterIPs", default=())
+    return str(ips[0] if ips else objects.get(obj, "spec", "clusterIP", default=NONE))
+
+
+def _external_ip(obj: Object, _now: float) -> str:
+    own: list[str] = objects.get(obj, "spec", "externalIPs", default=[])
+    match objects.get(obj, "spec", "type"):
+        case "ExternalName":
+            return str(objects.get(obj, "spec", "externalName", default=""))
+        case "LoadBalancer":
+            return joined(filter(None, [_balancers(obj), *own]), none="<pending>")
+        case _:
+            return joined(own)
+
+
+def _ports(obj: Object, _now: float) -> str:
+    ports = objects.get(obj, "spec", "ports", default=())
+    return joined(_port(port) for port in ports)
+
+
+def _port(port: Object) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+
+
+SERVICE = (
+    NAME,
+    Column("Type", at("spec", "type"), description="How the service is reached."),
+    Column("Cluster-IP", _cluster_ip, description="Address in the service's network."),
+    Column("External-IP", _external_ip, description="Addresses outside of it."),
+    Column("Port(s)", _ports, description="Ports, with those on nodes."),
+    AGE,
+    Column(
+        "Selector",
+        lambda obj, _now: show_labels(objects.get(obj, "spec", "selector")),
+        description="Labels of the pods behind it.",
+        priority=WIDE,
+    ),
+)
+
+
+def _subset_addresses(obj: Object, _now: float) -> str:
+    shown = []
+    for subset in obj.get("subsets") or ():
+        addresses = [each.get("ip", "") for each in subset.get("addresses") or ()]
+        ports = subset.get("ports") or ()
+        if ports:
+            shown += [_host_port(ip, port.get("port")) for port in ports for ip in addresses]
+        else:
+            shown += addresses
+    return show_some(shown)
+
+
+def _host_port(ip: str, port: object) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+ENDPOINTS = (NAME, Column("Endpoints", _subset_addresses, description="Addresses that are ready."), AGE)
+
+
+def _slice_ports(obj: Object, _now: float) -> str:
+    ports = obj.get("ports") or ()
+    return show_some(["*" if port.get("port") is None else str(port["port"]) for port in ports], none=UNSET)
+
+
+def _slice_addresses(obj: Object, _now: float) -> str:
+    addresses = [address for each in obj.get("endpoints") or () for address in each.get("addresses") or ()]
+    return show_some(addresses, none=UNSET)
+
+
+ENDPOINT_SLICE = (
+    NAME,
+    Column("AddressType", at("addressType"), description="Family of the addresses."),
+    Column("Ports", _slice_ports, description="Ports of every endpoint in the slice."),
+    Column("Endpoints", _slice_addresses, description="Addresses of the endpoints."),
+    AGE,
+)
+
+
+def _hosts(obj: Object, _now: float) -> str:
+    hosts = [rule["host"] for rule in objects.get(obj, "spec", "rules", default=()) if rule.get("host")]
+    return show_some(hosts, none="*")
+
+
+def _ingress_ports(obj: Object, _now: float) -> str:
+    return "80, 443" if objects.get(obj, "spec", "tls") else "80"
+
+
+INGRESS = (
+    NAME,
+    Column(
+        "Class", at("spec", "ingressClassName", default=NONE), description="Class that says who serves it."
+    ),
+    Column("Hosts", _hosts, description="Hosts it answers for."),
+    Column("Address", lambda obj, _now: _balancers(obj), description="Where it is reached."),
+    Column("Ports", _ingress_ports, description="Ports it is reached at."),
+    AGE,
+)
+
+
+def _parameters(obj: Object, _now: float) -> str:
+    parameters = objects.get(obj, "spec", "parameters")
+    if not parameters:
+        return NONE
+    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+    return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+
+
+INGRESS_CLASS = (
+    NAME,
+    Column("Controller", at("spec", "controller"), description="Who serves ingresses of the class."),
+    Column("Parameters", _parameters, description="Object with more settings of the class."),
+    AGE,
+)
+
+NETWORK_POLICY = (
+    NAME,
+    Column(
+        "Pod-Selector",
+        lambda obj, _now: show_selector(objects.get(obj, "spec", "podSelector")),
+        description="Pods the policy is for.",
+    ),
+    AGE,
+)

@@ -1,0 +1,207 @@
+"""Columns of what keeps pods running: deployments and their like, jobs, autoscalers' targets."""
+
+from typing import Any
+
+from alcove.api import objects
+from alcove.api.columns import duration
+from alcove.api.columns.base import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    WIDE,
+    Value,
+    at,
+    counted,
+    integer,
+    joined,
+    show_labels,
+    show_selector,
+    since,
+)
+from alcove.api.kind import Column
+from alcove.api.meta import parse_time
+from alcove.api.objects import Object
+
+
+def _each_container(field: str, *path: str) -> Value:
+    def value(obj: Object, _now: float) -> str:
+        return joined(str(each.get(field, "")) for each in objects.get(obj, *path, "containers", default=()))
+
+    return value
+
+
+def _containers(*path: str) -> tuple[Column, Column]:
+    names = "Names of the containers in the template."
+    images = "Images of the containers in the template."
+    return (
+        Column("Containers", _each_container("name", *path), description=names, priority=WIDE),
+        Column("Images", _each_container("image", *path), description=images, priority=WIDE),
+    )
+
+
+def _selector_at(*path: str) -> Value:
+    return lambda obj, _now: show_selector(objects.get(obj, *path))
+
+
+def _labels_at(*path: str) -> Value:
+    return lambda obj, _now: show_labels(objects.get(obj, *path))
+
+
+def _selector(value: Value) -> Column:
+    return Column("Selector", value, description="Pods that belong to it.", priority=WIDE)
+
+
+_TEMPLATE = _containers("spec", "template", "spec")
+_SELECTOR = _selector(_selector_at("spec", "selector"))
+
+
+def _ready(obj: Object, _now: float) -> str:
+    return f"{objects.get(obj, 'status', 'readyReplicas', default=0)}/{objects.get(obj, 'spec', 'replicas', default=0)}"
+
+
+DEPLOYMENT = (
+    NAME,
+    Column("Ready", _ready, description="Pods that are ready, of those wanted."),
+    integer("Up-to-date", "Pods of the newest template.", "status", "updatedReplicas"),
+    integer("Available", "Pods ready for long enough.", "status", "availableReplicas"),
+    AGE,
+    *_TEMPLATE,
+    _SELECTOR,
+)
+
+STATEFUL_SET = (
+    NAME,
+    Column("Ready", _ready, description="Pods that are ready, of those wanted."),
+    AGE,
+    *_TEMPLATE,
+)
+
+_REPLICAS = (
+    NAME,
+    integer("Desired", "Pods wanted.", "spec", "replicas"),
+    integer("Current", "Pods there are.", "status", "replicas"),
+    integer("Ready", "Pods that are ready.", "status", "readyReplicas"),
+    AGE,
+    *_TEMPLATE,
+)
+REPLICA_SET = (*_REPLICAS, _SELECTOR)
+REPLICATION_CONTROLLER = (*_REPLICAS, _selector(_labels_at("spec", "selector")))
+
+DAEMON_SET = (
+    NAME,
+    integer("Desired", "Nodes that should run the pod.", "status", "desiredNumberScheduled"),
+    integer("Current", "Nodes that have the pod.", "status", "currentNumberScheduled"),
+    integer("Ready", "Nodes where it is ready.", "status", "numberReady"),
+    integer("Up-to-date", "Nodes with the newest template.", "status", "updatedNumberScheduled"),
+    integer("Available", "Nodes where it is ready for long enough.", "status", "numberAvailable"),
+    Column(
+        "Node Selector",
+        _labels_at("spec", "template", "spec", "nodeSelector"),
+        description="Labels of the nodes that should run the pod.",
+    ),
+    AGE,
+    *_TEMPLATE,
+    _SELECTOR,
+)
+
+
+def _owner(obj: Object, _now: float) -> str:
+    for owner in objects.get(obj, "metadata", "ownerReferences", default=()):
+        if owner.get("controller"):
+            group = owner.get("apiVersion", "").rpartition("/")[0]
+            kind = owner.get("kind", "").lower()
+            return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
+    return NONE
+
+
+CONTROLLER_REVISION = (
+    NAME,
+    Column("Controller", _owner, description="What the revision is of."),
+    integer("Revision", "Number of the revision.", "revision"),
+    AGE,
+)
+
+POD_TEMPLATE = (
+    NAME,
+    *(
+        Column(each.name, each.value, description=each.description)
+        for each in _containers("template", "spec")
+    ),
+    Column(
+        "Pod Labels",
+        _labels_at("template", "metadata", "labels"),
+        description="Labels of the pods made of it.",
+    ),
+)
+
+
+def _job_status(job: Object, _now: float) -> str:
+    conditions = objects.get(job, "status", "conditions", default=())
+    true = {each.get("type") for each in conditions if each.get("status") == "True"}
+    for kind in ("Complete", "Failed"):
+        if kind in true:
+            return kind
+    if objects.get(job, "metadata", "deletionTimestamp"):
+        return "Terminating"
+    return next(
+        (kind for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if kind in true), "Running"
+    )
+
+
+def _completions(job: Object, _now: float) -> str:
+    succeeded = objects.get(job, "status", "succeeded", default=0)
+    wanted = objects.get(job, "spec", "completions")
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    parallelism = objects.get(job, "spec", "parallelism", default=0)
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(job: Object, now: float) -> str:
+    start = objects.get(job, "status", "startTime")
+    if not start:
+        return ""
+    end = objects.get(job, "status", "completionTime") or _failed_at(job)
+    return duration.human((parse_time(end) if end else now) - parse_time(start))
+
+
+def _failed_at(job: Object) -> Any:
+    conditions = objects.get(job, "status", "conditions", default=())
+    for condition in conditions:
+        if condition.get("type") == "Failed" and condition.get("status") == "True":
+            return condition.get("lastTransitionTime")
+    return None
+
+
+JOB = (
+    NAME,
+    Column("Status", _job_status, description="What the job is at."),
+    Column("Completions", _completions, description="Pods that succeeded, of those wanted."),
+    Column("Duration", _job_duration, description="How long it took, or takes."),
+    AGE,
+    *_TEMPLATE,
+    _SELECTOR,
+)
+
+
+def _suspend(obj: Object, _now: float) -> str:
+    value = objects.get(obj, "spec", "suspend")
+    return UNSET if value is None else str(value)
+
+
+CRON_JOB = (
+    NAME,
+    Column("Schedule", at("spec", "schedule"), description="When jobs are made, in cron's form."),
+    Column("Timezone", at("spec", "timeZone", default=NONE), description="Zone of the schedule's times."),
+    Column("Suspend", _suspend, description="Whether no jobs are made."),
+    counted("Active", "Jobs that are running.", "status", "active"),
+    Column(
+        "Last Schedule",
+        since("status", "lastScheduleTime", default=NONE),
+        description="How long ago a job was made last.",
+    ),
+    AGE,
+    *_containers("spec", "jobTemplate", "spec", "template", "spec"),
+    _selector(_selector_at("spec", "jobTemplate", "spec", "selector")),
+)
