@@ -23,14 +23,23 @@ from alcove.api.ids import GroupResource, Key, Revision, TenantId
 ABSENT = Revision(0)
 """As `Op.expected`: the key must not exist."""
 
+OPS_MAX = 128
+"""Operations of one transaction: what etcd takes unless told otherwise."""
+
 
 class StoreError(Exception):
     """Root of what a store raises.
 
     StoreError
-    ├── Mismatch   an operation's `expected` was not what the store holds; nothing was written
-    ├── Compacted  the asked revision is older than what is kept
-    └── Unavailable  the store cannot take writes (full disk, closed, no quorum); nothing was written
+    ├── Mismatch     an operation's `expected` was not what the store holds; nothing was written
+    ├── Compacted    the asked revision is older than what is kept
+    ├── Ahead        the asked revision has not happened yet
+    ├── Lagged       a feed's consumer fell too far behind; it resumes from its last revision
+    ├── Unavailable  the store cannot answer (full disk, closed, no quorum)
+    └── CannotOpen   what is there is not a store this version can use, or another process holds it
+
+    After Unavailable nothing was acknowledged. Where a disk or a connection failed in the middle of a
+    commit, the transaction may still turn out to have happened, as a whole or not at all.
     """
 
 
@@ -48,7 +57,21 @@ class Compacted(StoreError):
         self.compacted = compacted
 
 
+class Ahead(StoreError):
+    def __init__(self, newest: Revision) -> None:
+        super().__init__(f"the newest revision is {newest}")
+        self.newest = newest
+
+
+class Lagged(StoreError):
+    pass
+
+
 class Unavailable(StoreError):
+    pass
+
+
+class CannotOpen(StoreError):
     pass
 
 
@@ -94,7 +117,11 @@ class Snapshot(Struct, frozen=True):
 
 class Store(Protocol):
     async def write(self, ops: Sequence[Op]) -> Revision:
-        """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable."""
+        """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable.
+
+        One to `OPS_MAX` operations on distinct keys, else ValueError. A transaction that changes
+        nothing (it deletes only what is absent) takes no revision and returns the newest one.
+        """
         ...
 
     async def revision(self) -> Revision:
@@ -113,19 +140,38 @@ class Store(Protocol):
         tenant: TenantId | None = None,
         namespace: str | None = None,
     ) -> Snapshot:
-        """What existed at `at` (None: now), narrowed. Raises Compacted."""
+        """What existed at `at` (None: now), narrowed, in no particular order. Raises Compacted, Ahead."""
         ...
 
     def feed(self, after: Revision) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Event]]]:
         """Every event after `after`, in batches, each batch whole transactions; never ends by itself.
 
-        Entering raises Compacted when events after `after` may be gone. A transaction's events reach
-        every open feed's queue before its `write` returns.
+        Entering raises Compacted when events after `after` may be gone, Ahead when it is in the future.
+        A transaction's events reach every open feed's queue before its `write` returns, and a consumer
+        that waits in the feed runs before the writer does: what it keeps has the writer's own write.
+        Iterating raises Lagged when the consumer leaves too many events unread, Compacted when history
+        was compacted before it was read, Unavailable when the store is closed.
         """
         ...
 
     async def compact(self, upto: Revision) -> None:
-        """Forgets history up to `upto`; the newest body of every existing key stays."""
+        """Forgets history up to `upto`; the newest body of every existing key stays. Raises Ahead.
+
+        Returns when the space is free again. What is compacted already is no error.
+        """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Fails what still waits with Unavailable; what was acknowledged stays. Closing twice is allowed."""
+        ...
+
+
+def check_transaction(ops: Sequence[Op]) -> None:
+    """Raises ValueError unless `ops` has the form that `Store.write` asks for."""
+    count = len(ops)
+    if count == 1:
+        return
+    if not 0 < count <= OPS_MAX:
+        raise ValueError(f"a transaction has 1 to {OPS_MAX} operations, not {count}")
+    if len({op.key for op in ops}) != count:
+        raise ValueError("a transaction names every key once")

@@ -1,0 +1,17 @@
+"""Resources as the stores write them in their keys, and back."""
+
+from functools import lru_cache
+
+from alcove.api.ids import GroupResource
+
+
+@lru_cache(maxsize=4_096)
+def resource_text(resource: GroupResource) -> str:
+    """`deployments.apps`. A resource's own name has no dot, so this can be read back."""
+    return str(resource)
+
+
+@lru_cache(maxsize=4_096)
+def resource_named(text: str) -> GroupResource:
+    name, _, group = text.partition(".")
+    return GroupResource(group, name)

@@ -1,0 +1,151 @@
+"""The embedded store: one SQLite file, written and read by a process of its own.
+
+Writes go through `sqlite_commits`; reads have a channel to the process of their own and never hold
+up the writer. Belongs to the loop it was opened on.
+"""
+
+import asyncio
+import sys
+from asyncio import Future
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.store.base import Ahead, Change, Compacted, Event, Op, Record, Snapshot
+from alcove.store.feed import Feed, Feeds
+from alcove.store.keys import resource_named, resource_text
+from alcove.store.sqlite_channel import Process
+from alcove.store.sqlite_commits import Commits, Observe
+from alcove.store.sqlite_file import Row
+from alcove.store.sqlite_plan import Heads
+from alcove.store.sqlite_rows import DELETED, revision_of
+
+LOCK_SECONDS_MAX = 5.0
+"""How long `open` waits for a server that was just killed to let go of the file."""
+
+_CLOSED = "the store is closed"
+
+
+class SqliteStore:
+    """`Store` on one file. Made by `open`."""
+
+    def __init__(self, process: Process, revision: Revision, compacted: Revision) -> None:
+        self._process = process
+        self._feeds = Feeds(asyncio.get_running_loop(), self._history, revision, compacted)
+        self._commits: Commits
+        self._closed: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        bytes_max: int | None = None,
+        lock_seconds_max: float = LOCK_SECONDS_MAX,
+        observe: Observe = lambda _seconds, _transactions: None,
+    ) -> "SqliteStore":
+        """Opens the file, making it if there is none. Raises CannotOpen.
+
+        `bytes_max` bounds the file: a write that would not fit raises Unavailable.
+        """
+        process = await Process.start()
+        try:
+            opening = process.writes.call("open", str(path), bytes_max, lock_seconds_max)
+            revision, compacted = await opening
+            store = cls(process, revision, compacted)
+            heads = await store._heads(revision)
+            loop = asyncio.get_running_loop()
+            store._commits = Commits(loop, process.writes, heads, store._feeds, observe)
+            return store
+        except BaseException:
+            await process.stop()
+            raise
+
+    def trouble(self) -> str | None:
+        """Why writes are refused, for good, until the store is opened anew; None: they are not."""
+        return self._commits.refusal
+
+    async def write(self, ops: Sequence[Op]) -> Revision:
+        return await self._commits.write(ops)
+
+    async def revision(self) -> Revision:
+        return self._feeds.revision
+
+    async def compacted(self) -> Revision:
+        return self._feeds.compacted
+
+    async def snapshot(
+        self,
+        at: Revision | None = None,
+        *,
+        resource: GroupResource | None = None,
+        tenant: TenantId | None = None,
+        namespace: str | None = None,
+    ) -> Snapshot:
+        text = None if resource is None else resource_text(resource)
+        asked = {"resource": text, "tenant": tenant, "namespace": namespace}
+        narrow = {column: value for column, value in asked.items() if value is not None}
+        while True:
+            revision = self._feeds.revision if at is None else at
+            if revision > self._feeds.revision:
+                raise Ahead(self._feeds.revision)
+            try:
+                rows = [row async for row in self._newest(revision, narrow, bodies=True)]
+                return Snapshot(revision, [Record(_key(row), _revision(row), row[-1]) for row in rows])
+            except Compacted:
+                # "Now" was overtaken by a compaction while we read: it is later now.
+                if at is not None:
+                    raise
+
+    def feed(self, after: Revision) -> Feed:
+        return self._feeds.after(after)
+
+    async def compact(self, upto: Revision) -> None:
+        if upto > self._feeds.revision:
+            raise Ahead(self._feeds.revision)
+        if upto > self._feeds.compacted:
+            await self._commits.chore("compact_to", upto)
+            self._feeds.compacted = max(self._feeds.compacted, upto)
+        while await self._commits.chore("sweep"):
+            pass
+
+    async def close(self) -> None:
+        if self._closed is None:
+            self._closed = asyncio.create_task(self._close())
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        await self._commits.close(_CLOSED)
+        self._feeds.close(_CLOSED)
+        await self._process.stop()
+
+    async def _history(self, after: Revision, upto: Revision) -> Sequence[Event]:
+        rows = await self._read("history", after, upto)
+        return [Event(Change(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
+
+    async def _heads(self, at: Revision) -> Heads:
+        return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}
+
+    async def _newest(self, at: Revision, narrow: dict[str, str], *, bodies: bool) -> AsyncIterator[Row]:
+        """The rows of what existed at `at`. Pages need no common view: rows of the past do not change."""
+        page = await self._read("newest", at, narrow, None, bodies)
+        while page:
+            # Asked for before this page is used: the worker reads while we decode.
+            coming = self._read("newest", at, narrow, page[-1][2:6], bodies)
+            for row in page:
+                if row[1] != DELETED:
+                    yield row
+            page = await coming
+
+    def _read(self, *request: object) -> "Future[list[Row]]":
+        return self._process.reads.call(*request)
+
+
+def _key(row: Row) -> Key:
+    _, _, resource, tenant, namespace, name, _ = row
+    # Tenants and namespaces repeat in thousands of keys: one string each.
+    return Key(resource_named(resource), TenantId(sys.intern(tenant)), sys.intern(namespace), name)
+
+
+def _revision(row: Row) -> Revision:
+    return Revision(revision_of(row[0]))

@@ -1,0 +1,233 @@
+"""Any sequence of writes, reads, compactions and restarts leaves a store equal to a simple model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from msgspec import Struct
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.store.base import ABSENT, Change, Compacted, Event, Mismatch, Op, Record, Store
+
+Open = Callable[[], Awaitable[Store]]
+T = TypeVar("T")
+
+KEYS = [
+    Key(GroupResource(group, resource), TenantId(tenant), namespace, name)
+    for group, resource in (("", "pods"), ("apps", "deployments"))
+    for tenant in ("a", "b")
+    for namespace, name in (("", "x"), ("n", "x"), ("n", "y"))
+]
+keys = st.sampled_from(KEYS)
+bodies = st.binary(max_size=20)
+places = st.floats(0, 1, exclude_max=True)
+"""Where in the uncompacted history something is asked for."""
+
+
+class Asked(Struct, frozen=True):
+    """One operation, with the kind of `expected` that is filled in when the state is known."""
+
+    key: Key
+    body: bytes | None
+    last: bytes | None
+    expect: str
+
+
+asked = st.builds(
+    Asked,
+    keys,
+    st.none() | bodies,
+    st.none() | bodies,
+    st.sampled_from(["anything", "anything", "right", "right", "absent", "wrong"]),
+)
+transactions = st.lists(asked, min_size=1, max_size=4, unique_by=lambda op: op.key)
+
+
+class Model:
+    """The store's promises in a few lines: the whole history, kept."""
+
+    def __init__(self, revision: Revision) -> None:
+        self.states: dict[Revision, dict[Key, Record]] = {revision: {}}
+        self.events: list[Event] = []
+        self.revision = revision
+        self.compacted = ABSENT
+
+    @property
+    def state(self) -> dict[Key, Record]:
+        return self.states[self.revision]
+
+    def actual(self, key: Key) -> Revision:
+        return self.state[key].revision if key in self.state else ABSENT
+
+    def mismatches(self, ops: list[Op]) -> set[Key]:
+        return {op.key for op in ops if op.expected not in (None, self.actual(op.key))}
+
+    def count_changes(self, ops: list[Op]) -> int:
+        return sum(op.body is not None or op.key in self.state for op in ops)
+
+    def apply(self, ops: list[Op], revision: Revision) -> None:
+        state = dict(self.state)
+        events = []
+        for op in ops:
+            old = state.pop(op.key, None)
+            if op.body is not None:
+                state[op.key] = Record(op.key, revision, op.body)
+                change = Change.CREATED if old is None else Change.UPDATED
+                events.append(Event(change, op.key, revision, op.body))
+            elif old is not None:
+                last = op.last if op.last is not None else old.body
+                events.append(Event(Change.DELETED, op.key, revision, last))
+        if events:
+            assert revision > self.revision
+            self.events += events
+            self.states[revision] = state
+            self.revision = revision
+        else:
+            assert revision == self.revision
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self, open_store: Open) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.open_store = open_store
+        self.store = self.run(self.opened())
+        self.model = Model(self.run(self.store.revision()))
+
+    async def opened(self) -> Store:
+        return await self.open_store()
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(what)
+
+    def teardown(self) -> None:
+        self.run(self.store.close())
+        self.runner.close()
+
+    def ops(self, wishes: list[Asked]) -> list[Op]:
+        return [Op(wish.key, wish.body, self.expected(wish), wish.last) for wish in wishes]
+
+    def expected(self, wish: Asked) -> Revision | None:
+        match wish.expect:
+            case "anything":
+                return None
+            case "absent":
+                return ABSENT
+            case "right":
+                return self.model.actual(wish.key)
+            case _:
+                return Revision(self.model.revision + 1)
+
+    def revision_at(self, place: float) -> Revision:
+        kept = [revision for revision in self.model.states if revision >= self.model.compacted]
+        return kept[int(place * len(kept))]
+
+    @rule(wishes=transactions)
+    def write(self, wishes: list[Asked]) -> None:
+        ops = self.ops(wishes)
+        wrong = self.model.mismatches(ops)
+        try:
+            revision = self.run(self.store.write(ops))
+            assert not wrong
+            self.model.apply(ops, revision)
+        except Mismatch as mismatch:
+            assert mismatch.key in wrong
+            assert mismatch.actual == self.model.actual(mismatch.key)
+
+    @rule(several=st.lists(transactions, min_size=2, max_size=6))
+    def write_together(self, several: list[list[Asked]]) -> None:
+        writes = [self.ops(wishes) for wishes in several]
+
+        async def together() -> list[Revision | BaseException]:
+            return await asyncio.gather(*map(self.store.write, writes), return_exceptions=True)
+
+        outcomes = self.run(together())
+        assert all(isinstance(outcome, int | Mismatch) for outcome in outcomes)
+        done: dict[Revision, list[list[Op]]] = {}
+        for outcome, ops in zip(outcomes, writes, strict=True):
+            if isinstance(outcome, int):
+                done.setdefault(Revision(outcome), []).append(ops)
+        for revision in sorted(done):
+            if revision > self.model.revision:
+                # One took the revision; others may have found there nothing left to change.
+                ops = max(done[revision], key=self.model.count_changes)
+                assert not self.model.mismatches(ops)
+                self.model.apply(ops, revision)
+
+    @rule(
+        place=places, by_resource=st.booleans(), by_tenant=st.booleans(), by_namespace=st.booleans(), key=keys
+    )
+    def read(self, place: float, by_resource: bool, by_tenant: bool, by_namespace: bool, key: Key) -> None:
+        at = self.revision_at(place)
+        resource = key.resource if by_resource else None
+        tenant = key.tenant if by_tenant else None
+        namespace = key.namespace if by_namespace else None
+        found = self.run(self.store.snapshot(at, resource=resource, tenant=tenant, namespace=namespace))
+        assert found.revision == at
+        assert {record.key: record for record in found.records} == {
+            one: record
+            for one, record in self.model.states[at].items()
+            if resource in (None, one.resource)
+            and tenant in (None, one.tenant)
+            and namespace in (None, one.namespace)
+        }
+
+    @rule(place=places)
+    def follow(self, place: float) -> None:
+        after = self.revision_at(place)
+        expected = [event for event in self.model.events if event.revision > after]
+
+        async def followed() -> list[Event]:
+            events: list[Event] = []
+            async with asyncio.timeout(20), self.store.feed(after) as feed:
+                while len(events) < len(expected):
+                    events += await anext(feed)
+            return events
+
+        # The operations of one transaction have no order among each other.
+        found = self.run(followed())
+        assert [event.revision for event in found] == [event.revision for event in expected]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+    @rule(place=places)
+    def compact(self, place: float) -> None:
+        upto = self.revision_at(place)
+        self.run(self.store.compact(upto))
+        self.model.compacted = max(self.model.compacted, upto)
+        assert self.run(self.store.compacted()) == self.model.compacted
+
+    @precondition(lambda self: self.model.compacted > min(self.model.states))
+    @rule()
+    def ask_for_the_compacted(self) -> None:
+        forgotten = max(revision for revision in self.model.states if revision < self.model.compacted)
+        try:
+            self.run(self.store.snapshot(forgotten))
+        except Compacted as error:
+            assert error.compacted == self.model.compacted
+        else:
+            raise AssertionError("history that is gone was served")
+
+    @rule()
+    def reopen(self) -> None:
+        self.run(self.store.close())
+        self.store = self.run(self.opened())
+        assert self.run(self.store.revision()) == self.model.revision
+        assert self.run(self.store.compacted()) == self.model.compacted
+
+
+def test_store_is_equal_to_its_model(new_place: Callable[[], Open]) -> None:
+    quick = settings(
+        max_examples=20,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+    class Placed(StoreMachine):
+        def __init__(self) -> None:
+            super().__init__(new_place())
+
+    run_state_machine_as_test(Placed, settings=quick)
