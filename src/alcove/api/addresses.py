@@ -17,6 +17,10 @@ _LEADING_ZERO = re.compile(r"(?<![0-9])0+(?=[0-9])")
 _NOT_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NOT_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 _TEXT_LENGTH_MAX = 64
+_LINK_MULTICAST: tuple[Network, ...] = (
+    ipaddress.IPv4Network("224.0.0.0/24"),
+    ipaddress.IPv6Network("ff02::/16"),
+)
 
 
 def is_ipv4(text: str) -> bool:
@@ -112,3 +116,22 @@ def ip_family(text: str) -> str:
     if is_ipv4(address):
         return "IPv4"
     return "IPv6" if is_ipv6(address) else ""
+
+
+def endpoint_ip_faults(field: str, value: str) -> list[FieldError]:
+    """An address that traffic may be sent to: not this host, not this link."""
+    address = _address(value)
+    if address is None:
+        return [invalid(field, value, "must be a valid IP address")]
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    told = []
+    if address.is_unspecified:
+        told.append(f"may not be unspecified ({value})")
+    if address.is_loopback:
+        told.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        told.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if any(address in network for network in _LINK_MULTICAST if network.version == address.version):
+        told.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return [invalid(field, value, each) for each in told]

@@ -81,6 +81,8 @@ class Strategy(Struct, frozen=True, kw_only=True):
     """Field selectors beyond metadata.name and metadata.namespace."""
     has_status: bool = False
     """Status is a subresource: a write of the object leaves it alone, and the other way round."""
+    keeps_new_status: bool = False
+    """The status given with a new object is kept, not dropped (nodes)."""
     counts_generation: bool = False
     """`metadata.generation` counts changes of everything but metadata and status."""
     validate_name: Callable[[str, bool], Sequence[str]] | None = None
@@ -120,6 +122,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     """The OpenAPI definition's name: `io.k8s.api.core.v1.Pod`."""
     list_kind: str = ""
     """Empty: kind + "List"."""
+    scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
+    """Where wanted replicas, actual replicas and the selector are kept; None: where stock kinds keep them."""
 
     @property
     def api_version(self) -> str:

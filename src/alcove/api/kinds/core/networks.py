@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from alcove.api import names
 from alcove.api.errors import BadRequest
+from alcove.api.fields import invalid
 from alcove.api.objects import Object, get, labels
 from alcove.api.validation import Faults, check_value
 
@@ -29,3 +30,12 @@ def refuse_two_networks(spec: Object, own_labels: Mapping[str, str], path: str) 
             f'{path}.network is "{chosen}" but the label {NETWORK_LABEL} is "{labelled}": '
             "name one network, or the same one in both"
         )
+
+
+def check_network_unchanged(new: Object, old: Object, faults: Faults) -> None:
+    """An object stays in the network it was made in: its address is of that network."""
+    if network_of(new) != network_of(old):
+        told = f'the network may not change after creation (it is "{network_of(old)}")'
+        is_labelled = not get(new, "spec", "network") and not get(old, "spec", "network")
+        field = f"metadata.labels[{NETWORK_LABEL}]" if is_labelled else "spec.network"
+        faults.append(invalid(field, network_of(new), told))

@@ -5,6 +5,7 @@ from typing import Any
 
 from alcove.api import names
 from alcove.api.fields import FieldError, forbidden, invalid, required
+from alcove.api.kinds.core.networks import check_network_unchanged
 from alcove.api.kinds.core.pods.annotations import check_annotation_changes
 from alcove.api.kinds.core.pods.containers import check_image_spacing
 from alcove.api.objects import Object, annotations
@@ -25,6 +26,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     check_annotation_changes(annotations(new), annotations(old), "metadata.annotations", faults)
+    check_network_unchanged(new, old, faults)
     new_spec, old_spec = new.get("spec", {}), old.get("spec", {})
     if new_spec == old_spec:
         return faults

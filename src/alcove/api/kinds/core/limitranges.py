@@ -1,0 +1,121 @@
+"""Limit ranges: what a namespace's pods, containers and claims may ask for, and get by default."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.core.resources import (
+    allows_overcommit,
+    check_container_resource_name,
+    check_resource_name,
+    default_resource_list,
+)
+from alcove.api.objects import Object
+from alcove.api.quantity import ONE, Quantity
+from alcove.api.validation import Faults, read_quantity
+
+_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
+_AMOUNTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_REQUEST = "defaultRequest"
+_ORDER = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", _REQUEST, _REQUEST, _REQUEST, "min value {} is greater than default request value {}"),
+    (_REQUEST, "max", _REQUEST, _REQUEST, "default request value {} is greater than max value {}"),
+    (
+        _REQUEST,
+        "default",
+        _REQUEST,
+        _REQUEST,
+        "default request value {} is greater than default limit value {}",
+    ),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)
+"""(what must be less, than what, the field that is told, the value that is shown, the words)"""
+
+
+def _default(limit_range: Object) -> None:
+    for limit in limit_range.setdefault("spec", {}).get("limits", ()):
+        for field in _AMOUNTS:
+            if field in limit:
+                default_resource_list(limit[field])
+        if limit.get("type") == "Container":
+            _default_container(limit)
+
+
+def _default_container(limit: Object) -> None:
+    defaults = {**limit.get("max", {}), **limit.get("default", {})}
+    requests = {**limit.get("min", {}), **defaults, **limit.get("defaultRequest", {})}
+    for field, amounts in (("default", defaults), ("defaultRequest", requests)):
+        if amounts:
+            limit[field] = amounts
+
+
+def _validate(limit_range: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    seen: set[str] = set()
+    for index, limit in enumerate(limit_range.get("spec", {}).get("limits", ())):
+        path, kind = f"spec.limits[{index}]", limit.get("type", "")
+        _check_type(kind, seen, f"{path}.type", faults)
+        _check_limit(limit, kind, path, faults)
+    return faults
+
+
+def _check_type(kind: str, seen: set[str], path: str, faults: Faults) -> None:
+    if told := names.qualified_name(kind):
+        faults += [invalid(path, kind, each) for each in told]
+    elif "/" not in kind and kind not in _TYPES:
+        faults.append(invalid(path, kind, "must be a standard limit type or fully qualified"))
+    if kind in seen:
+        faults.append(duplicate(path, kind))
+    seen.add(kind)
+
+
+def _check_limit(limit: Object, kind: str, path: str, faults: Faults) -> None:
+    rule = check_container_resource_name if kind in ("Pod", "Container") else check_resource_name
+    read: dict[str, dict[str, Quantity]] = {}
+    for field in _AMOUNTS:
+        read[field] = {}
+        if kind == "Pod" and field in ("default", "defaultRequest"):
+            if limit.get(field):
+                told = "may not be specified when `type` is 'Pod'"
+                faults.append(forbidden(f"{path}.{field}", told))
+            continue
+        for resource, value in limit.get(field, {}).items():
+            rule(resource, f"{path}.{field}[{resource}]", faults)
+            amount = read_quantity(value, f"{path}.{field}[{resource}]", faults)
+            if amount is not None:
+                read[field][resource] = amount
+    if kind == "PersistentVolumeClaim" and "storage" not in read["min"] and "storage" not in read["max"]:
+        told = "either minimum or maximum storage value is required, but neither was provided"
+        faults.append(required(f"{path}.limits", told))
+    for resource in dict.fromkeys(resource for amounts in read.values() for resource in amounts):
+        own = {field: amounts[resource] for field, amounts in read.items() if resource in amounts}
+        _check_order(own, resource, path, faults)
+        _check_ratio(own, resource, path, faults)
+
+
+def _check_order(own: dict[str, Quantity], resource: str, path: str, faults: Faults) -> None:
+    """min ≤ defaultRequest ≤ default ≤ max, as far as each is given."""
+    for low, high, where, shown, told in _ORDER:
+        if low in own and high in own and own[low] > own[high]:
+            field = f"{path}.{where}[{resource}]"
+            faults.append(invalid(field, str(own[shown]), told.format(own[low], own[high])))
+    default, request = own.get("default"), own.get("defaultRequest")
+    if default is not None and request is not None and default != request and not allows_overcommit(resource):
+        both = f"default value {default} must equal to defaultRequest value {request} in {resource}"
+        faults.append(invalid(f"{path}.defaultRequest[{resource}]", str(request), both))
+
+
+def _check_ratio(own: dict[str, Quantity], resource: str, path: str, faults: Faults) -> None:
+    ratio, field = own.get("maxLimitRequestRatio"), f"{path}.maxLimitRequestRatio[{resource}]"
+    if ratio is None:
+        return
+    if ratio.nano < ONE:
+        faults.append(invalid(field, str(ratio), f"ratio {ratio} is less than 1"))
+    if "min" in own and "max" in own and own["min"].nano > 0:
+        most = own["max"].nano / own["min"].nano
+        if ratio.nano / ONE > most:
+            faults.append(invalid(field, str(ratio), f"ratio {ratio} is greater than max/min = {most:f}"))
+
+
+STRATEGY = Strategy(default=_default, validate=_validate, create_on_update=True)

@@ -1,0 +1,41 @@
+"""Namespaces: spaces of names inside a tenant."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError
+from alcove.api.kind import Strategy
+from alcove.api.kinds.core.lifecycles import add_finalizer, check_finalizers, keep_finalizers, validate_phase
+from alcove.api.objects import Object, get, metadata
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+FINALIZER = "kubernetes"
+
+
+def _default(namespace: Object) -> None:
+    """Every namespace can be selected by its name."""
+    meta = metadata(namespace)
+    if name := meta.get("name"):
+        meta["labels"] = {**meta.get("labels", {}), NAME_LABEL: name}
+
+
+def _validate(namespace: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    check_finalizers(namespace, faults)
+    return faults
+
+
+def _prepare_create(namespace: Object) -> None:
+    _default(namespace)  # A generated name was not known before.
+    add_finalizer(namespace, FINALIZER)
+    namespace["status"] = {"phase": "Active"}
+
+
+STRATEGY = Strategy(
+    default=_default,
+    validate=_validate,
+    validate_status=validate_phase,
+    prepare_create=_prepare_create,
+    prepare_update=keep_finalizers,
+    fields={"status.phase": lambda namespace: str(get(namespace, "status", "phase", default=""))},
+    has_status=True,
+    validate_name=names.name_is_dns_label,
+)

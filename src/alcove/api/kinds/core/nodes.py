@@ -1,0 +1,129 @@
+"""Nodes: the machines that pods run on."""
+
+import re
+from collections.abc import Sequence
+
+from alcove.api import addresses, names
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, quote
+from alcove.api.kind import Strategy
+from alcove.api.kinds.core.pods.affinity import TAINT_EFFECTS
+from alcove.api.kinds.core.resources import check_amount, default_resource_list
+from alcove.api.objects import Object, get
+from alcove.api.validation import Faults, check_positive, check_required_choice, check_value
+
+_FEATURE_LENGTH_MAX = 253
+_is_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*").fullmatch
+
+
+def _default(node: Object) -> None:
+    node.setdefault("spec", {})
+    status = node.get("status", {})
+    for field in ("capacity", "allocatable"):
+        if amounts := status.get(field):
+            default_resource_list(amounts)
+    if "capacity" in status and "allocatable" not in status:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _validate(node: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    spec = node.get("spec", {})
+    _check_taints(spec.get("taints", ()), faults)
+    faults += _status_faults(node)
+    ranges = spec.get("podCIDRs", [])
+    for index, cidr in enumerate(ranges):
+        faults += addresses.cidr_faults(f"spec.podCIDRs[{index}]", cidr)
+    families = {addresses.ip_family(cidr) for cidr in ranges}
+    if len(ranges) > 2 or (len(ranges) == 2 and len(families) != 2):
+        told = "may specify no more than one CIDR for each IP family"
+        faults.append(invalid("spec.podCIDRs", ranges, told))
+    return faults
+
+
+def _check_taints(taints: Sequence[Object], faults: Faults) -> None:
+    """The paths say `metadata` in Kubernetes, too."""
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path, key, value = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("value", "")
+        check_value(key, names.label_key, f"{path}.key", faults)
+        if told := names.label_value(value):
+            faults.append(invalid(f"{path}.value", value, ";".join(told)))
+        effect = taint.get("effect", "")
+        check_required_choice(effect, TAINT_EFFECTS, f"{path}.effect", faults)
+        if (key, effect) in seen:
+            twice = duplicate(path, taint)
+            unique = f"{twice.body}: taints must be unique by key and effect pair"
+            faults.append(FieldError(twice.fault, path, unique))
+        seen.add((key, effect))
+
+
+def _status_faults(node: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    status = node.get("status", {})
+    for field in ("capacity", "allocatable"):
+        for resource, amount in status.get(field, {}).items():
+            check_amount(resource, amount, f"status.{field}.{resource}", faults)
+    swap = get(status, "nodeInfo", "swap", "capacity")
+    if swap is not None:
+        check_positive(swap, "metadata.nodeSwapStatus.capacity", faults)
+    _check_features(status.get("declaredFeatures", ()), faults)
+    return faults
+
+
+def _check_features(features: Sequence[str], faults: Faults) -> None:
+    for index, feature in enumerate(features):
+        field = f"status.declaredFeatures[{index}]"
+        if told := _feature_fault(feature):
+            faults.append(invalid(field, feature, f"invalid feature name {quote(feature)}: {told}"))
+        if index and features[index - 1] == feature:
+            faults.append(duplicate(field, feature))
+        elif index and features[index - 1] > feature:
+            faults.append(invalid(field, feature, "list must be sorted alphabetically"))
+
+
+def _feature_fault(feature: str) -> str:
+    if len(feature) > _FEATURE_LENGTH_MAX:
+        return names.too_long(_FEATURE_LENGTH_MAX)
+    if _is_feature(feature):
+        return ""
+    return (
+        "must start with an UpperCamelCase segment, with subsequent segments separated by '/' "
+        "(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+    )
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    spec, before = new.get("spec", {}), old.get("spec", {})
+    for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if before.get(field) and spec.get(field) != before[field]:
+            told = f'node updates may not change {shown} except from "" to valid'
+            faults.append(forbidden(f"spec.{field}", told))
+    if spec.get("externalID", "") != before.get("externalID", ""):
+        faults.append(forbidden("spec.externalID", "may not be updated"))
+    return faults
+
+
+def _validate_status(new: Object, _old: Object) -> list[FieldError]:
+    faults = _status_faults(new)
+    known: list[Object] = []
+    for index, address in enumerate(get(new, "status", "addresses", default=())):
+        if address in known:
+            faults.append(duplicate(f"status.addresses[{index}]", address))
+        known.append(address)
+    return faults
+
+
+def _unschedulable(node: Object) -> str:
+    return "true" if get(node, "spec", "unschedulable") else "false"
+
+
+STRATEGY = Strategy(
+    default=_default,
+    validate=_validate,
+    validate_update=_validate_update,
+    validate_status=_validate_status,
+    fields={"spec.unschedulable": _unschedulable},
+    has_status=True,
+    keeps_new_status=True,
+)

@@ -1,0 +1,127 @@
+"""Resource quotas: how much a namespace may hold in all."""
+
+from collections.abc import Sequence
+
+from alcove.api.fields import FieldError, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.core.resources import (
+    QUOTA_RESOURCES,
+    check_amount,
+    check_quota_resource_name,
+    default_resource_list,
+)
+from alcove.api.kinds.metadata import IMMUTABLE
+from alcove.api.objects import Object
+from alcove.api.validation import Faults
+
+_POD_SCOPES = ("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity")
+_SCOPES = (*_POD_SCOPES, "BestEffort", "VolumeAttributesClass")
+_UNVALUED = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_PODS = ("pods",)
+_COMPUTE = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+_CLAIMS = ("persistentvolumeclaims", "requests.storage")
+_OPPOSITES = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_EXISTS_ONLY = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def _default(quota: Object) -> None:
+    if hard := quota.setdefault("spec", {}).get("hard"):
+        default_resource_list(hard)
+
+
+def _validate(quota: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    spec = quota.get("spec", {})
+    _check_amounts(spec.get("hard", {}), "spec.hard", faults)
+    scopes = spec.get("scopes", [])
+    for scope in scopes:
+        if scope not in _SCOPES:
+            faults.append(invalid("spec.scopes", scopes, "unsupported scope"))
+        if not _scope_fits(scope, spec):
+            faults.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+    _check_opposites(scopes, scopes, "spec.scopes", faults)
+    if selector := spec.get("scopeSelector"):
+        _check_selector(selector, spec, faults)
+    return faults
+
+
+def _check_amounts(amounts: dict[str, str], path: str, faults: Faults) -> None:
+    for resource, amount in amounts.items():
+        check_quota_resource_name(resource, f"{path}[{resource}]", faults)
+        check_amount(resource, amount, f"{path}[{resource}]", faults)
+
+
+def _scope_fits(scope: str, spec: Object) -> bool:
+    """Whether every standard resource of the quota is one that the scope can count."""
+    if scope in _POD_SCOPES:
+        counted: tuple[str, ...] = _PODS + _COMPUTE
+    elif scope == "BestEffort":
+        counted = _PODS
+    elif scope == "VolumeAttributesClass":
+        counted = _CLAIMS
+    else:
+        return True
+    return all(resource in counted for resource in spec.get("hard", ()) if _is_standard(resource))
+
+
+def _is_standard(resource: str) -> bool:
+    return resource in QUOTA_RESOURCES or resource.startswith(("hugepages-", "requests.hugepages-"))
+
+
+def _check_opposites(scopes: Sequence[str], shown: Sequence[str], path: str, faults: Faults) -> None:
+    for pair in _OPPOSITES:
+        if all(scope in scopes for scope in pair):
+            faults.append(invalid(path, list(shown), "conflicting scopes"))
+
+
+def _check_selector(selector: Object, spec: Object, faults: Faults) -> None:
+    path = "spec.scopeSelector.matchExpressions"
+    expressions = selector.get("matchExpressions", ())
+    for expression in expressions:
+        scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
+        values = expression.get("values", [])
+        if scope not in _SCOPES:
+            faults.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        if not _scope_fits(scope, spec):
+            faults.append(invalid(path, selector, "unsupported scope applied to resource"))
+        if scope in _UNVALUED and operator != "Exists":
+            faults.append(invalid(f"{path}.operator", operator, _EXISTS_ONLY))
+        if operator in ("In", "NotIn"):
+            if not values:
+                told = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                faults.append(required(f"{path}.values", told))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                told = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                faults.append(invalid(f"{path}.values", values, told))
+        else:
+            faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    selected = [expression.get("scopeName", "") for expression in expressions]
+    _check_opposites(selected, spec.get("scopes", []), path, faults)
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    scopes = new.get("spec", {}).get("scopes", [])
+    if set(scopes) == set(old.get("spec", {}).get("scopes", [])):
+        return []
+    return [invalid("spec.scopes", scopes, IMMUTABLE)]
+
+
+def _validate_status(new: Object, _old: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    for field in ("hard", "used"):
+        _check_amounts(new.get("status", {}).get(field, {}), f"status.{field}", faults)
+    return faults
+
+
+STRATEGY = Strategy(
+    default=_default,
+    validate=_validate,
+    validate_update=_validate_update,
+    validate_status=_validate_status,
+    prepare_create=lambda quota: quota.update(status={}),
+    has_status=True,
+)

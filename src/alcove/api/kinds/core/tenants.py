@@ -1,0 +1,84 @@
+"""Tenants: isolated spaces of API objects, ring0's own kind."""
+
+from collections.abc import Sequence
+
+from alcove.api import names
+from alcove.api.fields import FieldError, invalid
+from alcove.api.ids import ALL
+from alcove.api.kind import Strategy
+from alcove.api.kinds.core.lifecycles import add_finalizer, check_finalizers, keep_finalizers, validate_phase
+from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
+from alcove.api.kinds.metadata import immutable
+from alcove.api.objects import Object, get
+from alcove.api.validation import INT32_MAX, Faults, check_choice, check_value
+
+FINALIZER = "arktos"
+MODES = ("Dedicated", "Shared")
+DEFAULT_WEIGHT = 1
+
+
+def check_tenant_name(name: str, is_prefix: bool) -> Sequence[str]:
+    """A DNS label, for it stands in paths, certificates and names of networks.
+
+    `system` is no fault here: ring0's own tenant exists, so a second one is refused as a repetition.
+    """
+    if name == ALL and not is_prefix:
+        return ("is reserved: in a path it stands for all tenants at once",)
+    return names.name_is_dns_label(name, is_prefix)
+
+
+def _default(tenant: Object) -> None:
+    spec = tenant.setdefault("spec", {})
+    control_plane = spec.setdefault("controlPlane", {})
+    if not control_plane.get("mode"):
+        control_plane["mode"] = "Shared"
+    spec.setdefault("weight", DEFAULT_WEIGHT)
+
+
+def _validate(tenant: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    spec = tenant.get("spec", {})
+    if cluster := spec.get("storageClusterId"):
+        check_value(cluster, names.label_value, "spec.storageClusterId", faults)
+    mode = get(spec, "controlPlane", "mode", default="")
+    check_choice(mode, MODES, "spec.controlPlane.mode", faults)
+    weight = spec.get("weight", DEFAULT_WEIGHT)
+    if not 1 <= weight <= INT32_MAX:
+        faults.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
+    _check_quota(get(spec, "quota", "hard", default={}), faults)
+    check_finalizers(tenant, faults)
+    return faults
+
+
+def _check_quota(hard: dict[str, str], faults: Faults) -> None:
+    for resource, amount in hard.items():
+        field = f"spec.quota.hard[{resource}]"
+        check_quota_resource_name(resource, field, faults)
+        check_amount(resource, amount, field, faults)
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    """The store a tenant's objects are in does not change under it."""
+    faults: list[FieldError] = []
+    field = "storageClusterId"
+    immutable(get(new, "spec", field), get(old, "spec", field), f"spec.{field}", faults)
+    return faults
+
+
+def _prepare_create(tenant: Object) -> None:
+    add_finalizer(tenant, FINALIZER)
+    tenant["status"] = {"phase": "Active"}
+
+
+STRATEGY = Strategy(
+    default=_default,
+    validate=_validate,
+    validate_update=_validate_update,
+    validate_status=validate_phase,
+    prepare_create=_prepare_create,
+    prepare_update=keep_finalizers,
+    fields={"status.phase": lambda tenant: str(get(tenant, "status", "phase", default=""))},
+    has_status=True,
+    counts_generation=True,
+    validate_name=check_tenant_name,
+)
