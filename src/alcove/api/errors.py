@@ -57,6 +57,8 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.details = details
+        self.metadata: Object = {}
+        """The `Status`' own metadata: an expired list carries a token to go on with."""
 
 
 class BadRequest(ApiError):
@@ -195,7 +197,7 @@ def status(error: ApiError) -> Object:
     body: Object = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": error.metadata,
         "status": "Failure",
         "message": error.message,
         "reason": error.reason,

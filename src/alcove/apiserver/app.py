@@ -1,0 +1,156 @@
+"""The API server: a request's way through the pipeline, as one list.
+
+A step returns None to go on, a response to end, or an awaitable of either. As long as no step waits,
+the whole way is one synchronous call: that is how GETs and LISTs are answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from alcove.api.errors import ApiError, InternalError
+from alcove.apiserver import paths, resolve
+from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
+from alcove.apiserver.auth.impersonate import impersonate
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
+from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.routes import Routes
+from alcove.apiserver.services import Services
+
+log = logging.getLogger(__name__)
+
+Outcome = Response | None
+Step = Callable[[Call], Outcome | Awaitable[Outcome]]
+
+
+class Parts(Struct, frozen=True):
+    """What the pipeline is made of."""
+
+    services: Services
+    authenticator: Authenticator
+    authorizer: Authorizer
+    handlers: Handlers
+    routes: Routes
+
+
+class App:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._kinds = parts.services.kinds
+        self._clock = parts.services.clock
+        self.pipeline: tuple[Step, ...] = (
+            self._authenticate,
+            self._resolve,
+            self._authorize,
+            self._answer,
+        )
+
+    def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        try:
+            call = Call(request, paths.parse(request.path), self._clock())
+            outcome = self._run(call, 0)
+        except ApiError as error:
+            return error_response(error)
+        except Exception:
+            return _unexpected(request)
+        if isinstance(outcome, Response):
+            return self._finish(call, outcome)
+        return self._wait(call, outcome)
+
+    def _run(self, call: Call, first: int) -> Response | Coroutine[Any, Any, Response]:
+        for index in range(first, len(self.pipeline)):
+            outcome = self.pipeline[index](call)
+            if outcome is None:
+                continue
+            if isinstance(outcome, Response):
+                return outcome
+            return self._resume(call, outcome, index + 1)
+        raise AssertionError("the last step answers")
+
+    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> Response:
+        outcome = await waiting
+        if outcome is None:
+            rest = self._run(call, following)
+            return rest if isinstance(rest, Response) else await rest
+        return outcome
+
+    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, Response]) -> Response:
+        try:
+            response = await outcome
+        except ApiError as error:
+            response = error_response(error)
+        except Exception:
+            response = _unexpected(call.request)
+        return self._finish(call, response)
+
+    def _finish(self, call: Call, response: Response) -> Response:
+        if call.warnings:
+            headers = response.headers or []
+            headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
+            response.headers = headers
+        return response
+
+    # The steps
+
+    def _authenticate(self, call: Call) -> Outcome:
+        request = call.request
+        if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
+            return self._parts.routes.public(call)
+        certificate = request.certificate
+        if isinstance(certificate, ApiError):
+            raise certificate
+        call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
+        if request.impersonation:
+            call.identity = impersonate(call.caller, request.impersonation, self._parts.authorizer)
+        return None
+
+    def _resolve(self, call: Call) -> Outcome:
+        call.tenant = resolve.tenant_of(call.target, call.identity)
+        call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
+        return None
+
+    def _authorize(self, call: Call) -> Outcome:
+        self._parts.authorizer.require(call.identity, _access(call))
+        return None
+
+    def _answer(self, call: Call) -> Outcome | Awaitable[Outcome]:
+        if not call.target.is_resource:
+            return self._parts.routes.answer(call)
+        call.kind = resolve.kind_of(self._kinds, call)
+        return self._parts.handlers.answer(call)
+
+
+def _access(call: Call) -> Access:
+    target = call.target
+    if not target.is_resource:
+        return Access(call.verb, call.tenant, path=target.path)
+    name = target.name
+    if not name and call.request.raw_query:
+        name = _selected_name(call)
+    return Access(
+        call.verb, call.tenant, target.group, target.resource, target.subresource, target.namespace, name
+    )
+
+
+def _selected_name(call: Call) -> str:
+    """A role that names an object also allows to list and watch just that one."""
+    fields = call.query.get("fieldSelector", "")
+    if not fields.startswith("metadata.name="):
+        return ""
+    name = fields.removeprefix("metadata.name=").removeprefix("=")
+    return "" if "," in name else name
+
+
+def _unexpected(request: Request) -> Response:
+    log.exception("request failed", extra={"method": request.method, "path": request.path})
+    return error_response(InternalError("an unexpected error occurred; the server's log has more"))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,181 @@
+"""The cache itself: follows the store's feed, answers reads, hands events to the watch hub."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.cache.collections import Collection, Space
+from alcove.apiserver.cache.entries import Entry, Event, Kind
+from alcove.store.base import Change, Store
+from alcove.store.base import Event as StoreEvent
+
+log = logging.getLogger(__name__)
+
+HISTORY_EVENTS_TOTAL_MAX = 50_000
+"""Over all resources and tenants; the oldest are forgotten first."""
+
+_KINDS = {Change.CREATED: Kind.ADDED, Change.UPDATED: Kind.MODIFIED, Change.DELETED: Kind.DELETED}
+
+Listener = Callable[[Sequence[Event]], None]
+
+
+class Cache:
+    """Implements `reader.Reader`. `async with` fills it from the store and follows the store's feed."""
+
+    def __init__(self, store: Store, listener: Listener) -> None:
+        self._store = store
+        self._listener = listener
+        self._collections: dict[GroupResource, Collection] = {}
+        self._recent: deque[Space] = deque()
+        self._floor = Revision(0)
+        self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._follower: asyncio.Task[None] | None = None
+        self._loaded: asyncio.Future[None] | None = None
+        self.revision = Revision(0)
+
+    async def __aenter__(self) -> Cache:
+        self._loaded = asyncio.get_running_loop().create_future()
+        self._follower = asyncio.create_task(self._follow(), name="watch cache")
+        await asyncio.wait([self._follower, self._loaded], return_when=asyncio.FIRST_COMPLETED)
+        if self._follower.done():
+            await self._follower
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        assert self._follower is not None
+        self._follower.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._follower
+
+    async def _follow(self) -> None:
+        """Starts from the oldest state that is kept, so that watches can resume across a restart."""
+        newest = await self._store.revision()
+        oldest = max(await self._store.compacted(), newest - HISTORY_EVENTS_TOTAL_MAX, 0)
+        snapshot = await self._store.snapshot(Revision(oldest))
+        self._floor = self.revision = snapshot.revision
+        for record in snapshot.records:
+            self._collection(record.key.resource).apply(
+                Kind.ADDED, Entry(record.key, record.revision, record.body)
+            )
+        for collection in self._collections.values():
+            self._forget_history(collection, snapshot.revision)
+        async with self._store.feed(snapshot.revision) as feed:
+            self._tell_loaded(newest)
+            async for batch in feed:
+                self._apply(batch)
+                self._tell_loaded(newest)
+
+    def _tell_loaded(self, newest: Revision) -> None:
+        if self.revision >= newest and self._loaded is not None and not self._loaded.done():
+            self._loaded.set_result(None)
+
+    @staticmethod
+    def _forget_history(collection: Collection, floor: Revision) -> None:
+        collection.floor = floor
+        for space in collection.spaces.values():
+            space.history.clear()
+            space.floor = floor
+
+    def _apply(self, batch: Sequence[StoreEvent]) -> None:
+        events: list[Event] = []
+        for change in batch:
+            entry = Entry(change.key, change.revision, change.body)
+            collection = self._collection(change.key.resource)
+            events.append(collection.apply(_KINDS[change.change], entry))
+            self._remember(collection.spaces[change.key.tenant])
+        self.revision = batch[-1].revision
+        self._listener(events)
+        if self._waiters:
+            self._wake()
+
+    def _remember(self, space: Space) -> None:
+        self._recent.append(space)
+        if len(self._recent) > HISTORY_EVENTS_TOTAL_MAX:
+            oldest = self._recent.popleft()
+            if oldest.history:
+                oldest.forget_oldest()
+
+    def _collection(self, resource: GroupResource) -> Collection:
+        collection = self._collections.get(resource)
+        if collection is None:
+            collection = self._collections[resource] = Collection(self._floor)
+        return collection
+
+    async def reached(self, revision: Revision) -> None:
+        """Waits until every event up to `revision` is in the cache."""
+        if self.revision < revision:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((revision, waiter))
+            await waiter
+
+    def _wake(self) -> None:
+        ready = [waiter for revision, waiter in self._waiters if revision <= self.revision]
+        self._waiters = [pair for pair in self._waiters if pair[0] > self.revision]
+        for waiter in ready:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Reading
+
+    def entry(self, key: Key) -> Entry | None:
+        collection = self._collections.get(key.resource)
+        space = collection.spaces.get(key.tenant) if collection else None
+        bucket = space.buckets.get(key.namespace) if space else None
+        return bucket.entries.get(key.name) if bucket else None
+
+    def entries(
+        self,
+        tenant: TenantId | None,
+        resource: GroupResource,
+        namespace: str | None = None,
+        after: tuple[str, str, str] = ("", "", ""),
+    ) -> Iterator[Entry]:
+        """In order of tenant, namespace, name; `tenant` None: of all tenants."""
+        collection = self._collections.get(resource)
+        return collection.ordered(tenant, namespace, after) if collection else iter(())
+
+    def changed(self, tenant: TenantId | None, resource: GroupResource) -> Revision:
+        """When the tenant's objects of this resource last changed."""
+        collection = self._collections.get(resource)
+        if collection is None:
+            return Revision(0)
+        if tenant is None:
+            return collection.changed
+        space = collection.spaces.get(tenant)
+        return space.changed if space else Revision(0)
+
+    def history(
+        self, tenant: TenantId | None, resource: GroupResource, after: Revision
+    ) -> list[Event] | None:
+        """Events after a revision, in order; None if some are forgotten."""
+        collection = self._collections.get(resource)
+        if collection is None:
+            return [] if after >= self._floor else None
+        return collection.history(tenant, after)
+
+    def counts(self) -> dict[GroupResource, int]:
+        """Objects per resource, for metrics."""
+        return {
+            resource: sum(space.count(None) for space in collection.spaces.values())
+            for resource, collection in self._collections.items()
+        }
+
+    # reader.Reader
+
+    def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:
+        entry = self.entry(Key(resource, tenant, namespace, name))
+        return entry.object if entry else None
+
+    def list(
+        self, tenant: TenantId, resource: GroupResource, namespace: str | None = None
+    ) -> Iterable[Object]:
+        return (entry.object for entry in self.entries(tenant, resource, namespace))
+
+    def generation(self, tenant: TenantId, resource: GroupResource) -> int:
+        return self.changed(tenant, resource)

@@ -1,0 +1,138 @@
+"""The objects of one resource: by tenant, namespace and name, in order, with recent history."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterator
+
+from alcove.api.ids import Revision, TenantId
+from alcove.apiserver.cache.entries import Entry, Event, Kind
+
+HISTORY_EVENTS_MAX = 1024
+"""Events kept per tenant and resource for watches that resume."""
+
+
+class Bucket:
+    """The objects of one namespace."""
+
+    __slots__ = ("entries", "names")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.names: list[str] | None = None
+        """In order; made by the first list, then kept."""
+
+    def put(self, entry: Entry) -> Entry | None:
+        name = entry.key.name
+        previous = self.entries.get(name)
+        self.entries[name] = entry
+        if previous is None and self.names is not None:
+            insort(self.names, name)
+        return previous
+
+    def remove(self, name: str) -> Entry | None:
+        previous = self.entries.pop(name, None)
+        if previous is not None and self.names is not None:
+            del self.names[bisect_left(self.names, name)]
+        return previous
+
+    def ordered(self, after: str = "") -> Iterator[Entry]:
+        if self.names is None:
+            self.names = sorted(self.entries)
+        names = self.names[bisect_right(self.names, after) :] if after else self.names
+        return map(self.entries.__getitem__, names)
+
+
+class Space:
+    """One tenant's objects of one resource."""
+
+    __slots__ = ("buckets", "changed", "floor", "history")
+
+    def __init__(self, floor: Revision) -> None:
+        self.buckets: dict[str, Bucket] = {}
+        self.changed = floor
+        """Revision of the newest change."""
+        self.history: deque[Event] = deque()
+        self.floor = floor
+        """History is whole after this revision."""
+
+    def apply(self, event_kind: Kind, entry: Entry) -> Event:
+        bucket = self.buckets.get(entry.key.namespace)
+        if bucket is None:
+            bucket = self.buckets[entry.key.namespace] = Bucket()
+        if event_kind is Kind.DELETED:
+            previous = bucket.remove(entry.key.name)
+            if not bucket.entries:
+                del self.buckets[entry.key.namespace]
+        else:
+            previous = bucket.put(entry)
+        self.changed = entry.revision
+        event = Event(event_kind, entry, previous)
+        self.history.append(event)
+        if len(self.history) > HISTORY_EVENTS_MAX:
+            self.forget_oldest()
+        return event
+
+    def forget_oldest(self) -> None:
+        self.floor = self.history.popleft().revision
+
+    def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[Entry]:
+        """Entries after (namespace, name), in that order."""
+        if namespace is not None:
+            bucket = self.buckets.get(namespace)
+            if bucket is not None:
+                yield from bucket.ordered(after[1])
+            return
+        for name in sorted(self.buckets):
+            if name >= after[0]:
+                yield from self.buckets[name].ordered(after[1] if name == after[0] else "")
+
+    def count(self, namespace: str | None) -> int:
+        if namespace is not None:
+            bucket = self.buckets.get(namespace)
+            return len(bucket.entries) if bucket else 0
+        return sum(len(bucket.entries) for bucket in self.buckets.values())
+
+
+class Collection:
+    """All tenants' objects of one resource."""
+
+    __slots__ = ("changed", "floor", "spaces")
+
+    def __init__(self, floor: Revision) -> None:
+        self.spaces: dict[TenantId, Space] = {}
+        self.changed = floor
+        self.floor = floor
+
+    def apply(self, kind: Kind, entry: Entry) -> Event:
+        space = self.spaces.get(entry.key.tenant)
+        if space is None:
+            space = self.spaces[entry.key.tenant] = Space(self.floor)
+        self.changed = entry.revision
+        return space.apply(kind, entry)
+
+    def ordered(
+        self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")
+    ) -> Iterator[Entry]:
+        """Entries of one tenant, or (None) of all, after (tenant, namespace, name), in that order."""
+        if tenant is not None:
+            space = self.spaces.get(tenant)
+            if space is not None:
+                yield from space.ordered(namespace, after[1:])
+            return
+        for name in sorted(self.spaces):
+            if name >= after[0]:
+                yield from self.spaces[name].ordered(namespace, after[1:] if name == after[0] else ("", ""))
+
+    def history(self, tenant: TenantId | None, after: Revision) -> list[Event] | None:
+        """Events after `after`, in order; None if some may be forgotten."""
+        spaces = [self.spaces[tenant]] if tenant in self.spaces else []
+        if tenant is None:
+            spaces = list(self.spaces.values())
+        if after < max((space.floor for space in spaces), default=self.floor):
+            return None
+        found = [event for space in spaces for event in space.history if event.revision > after]
+        if len(spaces) > 1:
+            found.sort(key=lambda event: event.revision)
+        return found

@@ -1,0 +1,75 @@
+"""One object in memory, and one change of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from sys import intern
+from typing import Any
+
+import orjson
+
+from alcove.api.encode import splice
+from alcove.api.ids import GroupResource, Key, Revision
+from alcove.api.objects import Object
+
+INDEXED_FIELDS = {GroupResource("", "pods"): ("spec", "nodeName")}
+"""Fields by which watchers are found without asking each: a node's agent watches its own pods."""
+
+_NO_LABELS: dict[str, str] = {}
+
+
+class Entry:
+    """An object's newest state. Immutable but for the memo of its decoded form."""
+
+    __slots__ = ("_object", "body", "indexed", "key", "labels", "revision")
+
+    def __init__(self, key: Key, revision: Revision, body: bytes) -> None:
+        """`body` as the store has it, without resourceVersion."""
+        self.key = key
+        self.revision = revision
+        self.body = splice(body, revision)
+        self._object: Object | None = None
+        obj = orjson.loads(body)
+        self.labels: dict[str, str] = _interned(obj["metadata"].get("labels"))
+        path = INDEXED_FIELDS.get(key.resource)
+        self.indexed: str = intern((obj.get(path[0]) or _NO_LABELS).get(path[1]) or "") if path else ""
+
+    @property
+    def object(self) -> Object:
+        """The decoded object, shared by all readers: never to be changed. Kept once asked for."""
+        if self._object is None:
+            self._object = orjson.loads(self.body)
+        return self._object
+
+    def decode(self) -> Object:
+        """The caller's own copy."""
+        return orjson.loads(self.body)  # type: ignore[no-any-return]
+
+
+def _interned(labels: dict[str, str] | None) -> dict[str, str]:
+    # Labels repeat over thousands of objects; one string each is enough.
+    return {intern(key): intern(value) for key, value in labels.items()} if labels else _NO_LABELS
+
+
+class Kind(Enum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Event:
+    """One change, with the state before it, and the bytes that watchers of it share."""
+
+    __slots__ = ("encoded", "entry", "kind", "previous")
+
+    def __init__(self, kind: Kind, entry: Entry, previous: Entry | None) -> None:
+        self.kind = kind
+        self.entry = entry
+        """The new state; for DELETED the last one, at the revision of the deletion."""
+        self.previous = previous
+        self.encoded: dict[Any, bytes] = {}
+        """Rendered once per (type, form), whoever asks first."""
+
+    @property
+    def revision(self) -> Revision:
+        return self.entry.revision

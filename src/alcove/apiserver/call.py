@@ -1,0 +1,71 @@
+"""One request on its way through the pipeline: what each step found out, for the steps after it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from alcove.api.ids import ALL, Key, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.apiserver.http.messages import Request
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.negotiate import negotiate
+from alcove.apiserver.paths import Target
+from alcove.apiserver.render import View
+
+_TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
+
+
+class Call:
+    """`tenant`, `kind` and `verb` are set when the target was resolved."""
+
+    def __init__(self, request: Request, target: Target, started: float) -> None:
+        self.request = request
+        self.target = target
+        self.started = started
+        self.identity: Identity
+        self.caller: Identity
+        """Who authenticated; differs from `identity` when impersonating."""
+        self.tenant: TenantId
+        """The tenant asked for; `all` for lists and watches over all of them."""
+        self.kind: Kind
+        self.verb = ""
+        self.warnings: list[str] = []
+        self.annotations: dict[str, str] = {}
+        """For the audit record."""
+
+    @cached_property
+    def query(self) -> dict[str, str]:
+        return self.request.query()
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "") in _TRUE
+
+    @cached_property
+    def view(self) -> View:
+        form = negotiate(self.request.headers.get("accept", ""))
+        return View(self.kind, form, self.query.get("includeObject", "Metadata"))
+
+    @property
+    def namespace(self) -> str:
+        """Where the object is kept: empty unless the kind lives in namespaces."""
+        return self.target.namespace if self.kind.scope is Scope.NAMESPACE else ""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.kind.storage_resource, self.tenant, self.namespace, self.target.name)
+
+    @property
+    def list_tenant(self) -> TenantId | None:
+        """None: all tenants."""
+        return None if self.tenant == ALL else self.tenant
+
+    @property
+    def list_namespace(self) -> str | None:
+        """None: all namespaces."""
+        if self.kind.scope is not Scope.NAMESPACE:
+            return None
+        return self.target.namespace or None
+
+    @property
+    def dry_run(self) -> bool:
+        return self.query.get("dryRun", "") == "All"

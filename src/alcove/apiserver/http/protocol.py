@@ -1,0 +1,319 @@
+"""One client connection: HTTP/1.1 parsed by httptools, answered in order.
+
+A handler that needs no waiting answers within `data_received`: no task is made for it. Requests
+that arrive while one is being answered wait in a short queue; beyond it the socket is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+
+from alcove.api.errors import ApiError, BadRequest, InternalError, TooLarge
+from alcove.apiserver.http.messages import REASONS, Request, Response, Stream, error_response
+from alcove.apiserver.identity import Identity
+
+if TYPE_CHECKING:
+    from alcove.apiserver.http.server import Server
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Response | Coroutine[Any, Any, Response]]
+
+BODY_BYTES_MAX = 3 * 1024 * 1024
+HEAD_BYTES_MAX = 64 * 1024
+PIPELINED_MAX = 8
+WRITE_BUFFER_BYTES_MAX = 256 * 1024
+SLICE_BYTES = 256 * 1024
+"""Large bodies are written in slices of this size, so that other connections get their turn."""
+
+_LENGTH = b"\r\nContent-Length: "
+_TYPE = b"\r\nContent-Type: "
+_HEADS = {
+    code: b"HTTP/1.1 %d %s\r\nCache-Control: no-cache, private" % (code, text)
+    for code, text in REASONS.items()
+}
+
+
+class HeadTooLarge(ApiError):
+    code = 431
+    reason = "RequestHeaderFieldsTooLarge"
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_answering",
+        "_body",
+        "_body_bytes",
+        "_head_bytes",
+        "_headers",
+        "_impersonation",
+        "_refused",
+        "_request",
+        "_response",
+        "_rest",
+        "_server",
+        "_stream",
+        "_task",
+        "_url",
+        "_waiting",
+        "address",
+        "certificate",
+        "deadline",
+        "parser",
+        "paused",
+        "transport",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.parser = httptools.HttpRequestParser(self)
+        self.certificate: Identity | ApiError | None = None
+        self.address = ""
+        self.paused = False
+        self.deadline = 0.0
+        """When the server may close this connection for idling or dawdling; 0: never."""
+        self._waiting: deque[Request] = deque()
+        self._answering = False
+        self._request: Request | None = None
+        self._response: Response | None = None
+        self._rest: memoryview | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self._refused: ApiError | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._impersonation: list[tuple[str, str]] = []
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._head_bytes = 0
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self.certificate = self._server.identify(transport.get_extra_info("ssl_object"))
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.lost(self)
+        if self._stream is not None:
+            self._stream.stop()
+            self._stream = None
+        self._rest = None
+        self._release()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self._rest is not None:
+            self._write_rest()
+        elif self._stream is not None:
+            self._stream.resume()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused is not None:
+            return
+        self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # The request was answered as if it had not asked; what follows is the next request.
+            self.parser = httptools.HttpRequestParser(self)
+            if rest := data[upgrade.args[0] :]:
+                self.data_received(rest)
+            return
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            known = cause if isinstance(cause, ApiError) else BadRequest(f"malformed HTTP request: {error}")
+            self._refuse(known)
+            return
+        if not self._headers and self._head_bytes > HEAD_BYTES_MAX:
+            self._refuse(HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes"))
+
+    # The parser's side
+
+    def on_message_begin(self) -> None:
+        self._reset()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        header = name.decode("latin-1").lower()
+        self._headers[header] = value.decode("latin-1")
+        if header.startswith("impersonate-"):
+            self._impersonation.append((header, value.decode("utf-8", "replace")))
+
+    def on_headers_complete(self) -> None:
+        if self._head_bytes > HEAD_BYTES_MAX + BODY_BYTES_MAX:
+            raise HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes")
+        length = self._headers.get("content-length")
+        if length is not None and int(length) > BODY_BYTES_MAX:
+            raise _too_large()
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > BODY_BYTES_MAX:
+            raise _too_large()
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        path, _, query = self._url.partition(b"?")
+        method = self.parser.get_method().decode("ascii")
+        request = Request(
+            method,
+            path.decode("latin-1"),
+            query.decode("latin-1"),
+            self._headers,
+            b"".join(self._body),
+            self.certificate,
+            self.address,
+            self.parser.should_keep_alive(),
+            self._impersonation,
+        )
+        self._head_bytes = 0
+        self.deadline = 0.0
+        if self._answering:
+            self._waiting.append(request)
+            if len(self._waiting) >= PIPELINED_MAX:
+                self.transport.pause_reading()
+        else:
+            self._answer(request)
+
+    # Answering
+
+    def _answer(self, request: Request) -> None:
+        self._answering = True
+        self._request = request
+        result = self._server.handle(request)
+        if isinstance(result, Response):
+            self._respond(request, result)
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._wait(request, result))
+
+    async def _wait(self, request: Request, result: Coroutine[Any, Any, Response]) -> None:
+        try:
+            response = await result
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("request failed", extra={"method": request.method, "path": request.path})
+            response = error_response(
+                InternalError("an unexpected error occurred; the server's log has more")
+            )
+        self._task = None
+        self._respond(request, response)
+
+    def _respond(self, request: Request, response: Response) -> None:
+        body = response.body
+        if self.transport.is_closing():
+            if not isinstance(body, bytes):
+                body.stop()
+            if response.done is not None:
+                response.done()
+            return
+        head = [_HEADS.get(response.status) or _head(response.status), _TYPE, response.content_type]
+        for name, value in response.headers or ():
+            head += (b"\r\n", name, b": ", value)
+        self._response = response
+        if not isinstance(body, bytes):
+            head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+            self.transport.write(b"".join(head))
+            self._stream = body
+            body.start(self)
+            return
+        head += (_LENGTH, str(len(body)).encode(), b"\r\n\r\n")
+        if len(body) <= SLICE_BYTES:
+            if request.method != "HEAD":
+                head.append(body)
+            self.transport.write(b"".join(head))
+            self._done()
+        else:
+            self.transport.write(b"".join(head))
+            self._rest = memoryview(body if request.method != "HEAD" else b"")
+            self._write_rest()
+
+    def _write_rest(self) -> None:
+        """Writes one slice of a large body; the next one after other connections had their turn."""
+        if self._rest is None or self.paused or self.transport.is_closing():
+            return
+        part, self._rest = self._rest[:SLICE_BYTES], self._rest[SLICE_BYTES:]
+        self.transport.write(part)
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._write_rest)
+        else:
+            self._rest = None
+            self._done()
+
+    def _release(self) -> None:
+        response, self._response = self._response, None
+        if response is not None and response.done is not None:
+            response.done()
+
+    def _done(self) -> None:
+        self._release()
+        self._answering = False
+        assert self._request is not None
+        if self._refused is not None or self._server.stopping or not self._request.keep_alive:
+            self.transport.close()
+        elif self._waiting:
+            request = self._waiting.popleft()
+            if len(self._waiting) == PIPELINED_MAX - 1:
+                self.transport.resume_reading()
+            self._answer(request)
+        else:
+            self.deadline = self._server.idle_deadline()
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answers a request that cannot be read to its end, and closes."""
+        self._refused = error
+        if self._answering:
+            return
+        response = error_response(error)
+        assert isinstance(response.body, bytes)
+        head = (_HEADS.get(error.code) or _head(error.code)) + _TYPE + response.content_type
+        length = _LENGTH + str(len(response.body)).encode()
+        self.transport.write(head + length + b"\r\nConnection: close\r\n\r\n" + response.body)
+        self.transport.close()
+
+    # The streams' side (messages.Writer)
+
+    @property
+    def closed(self) -> bool:
+        return self.transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def finish(self) -> None:
+        self._stream = None
+        if not self.transport.is_closing():
+            self.transport.write(b"0\r\n\r\n")
+            self._done()
+
+
+def _head(code: int) -> bytes:
+    return b"HTTP/1.1 %d Status\r\nCache-Control: no-cache, private" % code
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {BODY_BYTES_MAX} bytes; send a smaller object")

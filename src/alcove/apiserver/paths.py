@@ -1,0 +1,90 @@
+"""What a path asks for: the three equal path forms of tenancy, taken apart once.
+
+/api/v1/tenants/T/namespaces/N/pods/P      full path
+/tenants/T/api/v1/namespaces/N/pods/P      prefix, for unmodified clients
+/api/v1/namespaces/N/pods/P                short path: the caller's own tenant
+"""
+
+from functools import lru_cache
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from alcove.api.errors import BadRequest
+from alcove.api.ids import TenantId
+
+SUBRESOURCES_OF_TENANT = frozenset({"status", "finalize"})
+SUBRESOURCES_OF_NAMESPACE = frozenset({"status", "finalize"})
+
+
+class Target(Struct, frozen=True):
+    """Where a request points. `tenant` is None on a short path; `resource` is empty outside of resources."""
+
+    tenant: TenantId | None
+    path: str
+    """The path below the tenant, for what is not a resource: `/version`, `/api`, `/openapi/v3/…`."""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    """What follows the subresource: the path of a proxy request."""
+
+    @property
+    def is_resource(self) -> bool:
+        return self.resource != ""
+
+
+@lru_cache(maxsize=8192)
+def parse(path: str) -> Target:
+    """Takes a raw path apart. Raises BadRequest for what cannot be a path of ours."""
+    segments = [_segment(raw) for raw in path.split("/")[1:]]
+    if segments and segments[-1] == "":
+        segments.pop()
+    tenant: TenantId | None = None
+    if len(segments) >= 2 and segments[0] == "tenants":
+        tenant = TenantId(segments[1])
+        segments = segments[2:]
+    below = "/" + "/".join(segments)
+    match segments:
+        case ["api", version, *rest] if rest:
+            return _resource(tenant, below, "", version, rest)
+        case ["apis", group, version, *rest] if rest:
+            return _resource(tenant, below, group, version, rest)
+    return Target(tenant, below)
+
+
+def _segment(raw: str) -> str:
+    segment = unquote(raw) if "%" in raw else raw
+    if segment in (".", "..") or "/" in segment or "\x00" in segment:
+        raise BadRequest(f'the path segment "{raw}" is not allowed')
+    return segment
+
+
+def _resource(tenant: TenantId | None, below: str, group: str, version: str, rest: list[str]) -> Target:
+    if rest[0] == "tenants" and len(rest) > 2 and not (group == "" and _is_tenant_itself(rest)):
+        inner = TenantId(rest[1])
+        if tenant is not None and tenant != inner:
+            raise BadRequest(f'the path names two tenants, "{tenant}" and "{inner}"; name one')
+        tenant, rest = inner, rest[2:]
+        below = (
+            f"/api/{version}/{'/'.join(rest)}" if not group else f"/apis/{group}/{version}/{'/'.join(rest)}"
+        )
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not _is_namespace_itself(rest):
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource, *further = (*rest, "", "", "")[: max(3, len(rest))]
+    if resource == "namespaces" and group == "" and name:
+        # Rights on a namespace are rights inside it: its own name is its namespace.
+        namespace = name
+    return Target(tenant, below, group, version, resource, namespace, name, subresource, "/".join(further))
+
+
+def _is_tenant_itself(rest: list[str]) -> bool:
+    return len(rest) == 3 and rest[2] in SUBRESOURCES_OF_TENANT
+
+
+def _is_namespace_itself(rest: list[str]) -> bool:
+    return len(rest) == 3 and rest[2] in SUBRESOURCES_OF_NAMESPACE

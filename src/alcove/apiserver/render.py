@@ -1,0 +1,158 @@
+"""Objects in the form a client asked for. The common case copies the bytes that are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import yaml
+from msgspec import Struct
+
+from alcove.api.ids import Revision
+from alcove.api.kind import Column, Kind
+from alcove.api.objects import Object
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.negotiate import Form
+
+
+class View(Struct, frozen=True):
+    """One way to show objects of a kind; equal views share what they render."""
+
+    kind: Kind
+    form: Form
+    include: str = "Metadata"
+    """What a table's rows carry of the object: None, Metadata or Object."""
+
+    @property
+    def is_verbatim(self) -> bool:
+        """The stored bytes are the answer."""
+        return self.form is Form.JSON and self.is_stored_version
+
+    @property
+    def is_stored_version(self) -> bool:
+        kind = self.kind
+        return (
+            kind.from_storage is None
+            and kind.storage_version in ("", kind.version)
+            and kind.stored_resource is None
+        )
+
+    @property
+    def memo(self) -> tuple[str, str, str, str]:
+        return (self.kind.group, self.kind.version, self.form.value, self.include)
+
+    @property
+    def content_type(self) -> bytes:
+        return b"application/yaml" if self.form is Form.YAML else b"application/json"
+
+
+def converted(kind: Kind, entry: Entry) -> Object:
+    """The object at the view's version; the caller's own copy."""
+    obj = entry.decode()
+    if kind.from_storage is not None:
+        obj = kind.from_storage(obj)
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    return obj
+
+
+def render(view: View, entry: Entry) -> bytes:
+    """One object as a whole answer."""
+    if view.is_verbatim:
+        return entry.body
+    if view.form is Form.JSON:
+        return orjson.dumps(converted(view.kind, entry))
+    if view.form is Form.TABLE:
+        return orjson.dumps(table(view, [entry], entry.revision))
+    return encode_form(
+        view, _metadata(view, entry) if view.form is Form.METADATA else converted(view.kind, entry)
+    )
+
+
+def render_item(view: View, entry: Entry) -> bytes:
+    """One object as an item of a list."""
+    if view.is_verbatim:
+        return entry.body
+    if view.form is Form.METADATA:
+        return orjson.dumps(_metadata(view, entry))
+    return orjson.dumps(converted(view.kind, entry))
+
+
+def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: Object) -> bytes:
+    """A list: the encoded items joined. `meta` holds what the list's metadata says besides the revision."""
+    list_meta = {"resourceVersion": str(revision), **meta}
+    if view.form is Form.TABLE:
+        return orjson.dumps(table(view, entries, revision, meta))
+    if view.form is Form.METADATA:
+        names = ("meta.k8s.io/v1", "PartialObjectMetadataList")
+    else:
+        names = (view.kind.api_version, view.kind.list_kind or view.kind.kind + "List")
+    head = orjson.dumps({"kind": names[1], "apiVersion": names[0], "metadata": list_meta})
+    if view.is_verbatim:
+        items = b",".join([entry.body for entry in entries])
+    else:
+        items = b",".join([render_item(view, entry) for entry in entries])
+    body = b'%b,"items":[%b]}' % (head[:-1], items)
+    return yaml_of(orjson.loads(body)) if view.form is Form.YAML else body
+
+
+def encode_form(view: View, obj: Object) -> bytes:
+    return yaml_of(obj) if view.form is Form.YAML else orjson.dumps(obj)
+
+
+def yaml_of(obj: Object) -> bytes:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(obj, Dumper=dumper, sort_keys=False, default_flow_style=False)
+    return text.encode()
+
+
+def _metadata(view: View, entry: Entry) -> Object:
+    meta = entry.decode()["metadata"]
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+
+
+# Tables
+
+
+def table(view: View, entries: Sequence[Entry], revision: Revision, meta: Object | None = None) -> Object:
+    now = time.time()
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": str(revision), **(meta or {})},
+        "columnDefinitions": [_definition(column) for column in view.kind.columns],
+        "rows": [_row(view, entry, now) for entry in entries],
+    }
+
+
+def _definition(column: Column) -> Object:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }
+
+
+def _row(view: View, entry: Entry, now: float) -> Object:
+    obj = entry.object if view.is_stored_version else converted(view.kind, entry)
+    row: Object = {"cells": [_cell(column, obj, now) for column in view.kind.columns]}
+    if view.include == "Metadata":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    elif view.include == "Object":
+        row["object"] = obj
+    return row
+
+
+def _cell(column: Column, obj: Object, now: float) -> Any:
+    try:
+        return column.value(obj, now)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        # One odd object must not hide the others from `kubectl get`.
+        return "<unknown>"

@@ -1,0 +1,134 @@
+"""From a target to a tenant, a kind and a verb; where nothing is served, from here comes the 403, 404 or 405.
+
+Whether the caller may reach the tenant at all is decided first, from the path alone: an answer about
+another tenant tells nothing of what is in it.
+"""
+
+from __future__ import annotations
+
+from alcove.api.errors import Forbidden, MethodNotAllowed, NotFound
+from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.apiserver.call import Call
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.paths import Target
+from alcove.apiserver.rbac.authorize import Access, forbidden
+from alcove.apiserver.reader import Kinds
+
+TENANTS = GroupResource("", "tenants")
+NODES = GroupResource("", "nodes")
+READ = frozenset({"get", "list", "watch"})
+
+_OBJECT_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+    "POST": "create",
+}
+_COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_PATH_VERBS = {
+    "GET": "get",
+    "HEAD": "head",
+    "POST": "post",
+    "PUT": "put",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+
+
+def tenant_of(target: Target, identity: Identity) -> TenantId:
+    """The tenant a request is for. Raises Forbidden for any but the caller's own, unless it is ring0's."""
+    wanted = target.tenant or identity.tenant
+    if wanted != identity.tenant and not identity.is_system:
+        raise forbidden(identity, _access_by_path(target, wanted))
+    return wanted
+
+
+def _access_by_path(target: Target, tenant: TenantId) -> Access:
+    if not target.is_resource:
+        return Access("get", tenant, path=target.path)
+    return Access(
+        "get" if target.name else "list",
+        tenant,
+        target.group,
+        target.resource,
+        target.subresource,
+        target.namespace,
+        target.name,
+    )
+
+
+def verb_of(call: Call) -> str:
+    """The verb of a request for a resource. Raises MethodNotAllowed."""
+    method, target = call.request.method, call.target
+    table = _OBJECT_VERBS if target.name else _COLLECTION_VERBS
+    verb = table.get(method)
+    if verb is None:
+        raise _not_allowed()
+    if verb in ("get", "list") and not target.subresource and call.request.raw_query and call.flag("watch"):
+        return "watch"
+    return verb
+
+
+def path_verb_of(call: Call) -> str:
+    return _PATH_VERBS.get(call.request.method, call.request.method.lower())
+
+
+def kind_of(kinds: Kinds, call: Call) -> Kind:
+    """The kind that the path names, as the tenant is served it. Raises NotFound, Forbidden, MethodNotAllowed."""
+    target, tenant, verb = call.target, call.tenant, call.verb
+    if tenant == ALL and (verb not in ("list", "watch") or target.name):
+        raise MethodNotAllowed('"all" tenants can only be listed and watched; name one tenant')
+    home = SYSTEM if tenant == ALL else tenant
+    kind = kinds.find(home, target.group, target.version, target.resource)
+    if kind is None:
+        raise NotFound.path()
+    if kind.scope is Scope.RING0 and tenant not in (SYSTEM, ALL):
+        _check_ring0(kind, call)
+    _check_place(kind, target, verb)
+    _check_verb(kind, target, verb)
+    return kind
+
+
+def _check_ring0(kind: Kind, call: Call) -> None:
+    """Ring0's kinds are not there for tenants; of nodes they get a view to read."""
+    if kind.group_resource == NODES and call.verb in READ and not call.target.subresource:
+        return
+    if kind.group_resource == TENANTS and not call.identity.is_system:
+        raise Forbidden.of(
+            TENANTS,
+            call.target.name,
+            f'User "{call.identity.user}" cannot {call.verb} resource "tenants" in API group "" '
+            f'in the tenant "{call.tenant}"',
+        )
+    raise NotFound.path()
+
+
+def _check_place(kind: Kind, target: Target, verb: str) -> None:
+    if kind.scope is Scope.NAMESPACE:
+        if not target.namespace and target.name:
+            raise NotFound.path()
+        if not target.namespace and verb not in ("list", "watch"):
+            raise _not_allowed()
+    elif target.namespace and kind.resource != "namespaces":
+        raise NotFound.path()
+
+
+def _check_verb(kind: Kind, target: Target, verb: str) -> None:
+    if not target.subresource:
+        if verb not in kind.verbs:
+            raise _not_allowed()
+        if verb == "create" and target.name:
+            raise _not_allowed()
+        return
+    known = next((sub for sub in kind.subresources if sub.name == target.subresource), None)
+    if known is None:
+        raise NotFound.path()
+    if verb not in known.verbs:
+        raise _not_allowed()
+
+
+def _not_allowed() -> MethodNotAllowed:
+    return MethodNotAllowed("the server does not allow this method on the requested resource")

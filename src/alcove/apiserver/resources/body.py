@@ -1,0 +1,76 @@
+"""The object in a request's body, checked against the kind it should be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alcove.api.errors import BadRequest, UnsupportedMediaType
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.api.schema.body import parse_json, parse_yaml
+from alcove.api.schema.decode import decode
+from alcove.api.schema.node import Node
+from alcove.apiserver.call import Call
+from alcove.apiserver.resources.options import field_validation
+
+_JSON = frozenset({"", "application/json"})
+_YAML = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
+WARNINGS_MAX = 100
+
+
+def read(call: Call, kind: Kind) -> Object:
+    """The object of a create or update."""
+    mode = field_validation(call)
+    duplicates: list[str] | None = None if mode == "Ignore" else []
+    value = parse(call, duplicates)
+    obj = identified(value, kind.api_version, kind.kind)
+    return checked(call, kind.schema, obj, mode, duplicates or [])
+
+
+def read_as(call: Call, node: Node, api_version: str, kind: str) -> Object:
+    """A body that is not the resource's own kind: a Scale, a Binding, an Eviction."""
+    value = parse(call, None)
+    return decode(node, identified(value, api_version, kind))
+
+
+def parse(call: Call, duplicates: list[str] | None) -> Any:
+    content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type in _JSON:
+        return parse_json(call.request.body, duplicates)
+    if content_type in _YAML:
+        return parse_yaml(call.request.body, duplicates)
+    raise UnsupportedMediaType(
+        f'the body of the request was in an unknown format "{content_type}" - accepted media types include: '
+        "application/json, application/yaml"
+    )
+
+
+def identified(value: Any, api_version: str, kind: str) -> Object:
+    """The value, which must be an object of this kind; both may be left out."""
+    if not isinstance(value, dict):
+        raise BadRequest(f"the body of the request must be one {kind} object, not {type(value).__name__}")
+    given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
+    if not isinstance(given_kind, str) or not isinstance(given_version, str):
+        raise BadRequest("apiVersion and kind must be strings")
+    if (given_kind, given_version) != (kind, api_version):
+        raise BadRequest(
+            f"the object provided is {given_version}, Kind={given_kind}, but this path takes {api_version}, Kind={kind}"
+        )
+    value["apiVersion"], value["kind"] = api_version, kind
+    return value
+
+
+def checked(call: Call, node: Node, obj: Object, mode: str, duplicates: list[str]) -> Object:
+    """The object with unknown fields gone: told as warnings, or refused in Strict mode."""
+    unknown: list[str] = []
+    obj = decode(node, obj, unknown=None if mode == "Ignore" else unknown)
+    faults = [f'duplicate field "{path}"' for path in duplicates] + [
+        f'unknown field "{path}"' for path in unknown
+    ]
+    if faults and mode == "Strict":
+        raise BadRequest(
+            f'{obj["kind"]} in version "{obj["apiVersion"].rpartition("/")[2]}" cannot be handled as a '
+            f"{obj['kind']}: strict decoding error: {', '.join(faults)}"
+        )
+    call.warnings += faults[:WARNINGS_MAX]
+    return obj

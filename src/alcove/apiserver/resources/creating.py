@@ -1,0 +1,93 @@
+"""create."""
+
+from __future__ import annotations
+
+from alcove.api import meta
+from alcove.api.encode import encode
+from alcove.api.errors import AlreadyExists, Invalid
+from alcove.api.fields import required
+from alcove.api.ids import Key
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.api.patch.apply.updating import update as own
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.resources import body, writing
+from alcove.apiserver.resources.options import check_dry_run
+from alcove.apiserver.services import Services
+from alcove.store.base import ABSENT, Mismatch, Op
+
+GENERATED_NAMES_MAX = 8
+
+
+async def create(services: Services, call: Call) -> Response:
+    check_dry_run(call)
+    obj = body.read(call, call.kind)
+    entry = await create_object(services, call, obj, manager=writing.field_manager(call))
+    return writing.answer(call, 201, entry)
+
+
+async def create_object(services: Services, call: Call, obj: Object, *, manager: str | None) -> Entry:
+    """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
+    kind = writing.storage_kind(services, call)
+    now = meta.format_time(services.clock())
+    if kind.strategy.has_status:
+        obj.pop("status", None)
+    obj = writing.to_storage(call.kind, kind, obj)
+    metadata = writing.place(call, obj)
+    prefix = metadata.get("generateName") or ""
+    generated = bool(prefix) and not metadata.get("name")
+    if generated:
+        metadata["name"] = meta.generate_name(prefix)
+    if not metadata.get("name"):
+        fault = required("metadata.name", "name or generateName is required")
+        raise Invalid.of(kind.group, kind.kind, "", [fault])
+    writing.identify(kind, call, metadata, now)
+    kind.strategy.default(obj)
+    kind.strategy.prepare_create(obj)
+    if manager is not None:
+        own(
+            None,
+            obj,
+            node=kind.schema,
+            manager=manager,
+            api_version=kind.api_version,
+            now=now,
+            reset=writing.reset_fields(kind, ""),
+        )
+    attributes = writing.attributes(call, kind, Operation.CREATE, obj, None, dict(call.query))
+    await services.admission.admit(attributes)
+    assert attributes.obj is not None
+    writing.check_create(kind, attributes.obj)
+    return await _store(services, call, kind, attributes, prefix if generated else "")
+
+
+async def _store(services: Services, call: Call, kind: Kind, attributes: Attributes, prefix: str) -> Entry:
+    obj = attributes.obj
+    assert obj is not None
+    for attempt in range(writing.ATTEMPTS_MAX):
+        attributes.also.clear()
+        await services.admission.validate(attributes)
+        name = obj["metadata"]["name"]
+        key = Key(kind.storage_resource, call.tenant, call.namespace, name)
+        if services.cache.entry(key) is not None and not prefix:
+            raise AlreadyExists.of(call.kind.group_resource, name)
+        if call.dry_run:
+            return writing.provisional(key, obj, None)
+        try:
+            return await writing.commit(services, Op(key, encode(obj), ABSENT), attributes.also)
+        except Mismatch as mismatch:
+            if mismatch.key != key:
+                continue
+            if not prefix or attempt >= GENERATED_NAMES_MAX:
+                raise AlreadyExists.of(call.kind.group_resource, name) from mismatch
+            _rename(kind, call, obj, prefix)
+    raise AlreadyExists.of(call.kind.group_resource, obj["metadata"]["name"])
+
+
+def _rename(kind: Kind, call: Call, obj: Object, prefix: str) -> None:
+    metadata = obj["metadata"]
+    metadata["name"] = meta.generate_name(prefix)
+    metadata["selfLink"] = meta.self_link(kind, call.tenant, call.namespace, metadata["name"])

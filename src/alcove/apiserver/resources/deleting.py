@@ -1,0 +1,199 @@
+"""delete and deletecollection: what becomes of an object is decided by a pure function, then done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.api import meta, objects
+from alcove.api.encode import encode
+from alcove.api.errors import Conflict, MethodNotAllowed, NotFound
+from alcove.api.ids import GroupResource, GroupVersionKind, Key
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.api.schema.decode import decode
+from alcove.apiserver.admission.base import Operation
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.render import render, render_list
+from alcove.apiserver.resources import body, writing
+from alcove.apiserver.resources.listing import selected
+from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
+from alcove.apiserver.services import Services
+from alcove.store.base import Mismatch, Op
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+_EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), GroupResource("", "tenants")})
+"""Kinds whose contents go first: they wait for `spec.finalizers`."""
+
+_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
+
+
+class Plan(Struct, frozen=True):
+    """`marked` is the object as it waits for its end; None: it goes at once."""
+
+    marked: Object | None
+
+
+def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Plan:
+    """What a delete request makes of the object (its own copy; changed in place)."""
+    metadata = objects.metadata(obj)
+    before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
+    _set_finalizers(metadata, options.propagation)
+    grace = _grace(kind, obj, options)
+    if kind.group_resource in _EMPTIED_FIRST and "deletionTimestamp" not in metadata:
+        obj.setdefault("status", {})["phase"] = "Terminating"
+    waits = bool(metadata.get("finalizers")) or _is_unfinished(kind, obj) or grace > 0
+    if not waits:
+        return Plan(None)
+    if "deletionTimestamp" not in metadata:
+        metadata["deletionTimestamp"] = meta.format_time(now + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+    elif grace < metadata.get("deletionGracePeriodSeconds", 0):
+        # A second request may only shorten the time.
+        started = meta.parse_time(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
+        metadata["deletionTimestamp"] = meta.format_time(max(started + grace, now) if grace else now)
+        metadata["deletionGracePeriodSeconds"] = grace
+    after = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
+    if kind.strategy.counts_generation and before != after:
+        metadata["generation"] = metadata.get("generation", 0) + 1
+    return Plan(obj)
+
+
+def _set_finalizers(metadata: Object, propagation: str) -> None:
+    if not propagation:
+        return
+    kept = [name for name in metadata.get("finalizers") or () if name not in (ORPHAN, FOREGROUND)]
+    if propagation == "Orphan":
+        kept.append(ORPHAN)
+    elif propagation == "Foreground":
+        kept.append(FOREGROUND)
+    if kept:
+        metadata["finalizers"] = kept
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _grace(kind: Kind, obj: Object, options: DeleteOptions) -> int:
+    if kind.strategy.grace_seconds is None:
+        return 0
+    return kind.strategy.grace_seconds(obj, options.grace_seconds)
+
+
+def _is_unfinished(kind: Kind, obj: Object) -> bool:
+    return kind.group_resource in _EMPTIED_FIRST and bool(objects.get(obj, "spec", "finalizers"))
+
+
+def is_over(kind: Kind, obj: Object) -> bool:
+    """An update took away the last thing that a deleted object waited for."""
+    metadata = obj["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not _is_unfinished(kind, obj)
+    )
+
+
+async def delete(services: Services, call: Call) -> Response:
+    options = _options(services, call)
+    entry, gone = await delete_object(services, call, call.key, options)
+    if not gone:
+        return Response(200, render(call.view, entry), call.view.content_type)
+    return json_response(200, _success(call, entry))
+
+
+async def delete_object(
+    services: Services, call: Call, key: Key, options: DeleteOptions, *, also: Sequence[Op] = ()
+) -> tuple[Entry, bool]:
+    """The object as it is now, and whether it is gone.
+
+    `also` joins the transaction; what it expects no longer holding raises store.Mismatch.
+    """
+    kind = writing.storage_kind(services, call)
+    resource = call.kind.group_resource
+    for _ in range(writing.ATTEMPTS_MAX):
+        entry = services.cache.entry(key)
+        if entry is None:
+            raise NotFound.of(resource, key.name)
+        obj = entry.decode()
+        _check_preconditions(resource, entry, obj, options)
+        attributes = writing.attributes(call, kind, Operation.DELETE, None, entry.decode(), options.raw)
+        attributes.name = key.name
+        attributes.dry_run = options.dry_run
+        await services.admission.admit(attributes)
+        await services.admission.validate(attributes)
+        planned = plan(kind, obj, options, services.clock())
+        if options.dry_run:
+            return entry, planned.marked is None
+        try:
+            if planned.marked is None:
+                op = Op(key, None, entry.revision, encode(obj))
+                return await writing.commit(services, op, [*attributes.also, *also]), True
+            op = Op(key, encode(planned.marked), entry.revision)
+            return await writing.commit(services, op, [*attributes.also, *also]), False
+        except Mismatch as mismatch:
+            if any(mismatch.key == each.key for each in also):
+                raise
+            await services.cache.reached(await services.store.revision())
+    raise Conflict.of(resource, key.name, writing.MODIFIED)
+
+
+def _check_preconditions(resource: GroupResource, entry: Entry, obj: Object, options: DeleteOptions) -> None:
+    uid = obj["metadata"]["uid"]
+    if options.uid and options.uid != uid:
+        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
+        raise Conflict.of(resource, entry.key.name, why)
+    if options.revision and options.revision != str(entry.revision):
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {options.revision}, "
+            f"ResourceVersion in object meta: {entry.revision}"
+        )
+        raise Conflict.of(resource, entry.key.name, why)
+
+
+def _options(services: Services, call: Call) -> DeleteOptions:
+    given: Object = {}
+    if call.request.body:
+        node = services.registry.body(_OPTIONS)
+        assert node is not None
+        value = body.parse(call, None)
+        if isinstance(value, dict):
+            value["apiVersion"] = "v1"
+        given = decode(node, body.identified(value, "v1", "DeleteOptions"))
+    return delete_options(call, given)
+
+
+def _success(call: Call, entry: Entry) -> Object:
+    details = {
+        "name": entry.key.name,
+        "group": call.kind.group,
+        "kind": call.kind.resource,
+        "uid": entry.object["metadata"]["uid"],
+    }
+    details = {field: value for field, value in details.items() if value}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+async def delete_collection(services: Services, call: Call) -> Response:
+    if call.list_tenant is None:
+        raise MethodNotAllowed("deletecollection over all tenants is not allowed; name one tenant")
+    options = _options(services, call)
+    chosen = list_options(call)
+    wanted = selected(call, chosen)
+    resource = call.kind.storage_resource
+    revision = services.cache.revision
+    deleted: list[Entry] = []
+    for entry in list(services.cache.entries(call.list_tenant, resource, call.list_namespace)):
+        if wanted is not None and not wanted(entry):
+            continue
+        try:
+            found, _ = await delete_object(services, call, entry.key, options)
+        except NotFound:
+            continue
+        deleted.append(found)
+    return Response(200, render_list(call.view, deleted, revision, {}), call.view.content_type)

@@ -1,0 +1,50 @@
+"""Which function answers which verb, for objects and their subresources."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.resources import (
+    creating,
+    deleting,
+    listing,
+    nodeview,
+    patching,
+    reading,
+    updating,
+    watching,
+)
+from alcove.apiserver.resources.subresources import Subresources
+from alcove.apiserver.services import Services
+
+Answer = Response | Awaitable[Response]
+Handler = Callable[[Services, Call], Answer]
+
+VERBS: dict[str, Handler] = {
+    "get": reading.get,
+    "list": listing.list_objects,
+    "watch": watching.watch_objects,
+    "create": creating.create,
+    "update": updating.update,
+    "patch": patching.patch,
+    "delete": deleting.delete,
+    "deletecollection": deleting.delete_collection,
+}
+
+
+class Handlers:
+    def __init__(self, services: Services, subresources: Subresources) -> None:
+        self._services = services
+        self._subresources = subresources
+
+    def answer(self, call: Call) -> Answer:
+        if call.target.subresource:
+            return self._subresources.answer(call)
+        virtual = self._subresources.virtual(call)
+        if virtual is not None:
+            return virtual(call)
+        if nodeview.applies(call):
+            return nodeview.VERBS[call.verb](self._services, call)
+        return VERBS[call.verb](self._services, call)

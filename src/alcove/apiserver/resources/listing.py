@@ -1,0 +1,149 @@
+"""list: encoded items joined, in pages if asked, at one revision."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Coroutine, Iterable
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from alcove.api.errors import BadRequest, Expired
+from alcove.api.ids import Key, Revision
+from alcove.api.objects import Object
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.render import render_list
+from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
+from alcove.apiserver.resources.options import ListOptions, list_options
+from alcove.apiserver.resources.reading import check_reached
+from alcove.apiserver.services import Services
+from alcove.store.base import Ahead, Compacted
+
+INCONSISTENT = -1
+"""A token's revision that means: go on at whatever is newest."""
+
+_TOO_OLD_TO_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+Position = tuple[str, str, str]
+"""(tenant, namespace, name) of the last item that was returned."""
+
+
+class Token(Struct, frozen=True):
+    rv: int
+    start: Position
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> Token:
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            return msgspec.json.decode(raw, type=cls)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise BadRequest("continue key is not valid: start the list again without it") from error
+
+
+def list_objects(services: Services, call: Call) -> Response | Coroutine[Any, Any, Response]:
+    options = list_options(call)
+    cache = services.cache
+    if options.continue_:
+        token = Token.decode(options.continue_)
+        if options.revision:
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        if token.rv == INCONSISTENT:
+            return _page(call, options, _current(services, call, token.start), cache.revision, token.start)
+        return _at(services, call, options, Revision(token.rv), token.start)
+    if options.match == "Exact":
+        assert options.revision is not None
+        return _at(services, call, options, options.revision, ("", "", ""))
+    check_reached(cache, options.revision)
+    return _page(call, options, _current(services, call, ("", "", "")), cache.revision, ("", "", ""))
+
+
+def _current(services: Services, call: Call, after: Position) -> Iterable[Entry]:
+    return services.cache.entries(call.list_tenant, call.kind.storage_resource, call.list_namespace, after)
+
+
+def _at(
+    services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
+) -> Response | Coroutine[Any, Any, Response]:
+    cache = services.cache
+    check_reached(cache, revision)
+    if cache.changed(call.list_tenant, call.kind.storage_resource) <= revision:
+        return _page(call, options, _current(services, call, after), revision, after)
+    return _past(services, call, options, revision, after)
+
+
+async def _past(
+    services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
+) -> Response:
+    """A list as of an earlier revision, from the store's history."""
+    try:
+        snapshot = await services.store.snapshot(
+            revision,
+            resource=call.kind.storage_resource,
+            tenant=call.list_tenant,
+            namespace=call.list_namespace,
+        )
+    except (Compacted, Ahead) as error:
+        raise _expired(options, after) from error
+    records = sorted(snapshot.records, key=lambda record: _position(record.key))
+    cache = services.cache
+    entries = []
+    for record in records:
+        if _position(record.key) > after:
+            kept = cache.entry(record.key)
+            same = kept is not None and kept.revision == record.revision
+            entries.append(kept if kept and same else Entry(record.key, record.revision, record.body))
+    return _page(call, options, entries, revision, after)
+
+
+def _expired(options: ListOptions, after: Position) -> Expired:
+    if not options.continue_:
+        return Expired("The resourceVersion for the provided list is too old.")
+    error = Expired(_TOO_OLD_TO_CONTINUE)
+    error.metadata = {"continue": Token(INCONSISTENT, after).encode()}
+    return error
+
+
+def _position(key: Key) -> Position:
+    return (key.tenant, key.namespace, key.name)
+
+
+def _page(
+    call: Call, options: ListOptions, entries: Iterable[Entry], revision: Revision, after: Position
+) -> Response:
+    wanted = selected(call, options)
+    found = entries if wanted is None else filter(wanted, entries)
+    meta: Object = {}
+    if options.limit:
+        iterator = iter(found)
+        page = list(islice(iterator, options.limit))
+        rest = sum(1 for _ in iterator) if wanted is None else sum(1 for _ in islice(iterator, 1))
+        if rest:
+            meta["continue"] = Token(revision, _position(page[-1].key)).encode()
+            if wanted is None:
+                meta["remainingItemCount"] = rest
+    else:
+        page = list(found)
+    view = call.view
+    return Response(200, render_list(view, page, revision, meta), view.content_type)
+
+
+def selected(call: Call, options: ListOptions) -> Matches | None:
+    return matcher(call.kind, options.labels, options.fields)
+
+
+def selected_name(options: ListOptions) -> str | None:
+    """The one name that a field selector allows."""
+    return exact_fields(options.fields).get("metadata.name")

@@ -1,0 +1,64 @@
+"""Which entries a selector wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from alcove.api.errors import BadRequest
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.api.selectors import FieldSelector, LabelSelector
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.cache.entries import Entry
+
+Matches = Callable[[Entry], bool]
+
+PODS = GroupResource("", "pods")
+
+
+def exact_fields(fields: FieldSelector) -> dict[str, str]:
+    return {term.field: term.value for term in fields.terms if term.equal}
+
+
+def matcher(kind: Kind, labels: LabelSelector, fields: FieldSelector) -> Matches | None:
+    """None: everything matches. Raises BadRequest for a field that cannot be selected by."""
+    tests: list[Matches] = []
+    if not labels.is_everything:
+        by_labels = labels.matches
+        tests.append(lambda entry: by_labels(entry.labels))
+    if fields.terms:
+        tests.append(_field_test(kind, fields))
+    match tests:
+        case []:
+            return None
+        case [only]:
+            return only
+    return lambda entry: all(test(entry) for test in tests)
+
+
+def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
+    getters = kind.strategy.fields
+    for term in fields.terms:
+        known = term.field == "metadata.name" or term.field in getters
+        if not known and not (term.field == "metadata.namespace" and kind.scope is Scope.NAMESPACE):
+            raise BadRequest(f"field label not supported: {term.field}")
+
+    def test(entry: Entry) -> bool:
+        def value(field: str) -> str:
+            match field:
+                case "metadata.name":
+                    return entry.key.name
+                case "metadata.namespace":
+                    return entry.key.namespace
+                case "spec.nodeName" if entry.key.resource == PODS:
+                    return entry.indexed
+            return getters[field](entry.object)
+
+        return fields.matches(value)
+
+    return test
+
+
+def nodes_of(cache: Cache, tenant: TenantId) -> frozenset[str]:
+    """Nodes that run pods of the tenant: all it may know of the cluster's machines."""
+    return frozenset(entry.indexed for entry in cache.entries(tenant, PODS) if entry.indexed)

@@ -1,0 +1,154 @@
+"""Options of a request, from its query string or its body, checked as Kubernetes checks them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from alcove.api import selectors
+from alcove.api.errors import BadRequest, Invalid
+from alcove.api.fields import FieldError, forbidden, invalid, not_supported
+from alcove.api.ids import Revision
+from alcove.api.objects import Object
+from alcove.api.selectors import FieldSelector, LabelSelector
+from alcove.apiserver.call import Call
+
+_PROPAGATION = ("Foreground", "Background", "Orphan")
+
+
+class ListOptions(Struct, frozen=True):
+    labels: LabelSelector
+    fields: FieldSelector
+    limit: int
+    continue_: str
+    revision: Revision | None
+    """None: not given."""
+    match: str
+    timeout_seconds: int | None
+    bookmarks: bool
+    initial_events: bool | None
+
+
+def list_options(call: Call) -> ListOptions:
+    query = call.query
+    options = ListOptions(
+        labels=selectors.parse(query.get("labelSelector", "")),
+        fields=selectors.parse_fields(query.get("fieldSelector", "")),
+        limit=_number(query, "limit") or 0,
+        continue_=query.get("continue", ""),
+        revision=revision(query.get("resourceVersion", "")),
+        match=query.get("resourceVersionMatch", ""),
+        timeout_seconds=_number(query, "timeoutSeconds"),
+        bookmarks=call.flag("allowWatchBookmarks"),
+        initial_events=call.flag("sendInitialEvents") if "sendInitialEvents" in query else None,
+    )
+    faults = _list_faults(options, call.verb == "watch")
+    if faults:
+        raise Invalid.of("meta.k8s.io", "ListOptions", "", faults)
+    return options
+
+
+def _list_faults(options: ListOptions, watching: bool) -> list[FieldError]:
+    faults: list[FieldError] = []
+    match = options.match
+    if options.initial_events is not None and not watching:
+        faults.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if watching and match and options.initial_events is None:
+        told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        faults.append(forbidden("resourceVersionMatch", told))
+    if watching and options.initial_events is not None and match != "NotOlderThan":
+        told = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        faults.append(forbidden("resourceVersionMatch", told))
+    if match and not watching:
+        if match not in ("Exact", "NotOlderThan"):
+            faults.append(not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
+        if options.revision is None:
+            told = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            faults.append(forbidden("resourceVersionMatch", told))
+        if options.continue_:
+            told = "resourceVersionMatch is forbidden when continue is provided"
+            faults.append(forbidden("resourceVersionMatch", told))
+        if match == "Exact" and options.revision == 0:
+            told = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            faults.append(forbidden("resourceVersionMatch", told))
+    if options.limit < 0:
+        faults.append(invalid("limit", options.limit, "must be greater than or equal to 0"))
+    return faults
+
+
+def revision(text: str) -> Revision | None:
+    """A resourceVersion parameter; None if it is not given. Raises BadRequest."""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise BadRequest(
+            f'invalid resource version "{text}": give a resourceVersion that the server returned, or none'
+        )
+    return Revision(int(text))
+
+
+def _number(query: dict[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadRequest(f'{name} must be a whole number, not "{text}"') from error
+
+
+class DeleteOptions(Struct, frozen=True):
+    grace_seconds: int | None = None
+    propagation: str = ""
+    """Foreground, Background, Orphan; empty: the kind's default."""
+    uid: str = ""
+    revision: str = ""
+    dry_run: bool = False
+    raw: Object = {}
+
+
+def delete_options(call: Call, body: Object) -> DeleteOptions:
+    """From the body if it says something, else from the query."""
+    query = call.query
+    given = {**body}
+    if "gracePeriodSeconds" not in given and "gracePeriodSeconds" in query:
+        given["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")
+    if "propagationPolicy" not in given and "propagationPolicy" in query:
+        given["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" not in given and "orphanDependents" in query:
+        given["orphanDependents"] = call.flag("orphanDependents")
+    faults: list[FieldError] = []
+    policy = given.get("propagationPolicy") or ""
+    if policy and policy not in _PROPAGATION:
+        faults.append(not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil")))
+    if policy and given.get("orphanDependents") is not None:
+        told = "orphanDependents and deletionPropagation cannot be both set"
+        faults.append(invalid("propagationPolicy", policy, told))
+    if faults:
+        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", faults)
+    if given.get("orphanDependents") is not None:
+        policy = "Orphan" if given["orphanDependents"] else "Background"
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        grace_seconds=given.get("gracePeriodSeconds"),
+        propagation=policy,
+        uid=preconditions.get("uid") or "",
+        revision=preconditions.get("resourceVersion") or "",
+        dry_run=call.dry_run or given.get("dryRun") == ["All"],
+        raw=given,
+    )
+
+
+def check_dry_run(call: Call) -> None:
+    given = call.query.get("dryRun", "")
+    if given not in ("", "All"):
+        fault = not_supported("dryRun", given, ("All",))
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [fault])
+
+
+def field_validation(call: Call) -> str:
+    """Strict, Warn or Ignore."""
+    given = call.query.get("fieldValidation", "")
+    if given not in ("", "Strict", "Warn", "Ignore"):
+        fault = not_supported("fieldValidation", given, ("Ignore", "Strict", "Warn"))
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", [fault])
+    return given or "Warn"

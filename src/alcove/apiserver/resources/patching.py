@@ -1,0 +1,143 @@
+"""patch: JSON, merge, strategic merge, and server-side apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alcove.api import meta, objects
+from alcove.api.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
+from alcove.api.fields import forbidden, required
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.api.patch import json as json_patch
+from alcove.api.patch import merge, strategic
+from alcove.api.patch.apply.applying import apply as apply_config
+from alcove.api.schema.body import parse_json, parse_yaml
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.resources import body, updating, writing
+from alcove.apiserver.resources.creating import create_object
+from alcove.apiserver.resources.options import check_dry_run, field_validation
+from alcove.apiserver.services import Services
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+_APPLY_JSON = "application/apply-patch+json"
+
+
+async def patch(services: Services, call: Call) -> Response:
+    check_dry_run(call)
+    kind = writing.storage_kind(services, call)
+    form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if form in (APPLY, _APPLY_JSON):
+        return await _apply(services, call, kind)
+    if services.cache.entry(call.key) is None:
+        raise NotFound.of(call.kind.group_resource, call.target.name)
+    entry = await updating.change(
+        services, call, kind, change_of(call, kind), manager=writing.field_manager(call)
+    )
+    return writing.answer(call, 200, entry)
+
+
+def change_of(call: Call, stored: Kind) -> updating.Change:
+    """What the request's patch (not an apply) makes of the stored object."""
+    form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    apply_to = _patcher(call, form)
+    if "force" in call.query:
+        fault = forbidden("force", "may not be specified for non-apply patch")
+        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [fault])
+    mode = field_validation(call)
+
+    def wanted(old: Object) -> Object:
+        new = apply_to(_at_version(call.kind, stored, old))
+        call.warnings.clear()
+        new = body.identified(new, call.kind.api_version, call.kind.kind)
+        return _placed(call, stored, body.checked(call, call.kind.schema, new, mode, []))
+
+    return wanted
+
+
+def _patcher(call: Call, form: str) -> Any:
+    node = call.kind.schema
+    known = (JSON, MERGE, STRATEGIC) if call.kind.definition else (JSON, MERGE)
+    if form not in known:
+        accepted = ", ".join((*known, APPLY))
+        raise UnsupportedMediaType(
+            f'the body of the request was in an unknown format "{form}" - accepted media types include: {accepted}'
+        )
+    document = parse_json(call.request.body)
+    match form:
+        case "application/json-patch+json":
+            return lambda old: json_patch.apply(old, document)
+        case "application/merge-patch+json":
+            return lambda old: merge.apply(old, document)
+    return lambda old: strategic.apply(old, document, node)
+
+
+def _at_version(kind: Kind, stored: Kind, old: Object) -> Object:
+    if kind is stored:
+        return old
+    if kind.from_storage is not None:
+        old = kind.from_storage(old)
+    old["apiVersion"], old["kind"] = kind.api_version, kind.kind
+    return old
+
+
+def _placed(call: Call, stored: Kind, new: Object) -> Object:
+    name = objects.name(new)
+    if name != call.target.name:
+        raise BadRequest(
+            f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
+        )
+    new = writing.to_storage(call.kind, stored, new)
+    writing.place(call, new)
+    return new
+
+
+async def _apply(services: Services, call: Call, kind: Kind) -> Response:
+    manager = call.query.get("fieldManager", "")
+    if not manager:
+        fault = required("fieldManager", "is required for apply patch")
+        raise Invalid.of("meta.k8s.io", "PatchOptions", "", [fault])
+    writing.field_manager(call)
+    mode = field_validation(call)
+    duplicates: list[str] | None = None if mode == "Ignore" else []
+    config = parse_yaml(call.request.body, duplicates)
+    config = body.identified(config, call.kind.api_version, call.kind.kind)
+    config = body.checked(call, call.kind.schema, config, mode, duplicates or [])
+    metadata = objects.metadata(config)
+    metadata.setdefault("name", call.target.name)
+    now = meta.format_time(services.clock())
+    subresource = call.target.subresource
+
+    def merged(live: Object | None) -> Object:
+        return apply_config(
+            live,
+            config,
+            node=call.kind.schema,
+            manager=manager,
+            api_version=call.kind.api_version,
+            now=now,
+            subresource=subresource,
+            force=call.flag("force"),
+            reset=writing.reset_fields(kind, subresource),
+        )
+
+    if services.cache.entry(call.key) is None:
+        if subresource:
+            raise NotFound.of(call.kind.group_resource, call.target.name)
+        if metadata.get("uid"):
+            raise NotFound.of(call.kind.group_resource, call.target.name)
+        new = merged(None)
+        entry = await create_object(services, call, new, manager=None)
+        return writing.answer(call, 201, entry)
+    entry = await updating.change(
+        services,
+        call,
+        kind,
+        lambda old: _placed(call, kind, merged(_at_version(call.kind, kind, old))),
+        manager=None,
+    )
+    return writing.answer(call, 200, entry)

@@ -1,0 +1,219 @@
+"""What only pods have: binding to a node, eviction, ephemeral containers, resize."""
+
+from __future__ import annotations
+
+import copy
+
+from msgspec import structs
+
+from alcove.api import meta, objects, selectors
+from alcove.api.encode import encode
+from alcove.api.errors import BadRequest, Cause, Conflict, Details, InternalError, NotFound, TooManyRequests
+from alcove.api.ids import GroupResource, GroupVersionKind, Key
+from alcove.api.kinds.core.pods import subresources
+from alcove.api.objects import Object
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.resources import body, deleting, patching, updating, writing
+from alcove.apiserver.resources.options import DeleteOptions, delete_options
+from alcove.apiserver.services import Services
+from alcove.store.base import Mismatch, Op
+
+PODS = GroupResource("", "pods")
+BUDGETS = GroupResource("policy", "poddisruptionbudgets")
+BINDING = GroupVersionKind("", "v1", "Binding")
+EVICTION = GroupVersionKind("policy", "v1", "Eviction")
+
+_EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
+_SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def bind_by_object(services: Services, call: Call) -> Response:
+    """POST bindings: the body names the pod."""
+    node = services.registry.body(BINDING)
+    assert node is not None
+    name = objects.name(body.read_as(call, node, BINDING.api_version, BINDING.kind))
+    kind = services.registry.find("", "v1", "pods")
+    assert kind is not None
+    call.kind = kind
+    call.target = structs.replace(call.target, resource="pods", name=name, subresource="binding")
+    return await bind(services, call)
+
+
+async def bind(services: Services, call: Call) -> Response:
+    """POST pods/NAME/binding."""
+    node = services.registry.body(BINDING)
+    assert node is not None
+    binding = body.read_as(call, node, BINDING.api_version, BINDING.kind)
+    name = call.target.name or objects.name(binding)
+    if objects.name(binding) not in ("", name):
+        raise BadRequest(
+            f"the name of the object ({objects.name(binding)}) does not match the name on the URL ({name})"
+        )
+    faults = subresources.validate_binding(binding)
+    if faults:
+        raise BadRequest(str(faults[0]))
+    uid, revision = (
+        objects.get(binding, "metadata", "uid"),
+        objects.get(binding, "metadata", "resourceVersion"),
+    )
+    now = meta.format_time(services.clock())
+
+    def bound(pod: Object) -> Object:
+        pod["metadata"].pop("resourceVersion", None)
+        if revision:
+            pod["metadata"]["resourceVersion"] = revision
+        if uid:
+            pod["metadata"]["uid"] = uid
+        return _bound(pod, binding, now)
+
+    await updating.change(services, call, call.kind, bound, manager=writing.field_manager(call))
+    return json_response(201, _SUCCESS)
+
+
+def _bound(pod: Object, binding: Object, now: str) -> Object:
+    name, target = pod["metadata"]["name"], binding["target"]["name"]
+    spec = pod["spec"]
+    if pod["metadata"].get("deletionTimestamp"):
+        raise Conflict.of(
+            GroupResource("", "pods/binding"),
+            name,
+            f"pod {name} is being deleted, cannot be assigned to a host",
+        )
+    if spec.get("nodeName"):
+        told = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise Conflict.of(GroupResource("", "pods/binding"), name, told)
+    if spec.get("schedulingGates"):
+        told = f"pod {name} has non-empty .spec.schedulingGates"
+        raise Conflict.of(GroupResource("", "pods/binding"), name, told)
+    spec["nodeName"] = target
+    for field in ("annotations", "labels"):
+        if given := objects.get(binding, "metadata", field):
+            pod["metadata"].setdefault(field, {}).update(given)
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    conditions[:] = [each for each in conditions if each.get("type") != "PodScheduled"]
+    conditions.append(
+        {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    )
+    return pod
+
+
+async def evict(services: Services, call: Call) -> Response:
+    node = services.registry.body(EVICTION)
+    assert node is not None
+    eviction = body.read_as(call, node, EVICTION.api_version, EVICTION.kind)
+    if objects.name(eviction) not in ("", call.target.name):
+        raise BadRequest(f"name in URL does not match name in Eviction object: {objects.name(eviction)}")
+    options = delete_options(call, eviction.get("deleteOptions") or {})
+    for _ in range(writing.ATTEMPTS_MAX):
+        entry = services.cache.entry(call.key)
+        if entry is None:
+            raise NotFound.of(PODS, call.target.name)
+        budget = _budget(services, entry)
+        also = [] if budget is None else [_spend(services, budget, entry)]
+        if await _try_evict(services, call, options, also):
+            return json_response(201, _SUCCESS)
+    raise _too_many("the pod's disruption budget is changing too fast; try again")
+
+
+async def _try_evict(services: Services, call: Call, options: DeleteOptions, also: list[Op]) -> bool:
+    """False: the budget changed meanwhile."""
+    try:
+        await deleting.delete_object(services, call, call.key, options, also=also)
+    except Mismatch:
+        await services.cache.reached(await services.store.revision())
+        return False
+    return True
+
+
+def _budget(services: Services, entry: Entry) -> Entry | None:
+    """The budget that the pod's eviction costs, if any."""
+    pod = entry.object
+    if objects.get(pod, "status", "phase") in _EVICTED_FREELY or pod["metadata"].get("deletionTimestamp"):
+        return None
+    found = [
+        budget
+        for budget in services.cache.entries(entry.key.tenant, BUDGETS, entry.key.namespace)
+        if selectors.from_object(objects.get(budget.object, "spec", "selector")).matches(entry.labels)
+    ]
+    if len(found) > 1:
+        raise InternalError(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    if not found:
+        return None
+    if _is_unhealthy_and_free(found[0].object, pod):
+        return None
+    return found[0]
+
+
+def _is_unhealthy_and_free(budget: Object, pod: Object) -> bool:
+    """A pod that is not ready may go if the budget says so, or is met without it."""
+    conditions = objects.get(pod, "status", "conditions", default=[])
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    if ready:
+        return False
+    if objects.get(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    return bool(status.get("desiredHealthy")) and status.get("currentHealthy", 0) >= status["desiredHealthy"]
+
+
+def _spend(services: Services, budget: Entry, pod: Entry) -> Op:
+    """The budget with one disruption less, to be written with the deletion."""
+    obj = copy.deepcopy(budget.object)
+    status = obj.setdefault("status", {})
+    generation = obj["metadata"].get("generation", 0)
+    if status.get("observedGeneration", 0) < generation:
+        raise _too_many(
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            f"The disruption budget {budget.key.name} is still being processed by the server.",
+        )
+    if status.get("disruptionsAllowed", 0) < 1:
+        raise _too_many(
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            f"The disruption budget {budget.key.name} needs {status.get('desiredHealthy', 0)} healthy pods "
+            f"and has {status.get('currentHealthy', 0)} currently",
+        )
+    status["disruptionsAllowed"] -= 1
+    status.setdefault("disruptedPods", {})[pod.key.name] = meta.format_time(services.clock())
+    return Op(
+        Key(BUDGETS, budget.key.tenant, budget.key.namespace, budget.key.name), encode(obj), budget.revision
+    )
+
+
+def _too_many(message: str, cause: str = "") -> TooManyRequests:
+    causes = (Cause("DisruptionBudget", cause),) if cause else ()
+    return TooManyRequests(message, Details(causes=causes, retry_after_seconds=10))
+
+
+_PREPARE = {
+    "ephemeralcontainers": (
+        subresources.prepare_ephemeral_containers,
+        subresources.validate_ephemeral_containers,
+    ),
+    "resize": (subresources.prepare_resize, subresources.validate_resize),
+}
+
+
+async def change_spec(services: Services, call: Call) -> Response:
+    """PUT and PATCH of ephemeralcontainers and resize: only what the subresource is about changes."""
+    prepare, validate = _PREPARE[call.target.subresource]
+    asked = patching.change_of(call, call.kind) if call.verb == "patch" else _asked_by_put(call)
+
+    def changed(old: Object) -> Object:
+        before = copy.deepcopy(old)
+        new = asked(old)
+        prepare(new, before)
+        call.kind.strategy.default(new)
+        writing.refuse(call.kind, new, validate(new, before))
+        return new
+
+    entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
+    return writing.answer(call, 200, entry)
+
+
+def _asked_by_put(call: Call) -> updating.Change:
+    given = body.read(call, call.kind)
+    return lambda _old: copy.deepcopy(given)

@@ -1,0 +1,29 @@
+"""get: the bytes that are there."""
+
+from __future__ import annotations
+
+from alcove.api.errors import Cause, Details, NotFound, Timeout
+from alcove.api.ids import Revision
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.render import render
+from alcove.apiserver.resources.options import revision
+from alcove.apiserver.services import Services
+
+
+def get(services: Services, call: Call) -> Response:
+    if call.request.raw_query:
+        check_reached(services.cache, revision(call.query.get("resourceVersion", "")))
+    entry = services.cache.entry(call.key)
+    if entry is None:
+        raise NotFound.of(call.kind.group_resource, call.target.name)
+    view = call.view
+    return Response(200, render(view, entry), view.content_type)
+
+
+def check_reached(cache: Cache, wanted: Revision | None) -> None:
+    if wanted is not None and wanted > cache.revision:
+        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+        told = f"Too large resource version: {wanted}, current: {cache.revision}"
+        raise Timeout(told, Details(causes=(cause,), retry_after_seconds=1))

@@ -1,0 +1,102 @@
+"""Which function answers which subresource, and which kinds are answered without being kept."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from alcove.api import objects
+from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
+from alcove.api.ids import GroupVersionKind
+from alcove.api.objects import Object
+from alcove.apiserver.auth.tokenrequests import TokenRequests
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
+from alcove.apiserver.reviews import Reviews
+from alcove.apiserver.services import Services
+
+Answer = Response | Awaitable[Response]
+Handler = Callable[[Services, Call], Answer]
+
+TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
+_REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+_STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+
+
+async def finalize(services: Services, call: Call) -> Response:
+    """PUT …/finalize of a namespace or tenant: sets what it still waits for."""
+    given = body.read(call, call.kind)
+    finalizers = objects.get(given, "spec", "finalizers", default=[])
+
+    def changed(old: Object) -> Object:
+        old["metadata"].pop("resourceVersion", None)
+        if revision := given["metadata"].get("resourceVersion"):
+            old["metadata"]["resourceVersion"] = revision
+        old.setdefault("spec", {})["finalizers"] = finalizers
+        return old
+
+    entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
+    return writing.answer(call, 200, entry)
+
+
+HANDLERS: dict[str, dict[str, Handler]] = {
+    "status": {"get": reading.get, "update": updating.update, "patch": patching.patch},
+    "approval": {"get": reading.get, "update": updating.update, "patch": patching.patch},
+    "scale": {"get": scale.get, "update": scale.update, "patch": scale.patch},
+    "binding": {"create": pods.bind},
+    "eviction": {"create": pods.evict},
+    "ephemeralcontainers": {"get": reading.get, "update": pods.change_spec, "patch": pods.change_spec},
+    "resize": {"get": reading.get, "update": pods.change_spec, "patch": pods.change_spec},
+    "finalize": {"update": finalize},
+}
+
+
+class Subresources:
+    def __init__(self, services: Services, token_requests: TokenRequests, reviews: Reviews) -> None:
+        self._services = services
+        self._token_requests = token_requests
+        self._reviews = reviews
+
+    def answer(self, call: Call) -> Answer:
+        name = call.target.subresource
+        if name == "token":
+            return self._token(call)
+        if name in _STREAMS:
+            return self._stream(call)
+        return HANDLERS[name][call.verb](self._services, call)
+
+    def virtual(self, call: Call) -> Callable[[Call], Answer] | None:
+        """What answers a kind whose objects are never stored."""
+        kind = call.kind
+        if kind.group in _REVIEW_GROUPS:
+            return self._review
+        if kind.group == "" and kind.resource == "bindings":
+            return lambda bound: pods.bind_by_object(self._services, bound)
+        return None
+
+    def _token(self, call: Call) -> Response:
+        node = self._services.registry.body(TOKEN_REQUEST)
+        assert node is not None
+        request = body.read_as(call, node, TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind)
+        answer = self._token_requests.create(
+            call.tenant, call.namespace, call.target.name, request, call.warnings
+        )
+        return json_response(201, answer)
+
+    def _review(self, call: Call) -> Response:
+        obj = body.read(call, call.kind)
+        answer = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
+        return json_response(201, answer)
+
+    def _stream(self, call: Call) -> Response:
+        """Streams are the node agent's: it is found by the pod's node."""
+        entry = self._services.cache.entry(call.key)
+        if entry is None:
+            raise NotFound.of(call.kind.group_resource, call.target.name)
+        node = objects.get(entry.object, "spec", "nodeName")
+        if call.kind.resource == "pods" and not node:
+            raise BadRequest(f"pod {call.target.name} does not have a host assigned")
+        raise ServiceUnavailable(
+            f'{call.target.subresource} of {call.kind.singular} "{call.target.name}": no agent of node "{node}" is '
+            "connected to this API server; start `alcove agent` there"
+        )

@@ -1,0 +1,152 @@
+"""update (PUT), and the way to the store that it shares with patch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from alcove.api import meta, objects
+from alcove.api.encode import encode, splice
+from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
+from alcove.api.fields import invalid
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.api.patch.apply.updating import update as own
+from alcove.api.schema.body import parse_json
+from alcove.apiserver.admission.base import Operation
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.resources import body, deleting, writing
+from alcove.apiserver.resources.creating import create_object
+from alcove.apiserver.resources.options import check_dry_run
+from alcove.apiserver.services import Services
+from alcove.store.base import Mismatch, Op
+
+Change = Callable[[Object], Object]
+"""The stored object (own copy, at the storage version) → the object wanted, at the storage version.
+It may carry `metadata.resourceVersion`: then it holds only for that state."""
+
+
+async def update(services: Services, call: Call) -> Response:
+    check_dry_run(call)
+    kind = writing.storage_kind(services, call)
+    obj = body.read(call, call.kind)
+    _check_name(call, obj)
+    writing.place(call, obj)
+    obj["metadata"]["name"] = call.target.name
+    manager = writing.field_manager(call)
+    if services.cache.entry(call.key) is None:
+        if not kind.strategy.create_on_update or call.target.subresource:
+            raise NotFound.of(call.kind.group_resource, call.target.name)
+        entry = await create_object(services, call, obj, manager=manager)
+        return writing.answer(call, 201, entry)
+    if not obj["metadata"].get("resourceVersion") and not kind.strategy.unconditional_update:
+        fault = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise Invalid.of(kind.group, kind.kind, call.target.name, [fault])
+    wanted = encode(writing.to_storage(call.kind, kind, obj))
+    given = obj["metadata"].get("resourceVersion")
+    entry = await change(services, call, kind, lambda _old: _fresh(wanted, given), manager=manager)
+    return writing.answer(call, 200, entry)
+
+
+def _fresh(encoded: bytes, revision: str | None) -> Object:
+    """A copy for each attempt: defaults and admission change it in place."""
+    obj: Object = parse_json(encoded)
+    if revision:
+        obj["metadata"]["resourceVersion"] = revision
+    return obj
+
+
+def _check_name(call: Call, obj: Object) -> None:
+    given = objects.name(obj)
+    if given and given != call.target.name:
+        raise BadRequest(
+            f"the name of the object ({given}) does not match the name on the URL ({call.target.name})"
+        )
+
+
+async def change(
+    services: Services,
+    call: Call,
+    kind: Kind,
+    wanted: Change,
+    *,
+    manager: str | None,
+    operation: Operation = Operation.UPDATE,
+) -> Entry:
+    """Brings the stored object to what `wanted` says, again on newer states while others write too.
+
+    `manager` None: `wanted` has set managedFields. Raises NotFound, Conflict, Invalid.
+    """
+    key, name = call.key, call.target.name
+    for _ in range(writing.ATTEMPTS_MAX):
+        entry = services.cache.entry(key)
+        if entry is None:
+            raise NotFound.of(call.kind.group_resource, name)
+        new = wanted(entry.decode())
+        named = writing.check_revision(kind, new, entry)
+        old = entry.decode()
+        try:
+            return await _replace(services, call, kind, new, old, entry, manager, operation)
+        except Mismatch as mismatch:
+            if named and mismatch.key == key:
+                raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED) from mismatch
+            # The next attempt must see what won.
+            await services.cache.reached(await services.store.revision())
+    raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED)
+
+
+async def _replace(
+    services: Services,
+    call: Call,
+    kind: Kind,
+    new: Object,
+    old: Object,
+    entry: Entry,
+    manager: str | None,
+    operation: Operation,
+) -> Entry:
+    subresource = call.target.subresource
+    new = prepare(kind, new, old, subresource)
+    if manager is not None:
+        now = meta.format_time(services.clock())
+        own(
+            old,
+            new,
+            node=kind.schema,
+            manager=manager,
+            api_version=kind.api_version,
+            now=now,
+            subresource=subresource,
+            reset=writing.reset_fields(kind, subresource),
+        )
+    attributes = writing.attributes(call, kind, operation, new, old, dict(call.query))
+    await services.admission.admit(attributes)
+    assert attributes.obj is not None
+    new = attributes.obj
+    writing.count_generation(kind, new, old)
+    writing.check_update(kind, new, old, subresource)
+    await services.admission.validate(attributes)
+    encoded = encode(new)
+    if splice(encoded, entry.revision) == entry.body and not attributes.also:
+        return entry
+    if call.dry_run:
+        return writing.provisional(entry.key, new, entry)
+    if deleting.is_over(kind, new):
+        return await writing.commit(services, Op(entry.key, None, entry.revision, encoded), attributes.also)
+    return await writing.commit(services, Op(entry.key, encoded, entry.revision), attributes.also)
+
+
+def prepare(kind: Kind, new: Object, old: Object, subresource: str) -> Object:
+    """The new object with everything that this write cannot change taken from the old one."""
+    writing.carry_over(kind, new, old)
+    if subresource in writing.STATUS_LIKE:
+        return writing.only_status(new, old)
+    if subresource not in ("", "scale"):
+        # What a subresource of its own changes, and nothing else, is its handler's business.
+        return new
+    if kind.strategy.has_status:
+        writing.keep_status(new, old)
+    kind.strategy.default(new)
+    kind.strategy.prepare_update(new, old)
+    return new

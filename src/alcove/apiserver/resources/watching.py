@@ -1,0 +1,96 @@
+"""watch: where to start, what to send first, and whom to tell."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from alcove.api.errors import Expired
+from alcove.api.ids import Revision
+from alcove.apiserver import watch
+from alcove.apiserver.cache.entries import Event
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response, Writer
+from alcove.apiserver.render import View
+from alcove.apiserver.resources.listing import selected
+from alcove.apiserver.resources.matching import Matches, exact_fields
+from alcove.apiserver.resources.options import ListOptions, list_options
+from alcove.apiserver.services import Services
+
+DEFAULT_SECONDS = (1800, 3600)
+"""Without timeoutSeconds a watch lasts a random time in between, so that clients do not return at once."""
+
+
+def watch_objects(services: Services, call: Call) -> Response:
+    options = list_options(call)
+    view = call.view
+    wanted = selected(call, options)
+    resource = call.kind.storage_resource
+    after = Revision(0)
+    initial: Iterator[bytes | Event]
+    if options.initial_events or (options.initial_events is None and not options.revision):
+        after = services.cache.revision
+        initial = _first(services, call, options, view, wanted)
+    else:
+        after = options.revision or services.cache.revision
+        history = services.cache.history(call.list_tenant, resource, after)
+        if history is None:
+            told = f"too old resource version: {after} ({services.cache.revision})"
+            return Response(200, _Refused(watch.error_event(Expired(told))), view.content_type)
+        initial = (event for event in history if _in_scope(event, call))
+        after = min(after, services.cache.revision)
+    exact = exact_fields(options.fields)
+    scope = watch.Scope(
+        resource,
+        call.list_tenant,
+        call.list_namespace or exact.get("metadata.namespace") or None,
+        call.target.name or exact.get("metadata.name"),
+        watch.indexed_value(resource, exact),
+    )
+    watcher = watch.Watcher(
+        services.hub,
+        scope,
+        view,
+        wanted,
+        initial=initial,
+        after=after,
+        revision=lambda: services.cache.revision,
+        seconds_max=options.timeout_seconds or random.uniform(*DEFAULT_SECONDS),
+        bookmarks=options.bookmarks,
+    )
+    return Response(200, watcher, b"application/json")
+
+
+def _first(
+    services: Services, call: Call, options: ListOptions, view: View, wanted: Matches | None
+) -> Iterator[bytes]:
+    """The objects that are there, as if they had just been added."""
+    name = call.target.name
+    for entry in services.cache.entries(call.list_tenant, call.kind.storage_resource, call.list_namespace):
+        if (wanted is None or wanted(entry)) and (not name or entry.key.name == name):
+            yield watch.added(entry, view)
+    if options.initial_events:
+        yield watch.bookmark(view, services.cache.revision, initial_end=True)
+
+
+def _in_scope(event: Event, call: Call) -> bool:
+    key = event.entry.key
+    namespace, name = call.list_namespace, call.target.name
+    return (namespace is None or key.namespace == namespace) and (not name or key.name == name)
+
+
+class _Refused:
+    """A watch that ends with its first event."""
+
+    def __init__(self, event: bytes) -> None:
+        self._event = event
+
+    def start(self, writer: Writer) -> None:
+        writer.write(self._event)
+        writer.finish()
+
+    def resume(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass

@@ -1,0 +1,242 @@
+"""What every write shares: system metadata, checks, the transaction, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from alcove.api import meta, objects
+from alcove.api.encode import encode
+from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable
+from alcove.api.fields import FieldError
+from alcove.api.ids import Key, Revision
+from alcove.api.kind import Kind, Scope
+from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
+from alcove.api.objects import Object
+from alcove.api.patch.apply.fieldset import FieldSet
+from alcove.api.patch.apply.managed import manager_name, validate_manager
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.render import render
+from alcove.apiserver.services import Services
+from alcove.store.base import Op, Unavailable
+
+ATTEMPTS_MAX = 30
+"""How often a write without a resourceVersion is tried on newer states before the client is told."""
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+STATUS_LIKE = frozenset({"status", "approval"})
+"""Subresources that change nothing but the status."""
+
+_STATUS = FieldSet.of(("status",))
+_NOTHING = FieldSet()
+
+_SYSTEM_FIELDS = (
+    "name",
+    "namespace",
+    "tenant",
+    "uid",
+    "selfLink",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+
+
+def storage_kind(services: Services, call: Call) -> Kind:
+    """The kind at the version that is stored: defaults, checks and admission see that one."""
+    kind = call.kind
+    if kind.storage_version in ("", kind.version) and kind.stored_resource is None:
+        return kind
+    resource = kind.storage_resource
+    found = services.kinds.find(call.tenant, resource.group, kind.storage_version, resource.resource)
+    assert found is not None, f"{kind.gvk} is stored as a kind that is not served"
+    return found
+
+
+def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
+    if kind is stored:
+        return obj
+    if kind.to_storage is not None:
+        obj = kind.to_storage(obj)
+    obj["apiVersion"], obj["kind"] = stored.api_version, stored.kind
+    return obj
+
+
+def field_manager(call: Call) -> str:
+    given = call.query.get("fieldManager", "") if call.request.raw_query else ""
+    if given and (faults := validate_manager(given)):
+        raise Invalid.of("meta.k8s.io", "CreateOptions", "", faults)
+    return manager_name(given, call.request.headers.get("user-agent", ""))
+
+
+def place(call: Call, obj: Object) -> Object:
+    """The object's metadata, put where the path says. Raises BadRequest where the two disagree."""
+    if not isinstance(obj.setdefault("metadata", {}), dict):
+        raise BadRequest("metadata must be an object")
+    metadata = objects.metadata(obj)
+    tenant = metadata.get("tenant")
+    if tenant and tenant != call.tenant:
+        raise BadRequest(
+            f'metadata.tenant is "{tenant}" but the request is for the tenant "{call.tenant}": '
+            "leave it out, or send the request to that tenant"
+        )
+    metadata["tenant"] = call.tenant
+    namespace = call.namespace
+    given = metadata.get("namespace") or ""
+    if given and given != namespace:
+        raise BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    return metadata
+
+
+def identify(kind: Kind, call: Call, metadata: Object, now: str) -> None:
+    """What only the server says about a new object."""
+    metadata["uid"] = meta.new_uid()
+    metadata["creationTimestamp"] = now
+    for field in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        metadata.pop(field, None)
+    if kind.strategy.counts_generation:
+        metadata["generation"] = 1
+    metadata["selfLink"] = meta.self_link(kind, call.tenant, call.namespace, metadata["name"])
+
+
+def carry_over(kind: Kind, new: Object, old: Object) -> None:
+    """What an update cannot change, whatever the client sent."""
+    metadata, kept = objects.metadata(new), old["metadata"]
+    metadata.pop("resourceVersion", None)
+    for field in _SYSTEM_FIELDS:
+        if field in kept:
+            metadata[field] = kept[field]
+        else:
+            metadata.pop(field, None)
+
+
+def reset_fields(kind: Kind, subresource: str) -> FieldSet:
+    """What a write cannot set, and so does not come to own."""
+    return _STATUS if kind.strategy.has_status and subresource not in STATUS_LIKE else _NOTHING
+
+
+def keep_status(new: Object, old: Object) -> None:
+    if "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)
+
+
+def only_status(new: Object, old: Object) -> Object:
+    """A write through /status: everything but the status is the stored object's."""
+    merged = {**old, "metadata": {**old["metadata"]}}
+    managers = new["metadata"].get("managedFields")
+    if managers is not None:
+        merged["metadata"]["managedFields"] = managers
+    merged.pop("status", None)
+    if "status" in new:
+        merged["status"] = new["status"]
+    return merged
+
+
+def count_generation(kind: Kind, new: Object, old: Object) -> None:
+    if kind.strategy.counts_generation and _intent(new) != _intent(old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _intent(obj: Object) -> Object:
+    return {field: value for field, value in obj.items() if field not in ("metadata", "status")}
+
+
+def check_create(kind: Kind, obj: Object) -> None:
+    strategy = kind.strategy
+    faults: list[FieldError] = validate_metadata(
+        obj["metadata"], kind.scope is Scope.NAMESPACE, strategy.validate_name
+    )
+    faults += strategy.validate(obj)
+    faults += strategy.validate_create(obj)
+    refuse(kind, obj, faults)
+
+
+def check_update(kind: Kind, new: Object, old: Object, subresource: str) -> None:
+    strategy = kind.strategy
+    faults: list[FieldError] = validate_metadata(
+        new["metadata"], kind.scope is Scope.NAMESPACE, strategy.validate_name
+    )
+    faults += validate_metadata_update(new["metadata"], old["metadata"])
+    if subresource in STATUS_LIKE:
+        faults += strategy.validate_status(new, old)
+    elif subresource in ("", "scale"):
+        faults += strategy.validate(new)
+        faults += strategy.validate_update(new, old)
+    refuse(kind, new, faults)
+
+
+def refuse(kind: Kind, obj: Object, faults: Sequence[FieldError]) -> None:
+    if faults:
+        raise Invalid.of(kind.group, kind.kind, objects.name(obj), faults)
+
+
+def attributes(
+    call: Call, kind: Kind, operation: Operation, obj: Object | None, old: Object | None, options: Any = None
+) -> Attributes:
+    named = obj if obj is not None else old
+    return Attributes(
+        operation=operation,
+        kind=kind,
+        tenant=call.tenant,
+        namespace=call.target.namespace,
+        name=call.target.name or (objects.name(named) if named else ""),
+        subresource=call.target.subresource,
+        obj=obj,
+        old=old,
+        identity=call.identity,
+        dry_run=call.dry_run,
+        options=options or {},
+        warnings=call.warnings,
+        annotations=call.annotations,
+    )
+
+
+def check_revision(kind: Kind, new: Object, entry: Entry) -> bool:
+    """Whether the client named the state it changes; raises Conflict if it is not the newest."""
+    metadata = new["metadata"]
+    given, uid = metadata.get("resourceVersion"), metadata.get("uid")
+    current = entry.object["metadata"]["uid"] if uid else ""
+    if uid and uid != current:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}"
+        raise Conflict.of(kind.group_resource, entry.key.name, why)
+    if given and given != "0" and given != str(entry.revision):
+        raise Conflict.of(kind.group_resource, entry.key.name, MODIFIED)
+    return bool(given) and given != "0"
+
+
+async def commit(services: Services, op: Op, also: Sequence[Op]) -> Entry:
+    """Writes, waits until the cache has it, and returns what was written. Raises store.Mismatch."""
+    try:
+        revision = await services.store.write([op, *also])
+    except Unavailable as error:
+        raise ServiceUnavailable(f"the store cannot take the write: {error}") from error
+    cache = services.cache
+    if cache.revision < revision:
+        await cache.reached(revision)
+    entry = cache.entry(op.key)
+    if entry is not None and entry.revision == revision:
+        return entry
+    return Entry(op.key, revision, op.body or op.last or b"")
+
+
+def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:
+    """What a dry run would have written."""
+    return Entry(key, entry.revision if entry else Revision(0), encode(obj))
+
+
+def answer(call: Call, code: int, entry: Entry) -> Response:
+    view = call.view
+    return Response(code, render(view, entry), view.content_type)

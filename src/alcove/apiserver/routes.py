@@ -1,0 +1,62 @@
+"""What is served beside resources: health, version, metrics, discovery, OpenAPI."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable
+
+from alcove.api.errors import MethodNotAllowed, NotFound
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response, json_response
+
+Answer = Response | None | Awaitable[Response | None]
+Route = Callable[[Call], Answer]
+
+KUBERNETES_VERSION = "v1.37.0"
+"""What clients should take us for."""
+
+
+class Routes:
+    """`exact` paths are below the tenant's root; `prefixes` take everything under them."""
+
+    def __init__(self, exact: dict[str, Route], prefixes: dict[str, Route], ready: Callable[[], str]) -> None:
+        self._exact = exact
+        self._prefixes = prefixes
+        self._ready = ready
+        """Empty when the server can serve, else why not."""
+
+    def public(self, call: Call) -> Response:
+        """What anybody may ask."""
+        match call.target.path:
+            case "/version" | "/version/":
+                return json_response(200, version())
+            case "/readyz" if told := self._ready():
+                return Response(500, told.encode(), b"text/plain; charset=utf-8")
+        return Response(200, b"ok", b"text/plain; charset=utf-8")
+
+    def answer(self, call: Call) -> Answer:
+        path = call.target.path
+        route = self._exact.get(path) or self._prefix(path)
+        if route is None:
+            raise NotFound.path()
+        if call.verb not in ("get", "head"):
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        return route(call)
+
+    def _prefix(self, path: str) -> Route | None:
+        return next((route for prefix, route in self._prefixes.items() if path.startswith(prefix)), None)
+
+
+def version() -> dict[str, str]:
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"{KUBERNETES_VERSION}+alcove",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": platform.python_implementation(),
+        "platform": f"{platform.system().lower()}/{platform.machine()}",
+    }

@@ -1,0 +1,31 @@
+"""What handlers work with, wired once by the process."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.api.registry import Registry
+from alcove.apiserver.admission.chain import Chain
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.reader import Kinds
+from alcove.apiserver.watch import Hub
+from alcove.store.base import Store
+
+
+class Services(Struct, frozen=True):
+    store: Store
+    cache: Cache
+    hub: Hub
+    registry: Registry
+    kinds: Kinds
+    admission: Chain
+    clock: Callable[[], float]
+    """Epoch seconds."""
+
+
+class NodeView(Protocol):
+    """Which nodes a tenant may see."""
+
+    def visible(self, tenant: TenantId) -> frozenset[str]: ...

@@ -1,0 +1,267 @@
+"""Watches: who wants which events, found by index, told in bytes that are encoded once.
+
+An event costs the watchers whose scope it falls into, not all of them. A watcher that does not keep
+up is told `Expired` and closed; nothing is buffered without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import orjson
+from msgspec import Struct
+
+from alcove.api.errors import ApiError, Expired, status
+from alcove.api.ids import GroupResource, Revision, TenantId
+from alcove.apiserver.cache.entries import INDEXED_FIELDS, Entry, Event, Kind
+from alcove.apiserver.http.messages import Writer
+from alcove.apiserver.negotiate import Form
+from alcove.apiserver.render import View, render
+
+PENDING_EVENTS_MAX = 1000
+BOOKMARK_SECONDS = 60.0
+
+Matches = Callable[[Entry], bool]
+
+
+class Scope(Struct, frozen=True):
+    """What a watcher is indexed by. None is a wildcard."""
+
+    resource: GroupResource
+    tenant: TenantId | None
+    namespace: str | None
+    name: str | None = None
+    indexed: str | None = None
+    """A value of the resource's indexed field: a pod's node."""
+
+    @property
+    def shape(self) -> tuple[bool, bool, bool, bool]:
+        return (self.tenant is None, self.namespace is None, self.name is not None, self.indexed is not None)
+
+
+class Hub:
+    """All watchers of this server."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[Scope, set[Watcher]] = {}
+        self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
+        self.count = 0
+
+    def add(self, watcher: Watcher) -> None:
+        self._watchers.setdefault(watcher.scope, set()).add(watcher)
+        self._shapes.setdefault(watcher.scope.resource, Counter())[watcher.scope.shape] += 1
+        self.count += 1
+
+    def remove(self, watcher: Watcher) -> None:
+        group = self._watchers.get(watcher.scope)
+        if group is None or watcher not in group:
+            return
+        group.discard(watcher)
+        if not group:
+            del self._watchers[watcher.scope]
+        shapes = self._shapes[watcher.scope.resource]
+        shapes[watcher.scope.shape] -= 1
+        if not shapes[watcher.scope.shape]:
+            del shapes[watcher.scope.shape]
+        self.count -= 1
+
+    def publish(self, events: Sequence[Event]) -> None:
+        touched: set[Watcher] = set()
+        for event in events:
+            for watcher in self._interested(event):
+                watcher.offer(event)
+                touched.add(watcher)
+        for watcher in touched:
+            watcher.flush()
+
+    def _interested(self, event: Event) -> Iterator[Watcher]:
+        key = event.entry.key
+        shapes = self._shapes.get(key.resource)
+        if not shapes:
+            return
+        for all_tenants, all_namespaces, by_name, by_index in tuple(shapes):
+            for indexed in _indexed_values(event) if by_index else (None,):
+                scope = Scope(
+                    key.resource,
+                    None if all_tenants else key.tenant,
+                    None if all_namespaces else key.namespace,
+                    key.name if by_name else None,
+                    indexed,
+                )
+                yield from tuple(self._watchers.get(scope, ()))
+
+
+def _indexed_values(event: Event) -> Iterable[str]:
+    """Both the new and the old value: who watched the old one is told that the object left."""
+    values = {event.entry.indexed}
+    if event.previous is not None:
+        values.add(event.previous.indexed)
+    return values
+
+
+class Watcher:
+    """One watch request, as a response's `Stream`."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        scope: Scope,
+        view: View,
+        matches: Matches | None,
+        *,
+        initial: Iterable[Event | bytes],
+        after: Revision,
+        revision: Callable[[], Revision],
+        seconds_max: float,
+        bookmarks: bool,
+    ) -> None:
+        self.scope = scope
+        self._hub = hub
+        self._view = view
+        self._matches = matches
+        """None: everything in the scope."""
+        self._initial = initial
+        self._after = after
+        """Only events after this revision are told."""
+        self._revision = revision
+        self._seconds_max = seconds_max
+        self._bookmarks = bookmarks
+        self._pending: list[bytes] = []
+        self._writer: Writer | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    # messages.Stream
+
+    def start(self, writer: Writer) -> None:
+        self._writer = writer
+        self._hub.add(self)
+        for first in self._initial:
+            if isinstance(first, bytes):
+                self._pending.append(first)
+            else:
+                self.offer(first)
+        self._initial = ()
+        loop = asyncio.get_running_loop()
+        self._timers.append(loop.call_later(self._seconds_max, self._time_out))
+        if self._bookmarks:
+            self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._bookmark))
+        self._write()
+
+    def resume(self) -> None:
+        self._write()
+
+    def stop(self) -> None:
+        self._hub.remove(self)
+        self._writer = None
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    # The hub's side
+
+    def offer(self, event: Event) -> None:
+        told = self._kind(event) if event.revision > self._after else None
+        if told is not None:
+            self._pending.append(encode(told, event, self._view))
+
+    def flush(self) -> None:
+        if len(self._pending) > PENDING_EVENTS_MAX and self._writer is not None and self._writer.paused:
+            self._expire()
+        else:
+            self._write()
+
+    def _kind(self, event: Event) -> Kind | None:
+        """The event as this watcher sees it: an object that stops matching is deleted, for it."""
+        if self._matches is None:
+            return event.kind
+        is_in = event.kind is not Kind.DELETED and self._matches(event.entry)
+        was_in = event.previous is not None and self._matches(event.previous)
+        match (was_in, is_in):
+            case (False, True):
+                return Kind.ADDED
+            case (True, True):
+                return Kind.MODIFIED
+            case (True, False):
+                return Kind.DELETED
+        return None
+
+    def _write(self) -> None:
+        writer = self._writer
+        if writer is None or writer.paused or not self._pending:
+            return
+        data = b"".join(self._pending)
+        self._pending.clear()
+        writer.write(data)
+
+    # Ends and marks
+
+    def _expire(self) -> None:
+        self._pending.clear()
+        self._end(
+            error_event(Expired("too slow a watcher: events were dropped; list again and watch from there"))
+        )
+
+    def _time_out(self) -> None:
+        self._end(bookmark(self._view, self._revision()) if self._bookmarks else b"")
+
+    def _end(self, last: bytes) -> None:
+        writer = self._writer
+        self.stop()
+        if writer is not None and not writer.closed:
+            writer.write(b"".join([*self._pending, last]) or b"\n")
+            writer.finish()
+
+    def _bookmark(self) -> None:
+        self._pending.append(bookmark(self._view, self._revision()))
+        self._write()
+        timer = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
+        self._timers[-1] = timer
+
+
+def encode(kind: Kind, event: Event, view: View) -> bytes:
+    """One line of a watch, rendered once for all watchers with an equal view."""
+    memo = (kind, view.memo)
+    line = event.encoded.get(memo)
+    if line is None:
+        line = event.encoded[memo] = b'{"type":"%b","object":%b}\n' % (
+            kind.value.encode(),
+            render(view, event.entry),
+        )
+    return line
+
+
+def added(entry: Entry, view: View) -> bytes:
+    return b'{"type":"ADDED","object":%b}\n' % render(view, entry)
+
+
+def error_event(error: ApiError) -> bytes:
+    return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status(error))
+
+
+def bookmark(view: View, revision: Revision, *, initial_end: bool = False) -> bytes:
+    kind = view.kind
+    meta: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    names = {"kind": kind.kind, "apiVersion": kind.api_version}
+    if view.form is Form.METADATA:
+        names = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    if view.form is Form.TABLE:
+        obj: dict[str, object] = {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": str(revision)},
+            "columnDefinitions": [],
+            "rows": [{"cells": [], "object": {**names, "metadata": meta}}],
+        }
+    else:
+        obj = {**names, "metadata": meta}
+    return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj)
+
+
+def indexed_value(resource: GroupResource, exact: dict[str, str]) -> str | None:
+    """The value a field selector asks of the resource's indexed field, if it does."""
+    path = INDEXED_FIELDS.get(resource)
+    return exact.get(".".join(path)) if path else None
