@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from alcove.api import names
-from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from alcove.api.fields import Fault, FieldError, duplicate, invalid, not_supported, required, too_long
 from alcove.api.objects import Object
+from alcove.api.validation import NOT_NEGATIVE, same
 
 IMMUTABLE = "field is immutable"
-NOT_NEGATIVE = "must be greater than or equal to 0"
 ABOVE_ZERO = "must be greater than 0"
 
 _REASON_LENGTH_MAX_BYTES = 1024
@@ -29,26 +29,12 @@ def child(obj: Object, field: str) -> Object:
     return obj.setdefault(field, {})  # type: ignore[no-any-return]
 
 
-def same(new: Any, old: Any) -> bool:
-    """Equal, where an empty list or object is the same as none."""
-    return bool(new == old) or bool(_pruned(new) == _pruned(old))
-
-
-def _pruned(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: _pruned(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in kept.items() if inner is not None} or None
-    if isinstance(value, list):
-        return [_pruned(inner) for inner in value] or None
-    return value
-
-
 def unchanged(new: Object, old: Object, path: str, *fields: str) -> list[FieldError]:
     """Immutable fields of the object at `path` (empty: of the whole object)."""
     return [
         invalid(f"{path}.{field}" if path else field, new.get(field), IMMUTABLE)
         for field in fields
-        if not same(new.get(field), old.get(field))
+        if not same({field: new.get(field)}, {field: old.get(field)})
     ]
 
 
@@ -107,7 +93,9 @@ def not_over(status: Object, limit: str, told: str, path: str, *fields: str) -> 
     """Counters that another counter bounds."""
     most = status.get(limit, 0)
     return [
-        invalid(f"{path}.{field}", status[field], told) for field in fields if status.get(field, 0) > most
+        invalid(f"{path}.{field}", status.get(field, 0), told)
+        for field in fields
+        if status.get(field, 0) > most
     ]
 
 
@@ -148,18 +136,6 @@ def _condition(condition: Object, path: str) -> list[FieldError]:
     return faults
 
 
-def duplicates(values: Iterable[Any], path: str) -> list[FieldError]:
-    """Values that came before in the list at `path`."""
-    seen: list[Any] = []
-    faults: list[FieldError] = []
-    for index, value in enumerate(values):
-        if value in seen:
-            faults.append(duplicate(f"{path}[{index}]", value))
-        else:
-            seen.append(value)
-    return faults
-
-
-def refuse_changes(new: Object, old: Object, field: str, told: str) -> list[FieldError]:
-    """A part of an object that no update may touch, refused as a whole."""
-    return [] if same(new.get(field), old.get(field)) else [forbidden(field, told)]
+def refused(path: str, told: str) -> FieldError:
+    """Invalid, without showing the value: it is large, or the fault is in several fields together."""
+    return FieldError(Fault.INVALID, path, f"Invalid value: {told}")

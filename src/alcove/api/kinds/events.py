@@ -8,8 +8,9 @@ from collections.abc import Callable
 from alcove.api import meta, names
 from alcove.api.fields import FieldError, invalid, required
 from alcove.api.kind import Strategy
-from alcove.api.kinds.checks import IMMUTABLE, named_required, same
+from alcove.api.kinds.checks import IMMUTABLE, named_required
 from alcove.api.objects import Object, namespace
+from alcove.api.validation import same
 
 TEXT_LENGTH_MAX = 128
 NOTE_LENGTH_MAX = 1024
@@ -95,7 +96,7 @@ def validate_event_update(new: Object, old: Object) -> list[FieldError]:
     faults = [
         invalid(_TOLD_NAMES.get(field, field), new.get(field), IMMUTABLE)
         for field in _FIXED
-        if not same(new.get(field), old.get(field))
+        if not same({field: new.get(field)}, {field: old.get(field)})
     ]
     if _microseconds(new) != _microseconds(old):
         faults.append(invalid("eventTime", new.get("eventTime"), IMMUTABLE))

@@ -13,19 +13,10 @@ from alcove.api.fields import (
     too_long,
 )
 from alcove.api.kind import Strategy
-from alcove.api.kinds.checks import (
-    NOT_NEGATIVE,
-    child,
-    fill,
-    named,
-    not_negative,
-    one_of,
-    one_of_required,
-    same,
-    unchanged,
-)
+from alcove.api.kinds.checks import child, fill, named, not_negative, one_of, one_of_required, unchanged
 from alcove.api.kinds.labelselectors import validate_label_selector
 from alcove.api.objects import Object
+from alcove.api.validation import NOT_NEGATIVE, same
 
 PARAMETERS_MAX = 512
 PARAMETERS_SIZE_MAX_BYTES = 256 * 1024
@@ -113,7 +104,7 @@ def validate_attributes_class_update(new: Object, old: Object) -> list[FieldErro
     return [
         forbidden(field, f"updates to {field} are forbidden.")
         for field in ("driverName", "parameters")
-        if not same(new.get(field), old.get(field))
+        if not same({field: new.get(field)}, {field: old.get(field)})
     ]
 
 

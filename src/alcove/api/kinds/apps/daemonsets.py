@@ -1,0 +1,132 @@
+"""DaemonSets: one pod of a template on every node that fits."""
+
+from alcove.api.fields import FieldError, invalid, not_supported, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.apps.templates import (
+    is_empty,
+    mismatch_faults,
+    read_selector,
+    template_of,
+    validate_long_running,
+)
+from alcove.api.kinds.checks import (
+    at_most_100_percent,
+    child,
+    fill,
+    int_or_percent_value,
+    not_decremented,
+    not_negative,
+    positive_int_or_percent,
+    unchanged,
+)
+from alcove.api.kinds.core.pods import default_pod_template, validate_pod_template
+from alcove.api.kinds.labelselectors import validate_label_selector
+from alcove.api.objects import Object, annotations, metadata
+from alcove.api.validation import same
+
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+"""An annotation that counts changes of the template; clients cannot set it."""
+UPDATE_STRATEGIES = ("RollingUpdate", "OnDelete")
+
+
+def default_daemon_set(obj: Object) -> None:
+    spec = child(obj, "spec")
+    strategy = child(spec, "updateStrategy")
+    fill(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = child(strategy, "rollingUpdate")
+        fill(rolling, "maxUnavailable", 1)
+        fill(rolling, "maxSurge", 0)
+    fill(spec, "revisionHistoryLimit", 10)
+    default_pod_template(child(spec, "template"))
+
+
+def _generation(obj: Object) -> int:
+    text = annotations(obj).get(TEMPLATE_GENERATION, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _set_generation(obj: Object, generation: int) -> None:
+    kept = annotations(obj)
+    metadata(obj)["annotations"] = {**kept, TEMPLATE_GENERATION: str(generation)}
+
+
+def prepare_create(obj: Object) -> None:
+    _set_generation(obj, max(1, _generation(obj)))
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    now, before = (template_of(each.get("spec") or {}) for each in (new, old))
+    _set_generation(new, _generation(old) + (0 if same(now, before) else 1))
+
+
+def validate_daemon_set(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    selector = spec.get("selector")
+    faults = validate_label_selector(selector, "spec.selector")
+    compiled = read_selector(spec)
+    if compiled is not None:
+        faults += mismatch_faults(spec, compiled)
+    if selector is not None and is_empty(selector):
+        faults.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    faults += validate_pod_template(template_of(spec), "spec.template")
+    faults += validate_long_running(spec, "DaemonSet")
+    faults += not_negative(spec, "spec", "minReadySeconds")
+    faults += _update_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    return faults + not_negative(spec, "spec", "revisionHistoryLimit")
+
+
+def _update_strategy(strategy: Object, path: str) -> list[FieldError]:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        return []
+    if kind != "RollingUpdate":
+        return [not_supported(path, strategy, UPDATE_STRATEGIES)]
+    if rolling is None:
+        return [required(f"{path}.rollingUpdate")]
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    faults: list[FieldError] = []
+    for check in (positive_int_or_percent, at_most_100_percent):
+        faults += check(unavailable, f"{path}.rollingUpdate.maxUnavailable")
+        faults += check(surge, f"{path}.rollingUpdate.maxSurge")
+    some, more = int_or_percent_value(unavailable) != 0, int_or_percent_value(surge) != 0
+    if some and more:
+        told = "may not be set when maxUnavailable is non-zero"
+        faults.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, told))
+    if not some and not more:
+        told = "cannot be 0 when maxSurge is 0"
+        faults.append(required(f"{path}.rollingUpdate.maxUnavailable", told))
+    return faults
+
+
+def validate_daemon_set_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "selector")
+
+
+def validate_daemon_set_status(new: Object, old: Object) -> list[FieldError]:
+    status = new.get("status") or {}
+    counters = (
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    )
+    faults = not_negative(status, "status", *counters)
+    return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
+
+
+STRATEGY = Strategy(
+    default=default_daemon_set,
+    validate=validate_daemon_set,
+    validate_update=validate_daemon_set_update,
+    validate_status=validate_daemon_set_status,
+    prepare_create=prepare_create,
+    prepare_update=prepare_update,
+    has_status=True,
+    counts_generation=True,
+)

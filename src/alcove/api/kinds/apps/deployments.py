@@ -1,0 +1,120 @@
+"""Deployments: ReplicaSets that follow each other."""
+
+from alcove.api.errors import BadRequest
+from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.apps.templates import template_of, validate_template
+from alcove.api.kinds.checks import (
+    at_most_100_percent,
+    child,
+    fill,
+    int_or_percent_value,
+    not_decremented,
+    not_negative,
+    not_over,
+    positive_int_or_percent,
+    unchanged,
+)
+from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
+from alcove.api.kinds.core.pods import default_pod_template
+from alcove.api.objects import Object, labels
+
+STRATEGIES_OF_ROLLOUT = ("Recreate", "RollingUpdate")
+_OVER_REPLICAS = "cannot be greater than status.replicas"
+_OVER_READY = "cannot be greater than readyReplicas"
+
+
+def default_deployment(obj: Object) -> None:
+    spec = child(obj, "spec")
+    fill(spec, "replicas", 1)
+    strategy = child(spec, "strategy")
+    fill(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = child(strategy, "rollingUpdate")
+        fill(rolling, "maxUnavailable", "25%")
+        fill(rolling, "maxSurge", "25%")
+    fill(spec, "revisionHistoryLimit", 10)
+    fill(spec, "progressDeadlineSeconds", 600)
+    default_pod_template(child(spec, "template"))
+
+
+def refuse_other_network(obj: Object) -> None:
+    """Raises BadRequest where a labelled deployment's pods would join another network than its own."""
+    own = labels(obj).get(NETWORK_LABEL)
+    if not own:
+        return
+    pods = network_of(template_of(obj.get("spec") or {}))
+    if pods != own:
+        raise BadRequest(
+            f'the label {NETWORK_LABEL} of the deployment is "{own}" but its pods would join the network '
+            f'"{pods}": name the same network in spec.template'
+        )
+
+
+def validate_deployment(obj: Object) -> list[FieldError]:
+    refuse_other_network(obj)
+    spec = obj.get("spec") or {}
+    faults = not_negative(spec, "spec", "replicas") + validate_template(spec)
+    faults += _strategy(spec.get("strategy") or {})
+    faults += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+        told = "must be greater than minReadySeconds"
+        faults.append(invalid("spec.progressDeadlineSeconds", deadline, told))
+    return faults
+
+
+def _strategy(strategy: Object) -> list[FieldError]:
+    kind, rolling, path = strategy.get("type", ""), strategy.get("rollingUpdate"), "spec.strategy"
+    if kind == "Recreate":
+        if rolling is None:
+            return []
+        return [forbidden(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
+    if kind != "RollingUpdate":
+        return [not_supported(path, strategy, STRATEGIES_OF_ROLLOUT)]
+    if rolling is None:
+        return [required(f"{path}.rollingUpdate", "this should be defaulted and never be nil")]
+    return _rolling(rolling, f"{path}.rollingUpdate")
+
+
+def _rolling(rolling: Object, path: str) -> list[FieldError]:
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    faults = positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
+    faults += positive_int_or_percent(surge, f"{path}.maxSurge")
+    if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
+        told = "may not be 0 when `maxSurge` is 0"
+        faults.append(invalid(f"{path}.maxUnavailable", unavailable, told))
+    return faults + at_most_100_percent(unavailable, f"{path}.maxUnavailable")
+
+
+def validate_deployment_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new.get("spec") or {}, old.get("spec") or {}, "spec", "selector")
+
+
+def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
+    status = new.get("status") or {}
+    counters = (
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    )
+    faults = not_negative(status, "status", *counters)
+    bounded = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    faults += not_over(status, "replicas", _OVER_REPLICAS, "status", *bounded)
+    faults += not_over(status, "readyReplicas", _OVER_READY, "status", "availableReplicas")
+    return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
+
+
+STRATEGY = Strategy(
+    default=default_deployment,
+    validate=validate_deployment,
+    validate_update=validate_deployment_update,
+    validate_status=validate_deployment_status,
+    has_status=True,
+    counts_generation=True,
+)
