@@ -61,6 +61,10 @@ class SqliteStore:
             await process.stop()
             raise
 
+    @property
+    def worker_pid(self) -> int:
+        return self._process.pid
+
     def trouble(self) -> str | None:
         """Why writes are refused, for good, until the store is opened anew; None: they are not."""
         return self._commits.refusal

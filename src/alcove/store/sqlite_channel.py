@@ -102,6 +102,7 @@ class Process:
     def __init__(self, running: "subprocess.Popen[bytes]", writes: Channel, reads: Channel) -> None:
         self.writes = writes
         self.reads = reads
+        self.pid = running.pid
         self._running = running
 
     @classmethod
