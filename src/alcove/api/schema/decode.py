@@ -15,6 +15,7 @@ from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.api.schema import timestamps
 from alcove.api.schema.node import Node, Type
+from alcove.api.schema.paths import show
 from alcove.api.schema.prune import prune
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -110,7 +111,7 @@ class _Walk:
                     if result is not item:
                         into[key] = result
         except _Fault as fault:
-            fault.steps.append(key if isinstance(into, list) else _MapKey(key))
+            fault.steps.append(_Entry(key) if isinstance(key, str) else key)
             raise
 
     def read_string(self, node: Node, value: Any) -> Any:
@@ -154,8 +155,8 @@ class _Walk:
         return value
 
 
-class _MapKey(str):
-    """A step that names a map's entry, not a struct's field."""
+class _Entry(str):
+    """A step to a map's entry, not to a struct's field: Go's decoder leaves those out of its paths."""
 
 
 _READERS: dict[Type, Callable[[_Walk, Node, Any], Any]] = {
@@ -215,13 +216,13 @@ def _tell(fault: _Fault, root: Node, obj: Any) -> str:
     start = _unhandled(root, obj)
     steps = fault.steps[::-1]
     if fault.told:
-        return f"{start}: {fault.told} (at {_path(steps)})"
+        return f"{start}: {fault.told} (at {show(steps)})"
     assert fault.node is not None
     version = _version(obj)
     what = f"json: cannot unmarshal {_json_name(fault.value, fault.node)} into Go"
     if not steps:
         return f"{start}: {what} value of type {version}.{root.name}"
-    fields = ".".join(step for step in steps if isinstance(step, str) and not isinstance(step, _MapKey))
+    fields = show([step for step in steps if type(step) is str])
     return f"{start}: {what} struct field {fault.struct}.{fields} of type {_go_type(fault.node, version)}"
 
 
@@ -232,11 +233,6 @@ def _unhandled(root: Node, obj: Any) -> str:
 def _version(obj: Any) -> str:
     api_version = obj.get("apiVersion") if isinstance(obj, dict) else None
     return api_version.rpartition("/")[2] if isinstance(api_version, str) and api_version else "v1"
-
-
-def _path(steps: list[str | int]) -> str:
-    text = "".join(f"[{step}]" if isinstance(step, int | _MapKey) else f".{step}" for step in steps)
-    return text.removeprefix(".")
 
 
 _NAMES: dict[type, str] = {

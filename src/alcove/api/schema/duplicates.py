@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from alcove.api.schema.paths import TOLD_MAX, Path
+
 
 class _Fields(list[tuple[str, Any]]):
     """An object as its fields in order, so that none hides another."""
@@ -11,13 +13,13 @@ class _Fields(list[tuple[str, Any]]):
 def find(text: bytes) -> list[str]:
     """Paths of the fields given more than once (`spec.containers[0].image`), each told once.
 
-    `text` is known to be JSON. Most texts have no duplicates, so the paths are worked out only when a
-    first, cheaper pass has seen one.
+    `text` is known to be JSON, not too deep. Most texts have no duplicates, so the paths are worked out
+    only when a first, cheaper pass has seen one.
     """
     if not _has_any(text):
         return []
     found: dict[str, None] = {}
-    _walk(_load(text, _Fields), "", found)
+    _walk(_load(text, _Fields), None, found)
     return list(found)
 
 
@@ -38,15 +40,15 @@ def _load(text: bytes, hook: Any) -> Any:
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
-def _walk(value: Any, path: str, found: dict[str, None]) -> None:
+def _walk(value: Any, path: Path | None, found: dict[str, None]) -> None:
     if isinstance(value, _Fields):
         seen: set[str] = set()
         for field, inner in value:
-            at = f"{path}.{field}" if path else field
-            if field in seen:
-                found[at] = None
+            at = Path(path, field)
+            if field in seen and len(found) < TOLD_MAX:
+                found[str(at)] = None
             seen.add(field)
             _walk(inner, at, found)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _walk(inner, f"{path}[{index}]", found)
+            _walk(inner, Path(path, index), found)

@@ -4,10 +4,12 @@ Values of a wrong type are left alone; checking them is others' work.
 """
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from alcove.api.objects import Object
 from alcove.api.schema.node import Node, Type
+from alcove.api.schema.paths import TOLD_MAX, Path
 
 _IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
 
@@ -15,30 +17,31 @@ _IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
 def prune(node: Node, obj: Object, unknown: list[str] | None = None) -> None:
     """Removes, in place, fields that `node` does not know and nulls where it allows none and has no default.
 
-    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`. An embedded object keeps its
-    apiVersion, kind and metadata.
+    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`, up to `TOLD_MAX` of them. An
+    embedded object keeps its apiVersion, kind and metadata.
     """
-    _prune(node, obj, "", [] if unknown is None else unknown)
+    _prune(node, obj, None, [] if unknown is None else unknown)
 
 
-def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
-    if isinstance(value, dict):
-        if node.type is Type.MAP:
-            _prune_all(node.values, value.items(), path, ".{}", unknown)
-        else:
-            _prune_fields(node, value, path, unknown)
-    elif isinstance(value, list):
-        _prune_all(node.items, enumerate(value), path, "[{}]", unknown)
+def _prune(node: Node, value: Any, path: Path | None, unknown: list[str]) -> None:
+    if isinstance(value, list):
+        _prune_all(node.items, enumerate(value), path, unknown)
+    elif node.type is Type.MAP:
+        _prune_all(node.values, value.items(), path, unknown)
+    else:
+        _prune_fields(node, value, path, unknown)
 
 
-def _prune_all(node: Node | None, items: Any, path: str, step: str, unknown: list[str]) -> None:
+def _prune_all(
+    node: Node | None, items: Iterable[tuple[str | int, Any]], path: Path | None, unknown: list[str]
+) -> None:
     if node is not None:
         for key, item in items:
             if isinstance(item, dict | list):
-                _prune(node, item, (path + step.format(key)).removeprefix("."), unknown)
+                _prune(node, item, Path(path, key), unknown)
 
 
-def _prune_fields(node: Node, obj: Object, path: str, unknown: list[str]) -> None:
+def _prune_fields(node: Node, obj: Object, path: Path | None, unknown: list[str]) -> None:
     keeps = node.preserve_unknown or node.type is Type.ANY
     for field in list(obj):
         part = node.properties.get(field, node.values)
@@ -47,9 +50,10 @@ def _prune_fields(node: Node, obj: Object, path: str, unknown: list[str]) -> Non
             if value is None and not part.nullable and not part.has_default:
                 del obj[field]
             elif isinstance(value, dict | list):
-                _prune(part, value, f"{path}.{field}" if path else field, unknown)
+                _prune(part, value, Path(path, field), unknown)
         elif not keeps and not (node.embedded and field in _IDENTITY):
-            unknown.append(f"{path}.{field}" if path else field)
+            if len(unknown) < TOLD_MAX:
+                unknown.append(str(Path(path, field)))
             del obj[field]
 
 

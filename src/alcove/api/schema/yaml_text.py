@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
+from alcove.api.schema.paths import TOLD_MAX, show
+
 COPIES_MAX = 10_000
 """Values made by aliases, over the whole text."""
 
@@ -61,7 +63,6 @@ class _Open(Struct, eq=False):
     """A list or map whose end has not come yet."""
 
     value: Any
-    path: str
     anchor: str | None
     key: str | None = None
     """The key that the next value is for; None: the next value is a key."""
@@ -126,19 +127,17 @@ class _Builder:
 
     def _start(self, value: Any, event: Any) -> None:
         self._check_nesting(len(self._open) + 1)
-        self._open.append(_Open(value, self._next_path(), event.anchor))
+        self._open.append(_Open(value, event.anchor))
 
     def _check_nesting(self, level: int) -> None:
         if level > self._nesting_max:
             raise YamlError(f"it nests deeper than {self._nesting_max} levels")
 
-    def _next_path(self) -> str:
-        if not self._open:
-            return ""
-        outer = self._open[-1]
-        if isinstance(outer.value, list):
-            return f"{outer.path}[{len(outer.value)}]"
-        return f"{outer.path}.{outer.key}" if outer.path else str(outer.key)
+    def _path(self) -> str:
+        """Where the next value goes."""
+        return show(
+            [len(each.value) if isinstance(each.value, list) else str(each.key) for each in self._open]
+        )
 
     def _end(self) -> None:
         done = self._open.pop()
@@ -164,8 +163,8 @@ class _Builder:
         if outer.key == _MERGE:
             outer.merged += _mergeable(value)
         else:
-            if outer.key in outer.value:
-                self.duplicates[self._next_path()] = None
+            if outer.key in outer.value and len(self.duplicates) < TOLD_MAX:
+                self.duplicates[self._path()] = None
             outer.value[outer.key] = value
         outer.key = None
 
