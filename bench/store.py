@@ -118,6 +118,21 @@ async def beside_busy_loop(store: SqliteStore, seconds: float) -> Figures:
     return {"busy_writes_16_per_s": rate, "busy_writes_16_p50_ms": percentile(latencies, 0.5) * 1e3}
 
 
+async def beside_reads(store: SqliteStore, seconds: float) -> Figures:
+    """Sixteen writers while everything is read again and again."""
+
+    async def read() -> None:
+        while True:
+            await store.snapshot()
+
+    reading = asyncio.create_task(read())
+    load = Load(store)
+    load._next = 30_000_000
+    rate, latencies = await load.run(16, seconds)
+    reading.cancel()
+    return {"read_writes_16_per_s": rate, "read_writes_16_p99_ms": percentile(latencies, 0.99) * 1e3}
+
+
 async def reads(store: SqliteStore) -> Figures:
     async def timed(what: Callable[[], Awaitable[object]]) -> float:
         started = perf_counter()
@@ -173,6 +188,7 @@ async def measure(folder: Path, seconds: float) -> Figures:
         found = await writes(store, folder, seconds)
         found |= await beside_busy_loop(store, seconds)
         found |= await reads(store)
+        found |= await beside_reads(store, seconds)
         found |= await compaction(store, seconds)
     finally:
         await store.close()

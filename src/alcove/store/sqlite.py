@@ -94,8 +94,8 @@ class SqliteStore:
             if revision > self._feeds.revision:
                 raise Ahead(self._feeds.revision)
             try:
-                rows = [row async for row in self._newest(revision, narrow, bodies=True)]
-                return Snapshot(revision, [Record(_key(row), _revision(row), row[-1]) for row in rows])
+                rows = self._newest(revision, narrow, bodies=True)
+                return Snapshot(revision, [Record(_key(row), _revision(row), row[-1]) async for row in rows])
             except Compacted:
                 # "Now" was overtaken by a compaction while we read: it is later now.
                 if at is not None:

@@ -155,3 +155,13 @@ def test_narrowed_pages_start_where_the_index_leads(tmp_path: Path) -> None:
     plan = " ".join(step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {query}"))
     assert "log_by_key (resource=? AND tenant=? AND (namespace,name)>(?,?))" in plan
     file.close()
+
+
+def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    file = opened(tmp_path / "x.db")
+    settings = {
+        name: file._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2}
+    file.close()
