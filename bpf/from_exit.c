@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* At the host side of the exit: translated packets on their way to the world, by the underlay device.
+ * The host itself and the nodes stay out of reach. */
+#include "lib/door.h"
+#include "lib/drop.h"
+#include "lib/route.h"
+
+INLINE int to_outside(struct __sk_buff *skb, struct packet *pkt)
+{
+	int reason;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP))
+		return -REASON_NOT_IP;
+	reason = parse(skb, pkt, skb->protocol);
+	if (reason)
+		return -reason;
+	if (is_forbidden(&pkt->flow.target))
+		return -REASON_UNDERLAY;
+	return bpf_redirect_neigh(config.underlay, NULL, 0, 0);
+}
+
+SEC("tc")
+int from_exit(struct __sk_buff *skb)
+{
+	struct packet pkt = {};
+	int verdict = to_outside(skb, &pkt);
+
+	return verdict < 0 ? drop(skb, &pkt, -verdict) : verdict;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What is fixed while a program is loaded. Constants to the verifier: unused branches vanish. */
+#pragma once
+
+#include "kernel.h"
+
+struct config {
+	__be32 node;		/* this node's underlay address: source of every tunnel packet */
+	__u32 underlay;		/* ifindex of the underlay device */
+	__u32 vxlan;		/* ifindex of the fallback VXLAN device */
+	__u32 exit;		/* ifindex of the way out of the node, 0: none */
+	__be16 tunnel_port;	/* UDP port of the tunnel */
+	__u16 nat_low;		/* ports of the node's address that the exit translates to */
+	__u16 nat_high;
+	__u8 router_mac[6];	/* every neighbour's MAC, as pods see it */
+	__u8 exit_mac[6];	/* MAC of the exit's inner device */
+	__u16 path_ticks;	/* how long a learned path is used before it is asked for again */
+};
+_Static_assert(sizeof(struct config) == 36, "config");
+
+const volatile struct config config = {};
+
+/* Time is counted in ticks of 2^30 ns: coarse enough to be read and stored without cost. */
+INLINE __u32 now_tick(void)
+{
+	return bpf_ktime_get_coarse_ns() >> 30;
+}

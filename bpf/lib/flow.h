@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A network's memory: all that its packets make us remember, in a bounded table of its own, so that
+ * one network's flood costs only itself. Several kinds share it, told apart in the key. */
+#pragma once
+
+#include "config.h"
+#include "packet.h"
+
+enum flow_kind {
+	FLOW_NONE,
+	FLOW_FORWARD,		/* client to service: becomes client to backend */
+	FLOW_REVERSE,		/* backend to client: becomes service to client */
+	FLOW_TRACK,		/* a connection policy has let through; both directions, one key */
+	FLOW_FRAGMENT,		/* the ports of a fragmented packet */
+	FLOW_AFFINITY,		/* a client's backend of a service */
+	FLOW_PATH,		/* the node that has an endpoint */
+};
+
+#define FLOW_SWAPPED 0x1	/* TRACK: the opener is the key's target */
+#define FLOW_EXEMPT 0x2		/* TRACK: opened by the gateway; no policy applies */
+#define FLOW_HAIRPIN 0x4	/* FORWARD, REVERSE: the client is its own backend */
+#define FLOW_CLOSED 0x8		/* FORWARD, REVERSE: may be taken over */
+
+struct flow {
+	struct address peer;	/* FORWARD, AFFINITY: backend; REVERSE: service */
+	__be16 peer_port;
+	__be16 own_port;	/* the client's: translated (FORWARD) or original (REVERSE) */
+	__u32 tick;		/* last used */
+	__u32 flags;
+	__be32 node;		/* PATH */
+	__u64 first;		/* TRACK: the opener's egress profile; FORWARD: the set of backends */
+	__u64 second;		/* TRACK: the other's ingress profile; FRAGMENT: the ports */
+};
+_Static_assert(sizeof(struct flow) == 48, "flow");
+
+#define MEMORIES 4096
+
+struct memory {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__uint(key_size, sizeof(struct tuple));
+	__uint(value_size, sizeof(struct flow));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MEMORIES);
+	__type(key, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__array(values, struct memory);
+} memories SEC(".maps");
+
+INLINE void *memory_of(__u32 slot)
+{
+	return bpf_map_lookup_elem(&memories, &slot);
+}
+
+INLINE struct flow *recall(void *memory, struct tuple *key, __u8 kind)
+{
+	key->kind = kind;
+	return bpf_map_lookup_elem(memory, key);
+}
+
+INLINE void remember(void *memory, struct tuple *key, __u8 kind, struct flow *flow)
+{
+	key->kind = kind;
+	flow->tick = now_tick();
+	bpf_map_update_elem(memory, key, flow, BPF_ANY);
+}
+
+/* The clock of an entry in use, written at most once a tick: the line stays shared between CPUs. */
+INLINE bool touch(struct flow *flow)
+{
+	__u32 tick = now_tick();
+
+	if (flow->tick == tick)
+		return false;
+	flow->tick = tick;
+	return true;
+}
+
+INLINE __u32 idle_ticks(const struct flow *flow)
+{
+	return now_tick() - flow->tick;
+}
+
+INLINE __u32 mix(__u32 hash, __u32 word)
+{
+	hash = (hash ^ word) * 0x9e3779b1;
+	return hash ^ (hash >> 15);
+}
+
+/* The same for the same connection on every packet. */
+INLINE __u32 tuple_hash(const struct tuple *flow)
+{
+	__u32 hash = mix(flow->proto, flow->source.word[3]);
+
+	hash = mix(hash, flow->source.word[2] ^ flow->source.word[1]);
+	hash = mix(hash, flow->target.word[3]);
+	hash = mix(hash, flow->target.word[2] ^ flow->target.word[1]);
+	return mix(hash, ((__u32)flow->sport << 16) | flow->dport);
+}

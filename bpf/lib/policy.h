@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Policy: which connections may be opened. Replies belong to their connection.
+ *
+ * A port has a profile for each direction, 0: everything may pass. A profile is a trie of peers, each
+ * of a class; a class is a trie of ports. Profiles and classes are named by their content and never
+ * change: a new policy is written whole beside the old, then the port's entry is switched. A known
+ * connection is judged anew when the profiles it passed under are no longer the ports'. */
+#pragma once
+
+#include "flow.h"
+
+struct peer_key {
+	__u32 prefix_bits;	/* of profile and address together */
+	__u32 profile[2];
+	struct address address;
+};
+_Static_assert(sizeof(struct peer_key) == 28, "peer_key");
+
+struct rule_key {
+	__u32 prefix_bits;	/* of class, protocol and port together */
+	__u32 class[2];
+	__u8 proto;
+	__u8 pad;
+	__be16 port;
+};
+_Static_assert(sizeof(struct rule_key) == 16, "rule_key");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1048576);
+	__type(key, struct peer_key);
+	__type(value, __u64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} policy_peers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, struct rule_key);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} policy_rules SEC(".maps");
+
+#define TRACK_IDLE_TICKS 170	/* for what has no end of its own: three minutes */
+
+/* The profiles at both ends of a packet; of an end that is not on this node, zeros. */
+struct profiles {
+	__u64 source_in;
+	__u64 source_out;
+	__u64 target_in;
+	__u64 target_out;
+	bool exempt;		/* the gateway itself speaks: probes are nobody's to refuse */
+};
+
+STAGE int profile_allows(__u64 profile, const struct address *peer NONNULL, __be16 port, __u8 proto)
+{
+	struct peer_key key = { .prefix_bits = 192, .address = *peer };
+	struct rule_key rule = { .prefix_bits = 96, .proto = proto, .port = port };
+	__u64 *class;
+
+	if (!profile)
+		return 1;
+	key.profile[0] = profile;
+	key.profile[1] = profile >> 32;
+	class = bpf_map_lookup_elem(&policy_peers, &key);
+	if (!class || !*class)
+		return 0;
+	rule.class[0] = *class;
+	rule.class[1] = *class >> 32;
+	return bpf_map_lookup_elem(&policy_rules, &rule) ? 1 : 0;
+}
+
+/* May the flow's opener open it? `forward`: the packet runs from the opener. */
+INLINE int judge(struct packet *pkt, bool forward, __u64 out, __u64 in)
+{
+	const struct address *opener = forward ? &pkt->flow.source : &pkt->flow.target;
+	const struct address *other = forward ? &pkt->flow.target : &pkt->flow.source;
+	__be16 port = forward ? pkt->flow.dport : pkt->flow.sport;
+
+	if (!profile_allows(out, other, port, pkt->flow.proto)) {
+		pkt->policy = out;
+		return REASON_POLICY_EGRESS;
+	}
+	if (!profile_allows(in, opener, port, pkt->flow.proto)) {
+		pkt->policy = in;
+		return REASON_POLICY_INGRESS;
+	}
+	return REASON_NONE;
+}
+
+/* One key for both directions: the lower end first. True: `flow` runs from the key's target. */
+INLINE bool track_key(struct tuple *key, const struct tuple *flow)
+{
+	bool swap = address_below(&flow->target, &flow->source) ||
+		    (address_equal(&flow->target, &flow->source) && flow->dport < flow->sport);
+
+	*key = *flow;
+	if (swap) {
+		key->source = flow->target;
+		key->target = flow->source;
+		key->sport = flow->dport;
+		key->dport = flow->sport;
+	}
+	return swap;
+}
+
+INLINE bool is_over(const struct flow *known, const struct packet *pkt)
+{
+	return pkt->flow.proto != IPPROTO_TCP && idle_ticks(known) > TRACK_IDLE_TICKS;
+}
+
+INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *ends, struct tuple *key,
+		       struct flow *known, bool forward)
+{
+	__u64 out = forward ? ends->source_out : ends->target_out;
+	__u64 in = forward ? ends->target_in : ends->source_in;
+	int reason;
+
+	touch(known);
+	if ((known->flags & FLOW_EXEMPT) || (known->first == out && known->second == in))
+		return REASON_NONE;
+	reason = judge(pkt, forward, out, in);
+	if (reason) {
+		bpf_map_delete_elem(memory, key);
+		return reason;
+	}
+	known->first = out;
+	known->second = in;
+	return REASON_NONE;
+}
+
+INLINE int judge_new(void *memory, struct packet *pkt, const struct profiles *ends, struct tuple *key, bool swap)
+{
+	struct flow track = {
+		.flags = (swap ? FLOW_SWAPPED : 0) | (ends->exempt ? FLOW_EXEMPT : 0),
+		.first = ends->source_out,
+		.second = ends->target_in,
+	};
+	int reason = REASON_NONE;
+
+	if (!ends->exempt)
+		reason = judge(pkt, true, ends->source_out, ends->target_in);
+	if (!reason)
+		remember(memory, key, FLOW_TRACK, &track);
+	return reason;
+}
+
+struct embedded_ip4 {
+	struct iphdr ip;
+	__be16 ports[4];
+};
+
+struct embedded_ip6 {
+	struct ipv6hdr ip;
+	__be16 ports[4];
+};
+
+INLINE void embedded_ports(struct tuple *flow, const __be16 *ports)
+{
+	bool echo = flow->proto == IPPROTO_ICMP || flow->proto == IPPROTO_ICMPV6;
+
+	flow->sport = echo ? ports[2] : ports[0];
+	flow->dport = echo ? ports[2] : ports[1];
+}
+
+/* The flow an ICMP error speaks of, as its sender had sent it. */
+INLINE bool embedded_flow(struct __sk_buff *skb, const struct packet *pkt, struct tuple *flow)
+{
+	struct embedded_ip4 inner4;
+	struct embedded_ip6 inner6;
+
+	*flow = (struct tuple){};
+	if (pkt->family == 4) {
+		if (bpf_skb_load_bytes(skb, pkt->l4 + 8, &inner4, sizeof(inner4)) || inner4.ip.ihl != 5)
+			return false;
+		address_of_ip4(&flow->source, inner4.ip.saddr);
+		address_of_ip4(&flow->target, inner4.ip.daddr);
+		flow->proto = inner4.ip.protocol;
+		embedded_ports(flow, inner4.ports);
+		return true;
+	}
+	if (bpf_skb_load_bytes(skb, pkt->l4 + 8, &inner6, sizeof(inner6)))
+		return false;
+	address_of_ip6(&flow->source, &inner6.ip.saddr);
+	address_of_ip6(&flow->target, &inner6.ip.daddr);
+	flow->proto = inner6.ip.nexthdr;
+	embedded_ports(flow, inner6.ports);
+	return true;
+}
+
+/* An error about a connection that policy let through belongs to it. */
+STAGE int is_related(struct __sk_buff *skb, const struct packet *pkt NONNULL, __u32 slot)
+{
+	void *memory = memory_of(slot);
+	struct tuple flow, key;
+
+	if (!memory || !embedded_flow(skb, pkt, &flow))
+		return 0;
+	if (!address_equal(&flow.source, &pkt->flow.target))
+		return 0;
+	track_key(&key, &flow);
+	return recall(memory, &key, FLOW_TRACK) ? 1 : 0;
+}
+
+STAGE int policy(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct profiles *ends NONNULL, __u32 slot)
+{
+	void *memory = memory_of(slot);
+	struct flow *known;
+	struct tuple key;
+	bool swap, forward;
+
+	if (!memory)
+		return REASON_NO_MEMORY;
+	if (pkt->icmp_error && is_related(skb, pkt, slot))
+		return REASON_NONE;
+	swap = track_key(&key, &pkt->flow);
+	known = recall(memory, &key, FLOW_TRACK);
+	if (!known || is_over(known, pkt))
+		return judge_new(memory, pkt, ends, &key, swap);
+	forward = swap == !!(known->flags & FLOW_SWAPPED);
+	/* What opens a connection is no reply, whatever its ports. */
+	if (!forward && pkt->opens)
+		return judge_new(memory, pkt, ends, &key, swap);
+	return judge_known(memory, pkt, ends, &key, known, forward);
+}

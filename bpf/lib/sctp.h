@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* SCTP's checksum is a CRC32c over the whole packet. It is linear, so the change of a port changes
+ * it by the CRC of that change, carried over the bytes that follow: no need to read them. */
+#pragma once
+
+#include "packet.h"
+
+#define CRC32C_POLY 0x82f63b78
+
+/* a * b modulo the polynomial, bits reversed as in the CRC. */
+STAGE __u32 crc_multiply(__u32 a, __u32 b)
+{
+	__u32 product = 0;
+
+	for (int i = 0; i < 32; i++) {
+		__u32 odd = -(b & 1), set = -(a >> 31);
+
+		/* Masks, not branches: the verifier follows every branch. */
+		asm volatile("" : "+r"(odd), "+r"(set));
+		product ^= b & set;
+		b = (b >> 1) ^ (CRC32C_POLY & odd);
+		a <<= 1;
+	}
+	return product;
+}
+
+/* The CRC's change when `change` (as little-endian word) is xored in, `after` bytes before the end. */
+STAGE __u32 crc_change(__u32 change, __u32 after)
+{
+	__u32 power = 1U << 23;	/* x^8: one byte */
+
+	/* The word's own four bytes, then those after it. */
+	after += 4;
+	for (int i = 0; i < 16; i++) {
+		if (after & (1U << i))
+			change = crc_multiply(power, change);
+		power = crc_multiply(power, power);
+	}
+	return change;
+}
+
+/* Changes both ports, given as they stand in the packet, and the checksum with them. */
+INLINE int sctp_rewrite_ports(struct __sk_buff *skb, __u32 l4, __u32 before, __u32 after)
+{
+	__u32 crc, length = skb->len - l4;
+
+	if (before == after)
+		return REASON_NONE;
+	if (bpf_skb_load_bytes(skb, l4 + 8, &crc, sizeof(crc)))
+		return REASON_REWRITE;
+	/* Zero: the device will fill it in. */
+	if (crc) {
+		crc ^= crc_change(before ^ after, length - 4);
+		if (bpf_skb_store_bytes(skb, l4 + 8, &crc, sizeof(crc), 0))
+			return REASON_REWRITE;
+	}
+	return bpf_skb_store_bytes(skb, l4, &after, sizeof(after), 0) ? REASON_REWRITE : REASON_NONE;
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Services: a virtual address and port become a backend's, and its replies the service's again.
+ *
+ * The client's node alone does it. A service's backends are a set with a name made of its content:
+ * changing them writes a new set and then one service entry, so no packet sees half a change.
+ *
+ * Packets sent to a backend directly are told apart from those a service sent there: a direct flow
+ * takes a (same to same) translation as well, and whoever comes second takes another source port. */
+#pragma once
+
+#include "flow.h"
+#include "rewrite.h"
+
+struct service_key {
+	__u32 vni;
+	struct address address;
+	__be16 port;
+	__u8 proto;
+	__u8 pad;
+};
+_Static_assert(sizeof(struct service_key) == 24, "service_key");
+
+struct service {
+	__u64 set;		/* names its backends */
+	__u32 count;
+	__u32 affinity_ticks;	/* 0: none */
+	__u32 flags;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct service) == 24, "service");
+
+#define SERVICE_DIRECT 0x1	/* no service: the address and port of some service's backend */
+
+struct backend_key {
+	__u64 set;
+	__u32 index;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct backend_key) == 16, "backend_key");
+
+struct backend {
+	struct address address;
+	__be16 port;
+	__u8 pad[6];
+};
+_Static_assert(sizeof(struct backend) == 24, "backend");
+
+struct member_key {
+	__u64 set;
+	struct backend backend;
+};
+_Static_assert(sizeof(struct member_key) == 32, "member_key");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, struct service_key);
+	__type(value, struct service);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} services SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 524288);
+	__type(key, struct backend_key);
+	__type(value, struct backend);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} backends SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 524288);
+	__type(key, struct member_key);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} members SEC(".maps");
+
+/* How long an entry that is not used still owns its source port. */
+#define TCP_IDLE_TICKS 6700	/* two hours */
+#define UDP_IDLE_TICKS 112	/* two minutes */
+#define CLAIM_TRIES 8
+
+INLINE const struct service *service_of(const struct packet *pkt)
+{
+	struct service_key key = {
+		.vni = pkt->vni,
+		.address = pkt->flow.target,
+		.port = pkt->flow.dport,
+		.proto = pkt->flow.proto,
+	};
+
+	return bpf_map_lookup_elem(&services, &key);
+}
+
+INLINE bool is_member(__u64 set, const struct address *address, __be16 port)
+{
+	struct member_key key = { .set = set, .backend = { .address = *address, .port = port } };
+
+	return bpf_map_lookup_elem(&members, &key);
+}
+
+INLINE bool is_live(const struct flow *flow, __u8 proto)
+{
+	if (flow->flags & FLOW_CLOSED)
+		return false;
+	return idle_ticks(flow) < (proto == IPPROTO_UDP ? UDP_IDLE_TICKS : TCP_IDLE_TICKS);
+}
+
+/* The backend this client was given before, if it still is one and the memory is fresh. */
+INLINE bool choose_again(void *memory, const struct service *service, struct tuple *key, struct flow *choice)
+{
+	struct flow *known = recall(memory, key, FLOW_AFFINITY);
+
+	if (!known || idle_ticks(known) > service->affinity_ticks)
+		return false;
+	if (!is_member(service->set, &known->peer, known->peer_port))
+		return false;
+	choice->peer = known->peer;
+	choice->peer_port = known->peer_port;
+	touch(known);
+	return true;
+}
+
+INLINE int choose(void *memory, const struct service *service, const struct packet *pkt, struct flow *choice)
+{
+	struct backend_key key = { .set = service->set };
+	const struct backend *backend;
+	struct tuple client;
+
+	if (service->flags & SERVICE_DIRECT) {
+		choice->peer = pkt->flow.target;
+		choice->peer_port = pkt->flow.dport;
+		return REASON_NONE;
+	}
+	if (!service->count)
+		return REASON_NO_BACKEND;
+	client = pkt->flow;
+	client.sport = 0;
+	if (service->affinity_ticks && choose_again(memory, service, &client, choice))
+		return REASON_NONE;
+	key.index = tuple_hash(service->affinity_ticks ? &client : &pkt->flow) % service->count;
+	backend = bpf_map_lookup_elem(&backends, &key);
+	if (!backend)
+		return REASON_NO_BACKEND;
+	choice->peer = backend->address;
+	choice->peer_port = backend->port;
+	if (service->affinity_ticks) {
+		struct flow affinity = { .peer = choice->peer, .peer_port = choice->peer_port };
+
+		remember(memory, &client, FLOW_AFFINITY, &affinity);
+	}
+	return REASON_NONE;
+}
+
+/* The flow as the backend sees it: from the client to the backend, by the claimed source port. */
+STAGE int translated(struct tuple *after NONNULL, const struct tuple *before NONNULL,
+		     const struct flow *choice NONNULL)
+{
+	*after = *before;
+	after->target = choice->peer;
+	after->dport = choice->peer_port;
+	after->sport = choice->own_port;
+	if (choice->flags & FLOW_HAIRPIN)
+		address_of_hairpin(&after->source, address_is_ip4(&before->source));
+	return 0;
+}
+
+INLINE void reversed(struct tuple *key, const struct tuple *flow)
+{
+	key->source = flow->target;
+	key->target = flow->source;
+	key->sport = flow->dport;
+	key->dport = flow->sport;
+	key->proto = flow->proto;
+	key->pad = 0;
+}
+
+/* Owns the way back from the backend: the wanted source port, or one no other flow to it uses. */
+INLINE int claim(void *memory, const struct tuple *before, struct flow *choice)
+{
+	struct flow back = {
+		.peer = before->target,
+		.peer_port = before->dport,
+		.own_port = before->sport,
+		.flags = choice->flags & FLOW_HAIRPIN,
+	};
+	struct tuple after, key;
+
+	for (int i = 0; i < CLAIM_TRIES; i++) {
+		const struct flow *owner;
+
+		translated(&after, before, choice);
+		reversed(&key, &after);
+		owner = recall(memory, &key, FLOW_REVERSE);
+		if (!owner || !is_live(owner, before->proto) ||
+		    (owner->own_port == before->sport && owner->peer_port == before->dport &&
+		     address_equal(&owner->peer, &before->target))) {
+			remember(memory, &key, FLOW_REVERSE, &back);
+			return REASON_NONE;
+		}
+		choice->own_port = bpf_htons(1024 + bpf_get_prandom_u32() % 64512);
+	}
+	return REASON_NO_SOURCE_PORT;
+}
+
+/* Chooses and remembers both directions: the table evicts them one by one, so both are written. */
+INLINE int open_flow(void *memory, const struct service *service, struct packet *pkt, struct flow *choice)
+{
+	struct flow *known = recall(memory, &pkt->flow, FLOW_FORWARD);
+	int reason;
+
+	choice->own_port = pkt->flow.sport;
+	reason = choose(memory, service, pkt, choice);
+	if (reason)
+		return reason;
+	if (address_equal(&choice->peer, &pkt->flow.source))
+		choice->flags = FLOW_HAIRPIN;
+	/* A repeated SYN keeps its port. */
+	if (known && known->peer_port == choice->peer_port && address_equal(&known->peer, &choice->peer))
+		choice->own_port = known->own_port;
+	reason = claim(memory, &pkt->flow, choice);
+	if (reason)
+		return reason;
+	choice->first = service->set;
+	remember(memory, &pkt->flow, FLOW_FORWARD, choice);
+	return REASON_NONE;
+}
+
+/* Whether the remembered backend may go on being used. Established TCP outlives its backend's place
+ * in the service (it may be ending in peace); what has no connections is sent elsewhere. */
+INLINE bool still_good(const struct service *service, struct flow *known, const struct packet *pkt)
+{
+	if (pkt->opens)
+		return false;
+	if (pkt->flow.proto == IPPROTO_UDP && idle_ticks(known) > UDP_IDLE_TICKS)
+		return false;
+	if (known->first == service->set || pkt->flow.proto != IPPROTO_UDP)
+		return true;
+	if (!is_member(service->set, &known->peer, known->peer_port))
+		return false;
+	known->first = service->set;
+	return true;
+}
+
+/* The table may have evicted the way back alone: it is written again as it was. */
+INLINE void keep_way_back(void *memory, const struct packet *pkt, const struct flow *known)
+{
+	struct flow back = {
+		.peer = pkt->flow.target,
+		.peer_port = pkt->flow.dport,
+		.own_port = pkt->flow.sport,
+		.flags = known->flags & FLOW_HAIRPIN,
+	};
+	struct tuple after, key;
+
+	translated(&after, &pkt->flow, known);
+	reversed(&key, &after);
+	if (!recall(memory, &key, FLOW_REVERSE))
+		remember(memory, &key, FLOW_REVERSE, &back);
+}
+
+INLINE int to_backend(struct __sk_buff *skb, void *memory, const struct service *service, struct packet *pkt)
+{
+	struct flow *known, choice = {};
+	struct tuple after;
+	int reason;
+
+	known = recall(memory, &pkt->flow, FLOW_FORWARD);
+	/* A direct flow is only noted when it opens: its later packets need no translation unless then. */
+	if (!known && (service->flags & SERVICE_DIRECT) && pkt->flow.proto == IPPROTO_TCP && !pkt->opens)
+		return REASON_NONE;
+	if (known && still_good(service, known, pkt)) {
+		if (touch(known))
+			keep_way_back(memory, pkt, known);
+		if (pkt->closes)
+			known->flags |= FLOW_CLOSED;
+		translated(&after, &pkt->flow, known);
+	} else {
+		reason = open_flow(memory, service, pkt, &choice);
+		if (reason)
+			return reason;
+		translated(&after, &pkt->flow, &choice);
+	}
+	return rewrite(skb, pkt, &after);
+}
+
+/* A packet for a service, or for a backend directly, leaves for its backend. */
+STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
+{
+	const struct service *service = service_of(pkt);
+	void *memory;
+
+	if (!service)
+		return REASON_NONE;
+	memory = memory_of(slot);
+	return memory ? to_backend(skb, memory, service, pkt) : REASON_NO_MEMORY;
+}
+
+/* A packet from a backend comes back as the service's. */
+STAGE int service_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
+{
+	void *memory = memory_of(slot);
+	struct tuple after;
+	struct flow *known;
+
+	if (!memory)
+		return REASON_NO_MEMORY;
+	known = recall(memory, &pkt->flow, FLOW_REVERSE);
+	if (!known)
+		return REASON_NONE;
+	touch(known);
+	if (pkt->closes)
+		known->flags |= FLOW_CLOSED;
+	after = pkt->flow;
+	if (known->flags & FLOW_HAIRPIN)
+		after.target = pkt->flow.source;
+	after.source = known->peer;
+	after.sport = known->peer_port;
+	after.dport = known->own_port;
+	return rewrite(skb, pkt, &after);
+}

@@ -1,0 +1,244 @@
+"""BPF through libbpf.so.1: maps, objects and programs. Thin: every call is one call of the kernel or
+of the library, with its failure as an exception."""
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from alcove.dataplane.errors import KernelRefused, MapFull, ProgramRejected, Unsupported
+
+READ_BATCH = 4096
+PRINT = CFUNCTYPE(c_int, c_int, c_char_p, c_void_p)
+
+
+class OpenOptions(ctypes.Structure):
+    """The head of libbpf's bpf_object_open_opts; `sz` says how much of it we know."""
+
+    _fields_ = (
+        ("sz", c_size_t),
+        ("object_name", c_char_p),
+        ("relaxed_maps", ctypes.c_bool),
+        ("pin_root_path", c_char_p),
+    )
+
+
+class TestRunOptions(ctypes.Structure):
+    __test__ = False
+    _fields_ = (
+        ("sz", c_size_t),
+        ("data_in", c_void_p),
+        ("data_out", c_void_p),
+        ("data_size_in", c_uint32),
+        ("data_size_out", c_uint32),
+        ("ctx_in", c_void_p),
+        ("ctx_out", c_void_p),
+        ("ctx_size_in", c_uint32),
+        ("ctx_size_out", c_uint32),
+        ("retval", c_uint32),
+        ("repeat", c_int),
+        ("duration", c_uint32),
+        ("flags", c_uint32),
+        ("cpu", c_uint32),
+        ("batch_size", c_uint32),
+    )
+
+
+_POINTERS = (
+    "bpf_object__open_file",
+    "bpf_object__find_map_by_name",
+    "bpf_object__find_program_by_name",
+)
+_log: list[str] = []
+
+
+@cache
+def library() -> ctypes.CDLL:
+    try:
+        lib = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError as error:
+        raise Unsupported(f"libbpf is not installed: {error}") from error
+    for name in _POINTERS:
+        getattr(lib, name).restype = c_void_p
+    lib.bpf_map_lookup_batch.argtypes = [
+        c_int,
+        c_void_p,
+        c_void_p,
+        c_char_p,
+        c_char_p,
+        POINTER(c_uint32),
+        c_void_p,
+    ]
+    lib.libbpf_set_print(_printer)
+    return lib
+
+
+def _collect(level: int, form: bytes, values: int) -> int:
+    """Keeps what libbpf says, the verifier's log above all, for the exception that will follow."""
+    buffer = ctypes.create_string_buffer(65536)
+    ctypes.CDLL(None).vsnprintf(buffer, c_size_t(len(buffer)), form, c_void_p(values))
+    if level <= 1:
+        _log.append(buffer.value.decode(errors="replace").rstrip())
+        del _log[:-50]
+    return 0
+
+
+_printer = PRINT(_collect)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        raise KernelRefused(what, ctypes.get_errno() or -result)
+    return result
+
+
+class Map:
+    """A map of the kernel, by its file descriptor."""
+
+    def __init__(self, name: str, fd: int, key_size: int, value_size: int) -> None:
+        self.name = name
+        self.fd = fd
+        self.key_size = key_size
+        self.value_size = value_size
+
+    @classmethod
+    def pinned(cls, path: Path, key_size: int, value_size: int) -> "Map":
+        fd = _checked(library().bpf_obj_get(os.fsencode(path)), f"open {path.name}")
+        return cls(path.name, fd, key_size, value_size)
+
+    def get(self, key: bytes) -> bytes | None:
+        value = ctypes.create_string_buffer(self.value_size)
+        if library().bpf_map_lookup_elem(self.fd, key, value) < 0:
+            if ctypes.get_errno() == errno.ENOENT:
+                return None
+            raise KernelRefused(f"read {self.name}", ctypes.get_errno())
+        return value.raw
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if library().bpf_map_update_elem(self.fd, key, value, c_uint64(0)) < 0:
+            raise self._write_error(ctypes.get_errno())
+
+    def delete(self, key: bytes) -> bool:
+        """False: there was no such entry."""
+        if library().bpf_map_delete_elem(self.fd, key) < 0:
+            if ctypes.get_errno() == errno.ENOENT:
+                return False
+            raise KernelRefused(f"delete from {self.name}", ctypes.get_errno())
+        return True
+
+    def put_all(self, entries: Mapping[bytes, bytes]) -> None:
+        """In one call. On failure some entries are written, as after a kill."""
+        count = c_uint32(len(entries))
+        if not entries:
+            return
+        keys, values = b"".join(entries), b"".join(entries.values())
+        if library().bpf_map_update_batch(self.fd, keys, values, byref(count), None) < 0:
+            raise self._write_error(ctypes.get_errno())
+
+    def delete_all(self, keys: Sequence[bytes]) -> None:
+        """Entries that are gone already are no failure: the batch stops there and goes on after."""
+        rest = list(keys)
+        while rest:
+            count = c_uint32(len(rest))
+            if library().bpf_map_delete_batch(self.fd, b"".join(rest), byref(count), None) >= 0:
+                return
+            if ctypes.get_errno() != errno.ENOENT:
+                raise KernelRefused(f"delete from {self.name}", ctypes.get_errno())
+            rest = rest[count.value + 1 :]
+
+    def items(self) -> dict[bytes, bytes]:
+        """Everything in the map; entries that change meanwhile may or may not be seen."""
+        found: dict[bytes, bytes] = {}
+        for keys, values, count in self._batches():
+            for i in range(count):
+                key = keys[i * self.key_size : (i + 1) * self.key_size]
+                found[key] = values[i * self.value_size : (i + 1) * self.value_size]
+        return found
+
+    def _batches(self) -> Iterator[tuple[bytes, bytes, int]]:
+        keys = ctypes.create_string_buffer(READ_BATCH * self.key_size)
+        values = ctypes.create_string_buffer(READ_BATCH * self.value_size)
+        position = ctypes.create_string_buffer(64)
+        start: ctypes.Array[ctypes.c_char] | None = None
+        while True:
+            count = c_uint32(READ_BATCH)
+            result = library().bpf_map_lookup_batch(
+                self.fd, start, position, keys, values, byref(count), None
+            )
+            ended = result < 0 and ctypes.get_errno() == errno.ENOENT
+            if result < 0 and not ended:
+                raise KernelRefused(f"read {self.name}", ctypes.get_errno())
+            yield keys.raw, values.raw, count.value
+            if ended:
+                return
+            start = position
+
+    def _write_error(self, number: int) -> KernelRefused:
+        if number in (errno.E2BIG, errno.ENOSPC):
+            return MapFull(self.name, number)
+        return KernelRefused(f"write {self.name}", number)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def create_map(name: str, kind: int, key_size: int, value_size: int, entries: int) -> Map:
+    made = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, None)
+    return Map(name, _checked(made, f"create map {name}"), key_size, value_size)
+
+
+def pin(fd: int, path: Path) -> None:
+    _checked(library().bpf_obj_pin(fd, os.fsencode(path)), f"pin {path.name}")
+
+
+def open_pinned(path: Path) -> int:
+    return _checked(library().bpf_obj_get(os.fsencode(path)), f"open {path.name}")
+
+
+def load(path: Path, pins: Path, constants: bytes, programs: Sequence[str]) -> dict[str, int]:
+    """Loads the object's programs against the maps pinned in `pins` (made there if missing).
+
+    `constants` becomes the content of `.rodata`. The programs' descriptors are the caller's.
+    """
+    lib = library()
+    _log.clear()
+    options = OpenOptions(sz=ctypes.sizeof(OpenOptions), pin_root_path=os.fsencode(pins))
+    opened = lib.bpf_object__open_file(os.fsencode(path), byref(options))
+    if not opened:
+        raise ProgramRejected(f"{path.name} is no object libbpf understands:\n" + "\n".join(_log))
+    try:
+        handle = c_void_p(opened)
+        fixed = c_void_p(lib.bpf_object__find_map_by_name(handle, b".rodata"))
+        _checked(lib.bpf_map__set_initial_value(fixed, constants, c_size_t(len(constants))), "set .rodata")
+        if lib.bpf_object__load(handle) < 0:
+            raise ProgramRejected("the kernel refused the programs:\n" + "\n".join(_log)[-4000:])
+        return {name: _program(handle, name) for name in programs}
+    finally:
+        lib.bpf_object__close(c_void_p(opened))
+
+
+def _program(handle: c_void_p, name: str) -> int:
+    lib = library()
+    found = lib.bpf_object__find_program_by_name(handle, name.encode())
+    if not found:
+        raise ProgramRejected(f"the object has no program {name}")
+    return os.dup(lib.bpf_program__fd(c_void_p(found)))
+
+
+def run_once(program: int, packet: bytes, context: bytes = b"") -> tuple[int, bytes]:
+    """BPF_PROG_TEST_RUN: the verdict, and the packet as the program left it."""
+    out = ctypes.create_string_buffer(len(packet) + 512)
+    data = ctypes.create_string_buffer(packet, len(packet))
+    options = TestRunOptions(sz=ctypes.sizeof(TestRunOptions))
+    options.data_in, options.data_size_in = ctypes.addressof(data), len(packet)
+    options.data_out, options.data_size_out = ctypes.addressof(out), len(out)
+    if context:
+        extra = ctypes.create_string_buffer(context, len(context))
+        options.ctx_in, options.ctx_size_in = ctypes.addressof(extra), len(context)
+    _checked(library().bpf_prog_test_run_opts(program, byref(options)), "test run")
+    return ctypes.c_int32(options.retval).value, out.raw[: options.data_size_out]

@@ -1,0 +1,283 @@
+"""What the kernel's maps should hold: a pure function of the world, of what was allotted, and of the
+links there are.
+
+Two things are not in the world but must not change under a running network, so they come in as found:
+which memory slot a network has, and which index the kernel gave a link.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
+
+from msgspec import Struct
+
+from alcove.dataplane.address import NO_ADDRESS, Address, Prefix, pack, pack_mac, pack_prefix
+from alcove.dataplane.maps import (
+    BUCKET,
+    DOOR_KEY,
+    ENDPOINT,
+    ENDPOINT_KEY,
+    FORBIDDEN_KEY,
+    INDEX,
+    MEMORIES_MAX,
+    NETWORK_KEY,
+    NODE,
+    PORT,
+    ROUTE,
+    ROUTE_KEY,
+    ROUTE_NODES_MAX,
+    ROUTE_SELF,
+    WORD,
+    EndpointFlag,
+    MapName,
+    PortFlag,
+    RouteKind,
+)  # fmt: skip
+from alcove.dataplane.model import Gateway, Network, Port, Profile, Subnet, TrafficClass, World
+from alcove.dataplane.policies import compile_profile
+from alcove.dataplane.services import Compiled as Services
+from alcove.dataplane.services import compile_services
+
+Entries = dict[MapName, dict[bytes, bytes]]
+VNI_BITS = 32
+NO_NODE = b"\0\0\0\0"
+NO_MAC = b"\0" * 6
+PRESENT = WORD.pack(1)
+WORLD_PREFIXES: tuple[Prefix, ...] = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
+LINK_LOCAL: tuple[Prefix, ...] = (IPv4Network("169.254.0.0/16"), IPv4Network("127.0.0.0/8"))
+"""Never a pod's to reach: cloud metadata services live there."""
+
+BURST_SECONDS = 0.05
+BURST_BYTES_MIN = 2 * 65536
+"""Packets arrive in pieces of up to 64 KiB: a smaller burst would pass none."""
+
+HTB_MAJOR = 1 << 16
+PRIORITY = {one: HTB_MAJOR | (one + 1) * 0x10 for one in TrafficClass}
+"""As the class of the underlay's shaper (`shaping.py`); without one, Linux ignores it."""
+TOS = {TrafficClass.PREMIUM: 46 << 2, TrafficClass.EXPEDITED: 18 << 2, TrafficClass.BEST_EFFORT: 8 << 2}
+"""DSCP EF, AF21 and CS1, for the switches between the nodes."""
+
+
+class Found(Struct, frozen=True):
+    links: Mapping[str, int]
+    """Index of each port's link, by the port's name; ports without one are left out."""
+    slots: Mapping[int, int]
+    """Memory slot of each VNI."""
+    next_hops: Mapping[IPv4Address, IPv4Address]
+    """The way to each node; nodes without one are left out."""
+
+
+def gateway_name(instance: str, vni: int) -> str:
+    return f"{instance}g{vni:x}"
+
+
+def gateway_mac(vni: int) -> str:
+    """The same on every node, as the address is; it never leaves the node."""
+    return f"06:00:00:{vni >> 16 & 255:02x}:{vni >> 8 & 255:02x}:{vni & 255:02x}"
+
+
+def allot_slots(held: Mapping[int, int], vnis: Iterable[int]) -> dict[int, int]:
+    """A memory slot for each VNI: the one it has, or the lowest free one."""
+    wanted = sorted(set(vnis))
+    slots = {vni: held[vni] for vni in wanted if vni in held}
+    used = set(slots.values())
+    free = (slot for slot in range(MEMORIES_MAX) if slot not in used)
+    for vni in wanted:
+        if vni not in slots:
+            slots[vni] = next(free)
+    return slots
+
+
+def present_vnis(world: World) -> set[int]:
+    """Networks that have something on this node."""
+    return {port.vni for port in world.ports} | {gateway.vni for gateway in world.gateways}
+
+
+def serving_vnis(world: World, node: IPv4Address) -> set[int]:
+    """Networks that this node bounces or divides for others."""
+    return {subnet.vni for subnet in world.subnets if node in subnet.bouncers} | {
+        vpc.vni for vpc in world.vpcs if node in vpc.dividers
+    }
+
+
+def wanted_vnis(world: World, node: IPv4Address) -> set[int]:
+    return present_vnis(world) | serving_vnis(world, node)
+
+
+def services_here(world: World) -> Services:
+    here = present_vnis(world)
+    return compile_services(service for service in world.services if service.vni in here)
+
+
+def desired(instance: str, node: IPv4Address, world: World, found: Found, services: Services) -> Entries:
+    """`services` is `services_here(world)`, which costs enough to be kept by who needs it again."""
+    entries: Entries = {name: {} for name in MapName}
+    here = present_vnis(world)
+    entries[MapName.SERVICES] = services.services
+    entries[MapName.BACKENDS] = services.backends
+    entries[MapName.MEMBERS] = services.members
+    for vni in wanted_vnis(world, node):
+        entries[MapName.NETWORKS][NETWORK_KEY.pack(vni)] = WORD.pack(found.slots[vni])
+    _add_nodes(entries, world, found)
+    _add_endpoints(entries, world, node, here)
+    _add_routes(entries, world, node, here)
+    for network in world.networks:
+        if network.vni in here:
+            _add_service_routes(entries, network)
+    for port in world.ports:
+        if port.name in found.links:
+            add_port(entries, port, found.links[port.name], found.slots[port.vni], services)
+    keeping = {door.vni for door in world.doors if door.keep_client}
+    for gateway in world.gateways:
+        name = gateway_name(instance, gateway.vni)
+        if name in found.links:
+            slot, kept = found.slots[gateway.vni], gateway.vni in keeping
+            add_gateway(entries, gateway, found.links[name], slot, services, answers_world=kept)
+    for prefix in (*world.forbidden, *LINK_LOCAL):
+        entries[MapName.FORBIDDEN][FORBIDDEN_KEY.pack(*pack_prefix(prefix))] = PRESENT
+    for door in world.doors:
+        key = DOOR_KEY.pack(door.address.packed, door.port.to_bytes(2, "big"), door.protocol)
+        entries[MapName.DOORS][key] = PRESENT
+    return entries
+
+
+def _add_nodes(entries: Entries, world: World, found: Found) -> None:
+    for address in world.nodes:
+        if address in found.next_hops:
+            entries[MapName.NODES][address.packed] = NODE.pack(found.next_hops[address].packed)
+
+
+def _add_endpoints(entries: Entries, world: World, node: IPv4Address, here: set[int]) -> None:
+    """Of other nodes: those of subnets this node bounces, or that have no bouncers at all."""
+    known = [subnet for subnet in world.subnets if _knows_endpoints(subnet, node, here)]
+    by_vni: dict[int, list[Subnet]] = {}
+    for subnet in known:
+        by_vni.setdefault(subnet.vni, []).append(subnet)
+    remote = entries[MapName.ENDPOINTS]
+    for endpoint in world.endpoints:
+        if endpoint.node == node:
+            continue
+        if any(endpoint.address in subnet.prefix for subnet in by_vni.get(endpoint.vni, ())):
+            remote[endpoint_key(endpoint.vni, endpoint.address)] = remote_endpoint(endpoint.node)
+
+
+def _knows_endpoints(subnet: Subnet, node: IPv4Address, here: set[int]) -> bool:
+    return node in subnet.bouncers or (not subnet.bouncers and subnet.vni in here)
+
+
+def endpoint_key(vni: int, address: Address) -> bytes:
+    return ENDPOINT_KEY.pack(vni, pack(address))
+
+
+def remote_endpoint(node: IPv4Address) -> bytes:
+    return ENDPOINT.pack(node.packed, 0, NO_MAC, 0, 0, 0, 0)
+
+
+def _add_routes(entries: Entries, world: World, node: IPv4Address, here: set[int]) -> None:
+    """A node knows the subnets it has ports in or bounces; dividers know all. The rest is asked for."""
+    everywhere = here | serving_vnis(world, node)
+    dividing = {vpc.vni for vpc in world.vpcs if node in vpc.dividers or not vpc.dividers} & everywhere
+    local: dict[int, list[Address]] = {}
+    for port in world.ports:
+        local.setdefault(port.vni, []).extend(one.ip for one in port.addresses)
+    routes = entries[MapName.ROUTES]
+    for vpc in world.vpcs:
+        if vpc.vni in here or node in vpc.dividers:
+            value = _asked_route(RouteKind.VPC, vpc.dividers, vpc.vni in dividing, node)
+            routes.update({route_key(vpc.vni, prefix): value for prefix in vpc.prefixes})
+    for subnet in world.subnets:
+        bounces = node in subnet.bouncers
+        has_port = any(address in subnet.prefix for address in local.get(subnet.vni, ()))
+        if bounces or has_port or subnet.vni in dividing:
+            knows = bounces or not subnet.bouncers
+            value = _asked_route(RouteKind.SUBNET, subnet.bouncers, knows, node)
+            routes[route_key(subnet.vni, subnet.prefix)] = value
+
+
+def route_key(vni: int, prefix: Prefix) -> bytes:
+    bits, raw = pack_prefix(prefix)
+    return ROUTE_KEY.pack(VNI_BITS + bits, vni, raw)
+
+
+def _asked_route(kind: RouteKind, asked: tuple[IPv4Address, ...], knows: bool, node: IPv4Address) -> bytes:
+    """Whom to ask; if this node itself knows, there is nobody better."""
+    others = [one for one in asked if one != node][:ROUTE_NODES_MAX]
+    packed = b"".join(one.packed for one in others).ljust(4 * ROUTE_NODES_MAX, b"\0")
+    return ROUTE.pack(kind, len(others), ROUTE_SELF if knows else 0, 0, NO_MAC, packed)
+
+
+def _add_service_routes(entries: Entries, network: Network) -> None:
+    for prefix in network.service_prefixes:
+        value = ROUTE.pack(RouteKind.SERVICE, 0, 0, 0, NO_MAC, b"")
+        entries[MapName.ROUTES][route_key(network.vni, prefix)] = value
+
+
+def _policy(entries: Entries, profile: Profile | None) -> int:
+    """The profile's name, its entries added; 0: no policy."""
+    if profile is None:
+        return 0
+    compiled = compile_profile(profile)
+    entries[MapName.POLICY_RULES].update(compiled.rules)
+    entries[MapName.POLICY_PEERS].update(compiled.peers)
+    return compiled.name
+
+
+def address_of(port: Port, version: int) -> bytes:
+    for one in port.addresses:
+        if one.version == version:
+            return pack(one.ip)
+    return NO_ADDRESS
+
+
+def burst_ns(rate: int) -> int:
+    burst_bytes = max(BURST_BYTES_MIN, rate * BURST_SECONDS)
+    return int(burst_bytes * 1e9 / rate) if rate else 0
+
+
+def add_port(entries: Entries, port: Port, index: int, slot: int, services: Services) -> None:
+    """A port's own entries; all that has to be written when a pod starts."""
+    policy_in, policy_out = _policy(entries, port.ingress), _policy(entries, port.egress)
+    has_services = port.vni in services.vnis
+    answers = any((port.vni, one.ip) in services.answering for one in port.addresses)
+    flags = (PortFlag.SERVICES if has_services else 0) | (PortFlag.BACKEND if answers else 0)
+    rate = port.rate_bytes_per_second
+    mac = pack_mac(port.mac)
+    entries[MapName.PORTS][INDEX.pack(index)] = PORT.pack(
+        port.vni, slot, mac, flags, PRIORITY[port.traffic_class], TOS[port.traffic_class],
+        address_of(port, 4), address_of(port, 6), policy_in, policy_out, rate, burst_ns(rate),
+    )  # fmt: skip
+    if rate:
+        entries[MapName.BUCKETS][INDEX.pack(index)] = BUCKET.pack(0)
+    endpoint_flags = EndpointFlag.LOCAL | (EndpointFlag.SERVICES if has_services else 0)
+    value = ENDPOINT.pack(NO_NODE, index, mac, endpoint_flags, slot, policy_in, policy_out)
+    for one in port.addresses:
+        entries[MapName.ENDPOINTS][endpoint_key(port.vni, one.ip)] = value
+
+
+def add_gateway(
+    entries: Entries, gateway: Gateway, index: int, slot: int, services: Services, *, answers_world: bool
+) -> None:
+    """`answers_world`: pods see clients of the world by their own addresses, and answer them. What they may
+    open is then the gateway's own to refuse."""
+    mac = pack_mac(gateway_mac(gateway.vni))
+    has_services = gateway.vni in services.vnis
+    flags = PortFlag.GATEWAY | (PortFlag.SERVICES | PortFlag.BACKEND if has_services else 0)
+    own: dict[int, Address] = {}
+    for one in gateway.addresses:
+        own.setdefault(one.version, one.ip)
+    first4, first6 = (pack(own[version]) if version in own else NO_ADDRESS for version in (4, 6))
+    entries[MapName.PORTS][INDEX.pack(index)] = PORT.pack(
+        gateway.vni, slot, mac, flags, PRIORITY[TrafficClass.PREMIUM], TOS[TrafficClass.PREMIUM], first4, first6,
+        0, 0, 0, 0,
+    )  # fmt: skip
+    common = EndpointFlag.LOCAL | (EndpointFlag.SERVICES if has_services else 0)
+    anycast = ENDPOINT.pack(NO_NODE, index, mac, common | EndpointFlag.ANYCAST, slot, 0, 0)
+    for one in gateway.addresses:
+        entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, one.ip)] = anycast
+    if gateway.node_address is not None:
+        value = ENDPOINT.pack(NO_NODE, index, mac, common, slot, 0, 0)
+        entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, gateway.node_address)] = value
+    if gateway.egress or answers_world:
+        world = ROUTE.pack(RouteKind.WORLD, 0, 0, index, mac, b"")
+        for prefix in WORLD_PREFIXES:
+            if prefix.version in own:
+                entries[MapName.ROUTES][route_key(gateway.vni, prefix)] = world

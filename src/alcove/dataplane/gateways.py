@@ -1,0 +1,230 @@
+"""Gateways: per network a namespace that holds its gateway addresses, and one exit to the world for all.
+
+    pod ── from_pod ──▶ gateway of its network ──▶ exit ── from_exit ──▶ underlay device ──▶ world
+                        NAT to its uplink           NAT to the node's address, ports of its own
+
+A gateway is reachable by its network's pods only; the agent opens its sockets there. All NAT is in these
+namespaces, none in the host's. From exit to gateway come only answers and what a `Door` lets in.
+"""
+
+import errno
+import os
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.dataplane import links, namespaces
+from alcove.dataplane.apply import Checkpoint
+from alcove.dataplane.desired import gateway_mac, gateway_name
+from alcove.dataplane.errors import DataPlaneError, KernelRefused
+from alcove.dataplane.links import AF_INET
+from alcove.dataplane.model import Gateway, Settings, World
+from alcove.dataplane.namespaces import inside, path_of
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.ports import HOST_MAC, equip, make_guarded
+from alcove.dataplane.rulesets import exit_ruleset, gateway_ruleset
+
+EXIT_MAC = "06:00:01:00:00:01"
+UPLINK_MAC, UPLINK_PEER_MAC = "06:00:02:00:00:01", "06:00:02:00:00:02"
+EXIT_HOP = IPv4Address("169.254.1.1")
+"""Who the exit believes is next: nobody; the program there finds the way."""
+UPLINKS = IPv4Network("100.64.0.0/16")
+"""Two addresses for each memory slot, between exit and gateway; never seen outside."""
+
+
+class Way(Struct, frozen=True):
+    index: int
+    mac: str
+
+
+def uplink_addresses(slot: int) -> tuple[IPv4Address, IPv4Address]:
+    """The exit's side and the gateway's."""
+    first = UPLINKS.network_address + 2 * slot
+    return first, first + 1
+
+
+class Gateways:
+    def __init__(self, settings: Settings, netlink: Netlink, checkpoint: Checkpoint) -> None:
+        self.settings = settings
+        self.netlink = netlink
+        self.checkpoint = checkpoint
+        self.prefix = f"alcove-{settings.instance}-"
+        self.rulesets: dict[str, str] = {}
+
+    def namespace_name(self, vni: int) -> str:
+        return f"{self.prefix}g{vni:x}"
+
+    def open(self, vni: int) -> int:
+        """A descriptor of the network's gateway namespace, for `namespaces.inside`; the caller closes it."""
+        found = namespaces.open_named(self.namespace_name(vni))
+        if found is None:
+            raise DataPlaneError(f"network {vni} has no gateway here")
+        return found
+
+    def doubt(self) -> None:
+        """Forgets what the rule sets are, so that they are written anew."""
+        self.rulesets.clear()
+
+    def ensure_exit(self) -> Way:
+        name, link_name = f"{self.prefix}exit", f"{self.settings.instance}x"
+        self.checkpoint("make the exit")
+        namespace = namespaces.make(name)
+        try:
+            link = links.read_link(self.netlink, link_name)
+            if link is None:
+                self.netlink.do(links.veth(link_name, HOST_MAC, "out", EXIT_MAC, namespace, 1500))
+                link = links.read_link(self.netlink, link_name)
+            if link is None:
+                raise KernelRefused(f"find {link_name}", errno.ENODEV)
+            if not link.up:
+                with inside(namespace):
+                    _forward()
+                    _set_up_exit()
+                # Up last: a kill before leaves it down, and the next run begins anew. Until a program is
+                # there, the host would only see packets that no gateway can send yet.
+                self.netlink.do(links.clsact(link.index), links.set_link(link.index))
+        finally:
+            os.close(namespace)
+        return Way(link.index, EXIT_MAC)
+
+    def ensure(self, world: World, slots: dict[int, int], mtu: int, program: int) -> None:
+        """The gateways of the world, and the rules in them and in the exit. `program` guards their links."""
+        for gateway in world.gateways:
+            self._ensure_gateway(gateway, world, slots[gateway.vni], mtu, program)
+        uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in world.gateways}
+        rules = exit_ruleset(self.settings, world, uplinks)
+        self._rule(f"{self.prefix}exit", rules)
+        for gateway in world.gateways:
+            rules = gateway_ruleset(gateway, world, uplinks[gateway.vni])
+            self._rule(self.namespace_name(gateway.vni), rules)
+
+    def _ensure_gateway(self, gateway: Gateway, world: World, slot: int, mtu: int, program: int) -> None:
+        name = self.namespace_name(gateway.vni)
+        self.checkpoint(f"make gateway {gateway.vni}")
+        namespace = namespaces.make(name)
+        try:
+            self._ensure_inner(gateway, world, namespace, mtu, program)
+            self._ensure_uplink(gateway.vni, namespace, slot)
+        finally:
+            os.close(namespace)
+
+    def _ensure_inner(self, gateway: Gateway, world: World, namespace: int, mtu: int, program: int) -> None:
+        """The link to the network, guarded as every port's."""
+        link_name = gateway_name(self.settings.instance, gateway.vni)
+        if links.read_link(self.netlink, link_name) is None:
+            inner = ("net", gateway_mac(gateway.vni))
+            make_guarded(self.netlink, link_name, inner, namespace, mtu, program, self.checkpoint)
+        equip(namespace, "net", gateway.addresses, ())
+        with inside(namespace):
+            _forward()
+            _route_inside(gateway, world)
+
+    def _ensure_uplink(self, vni: int, namespace: int, slot: int) -> None:
+        exit_side, own_side = uplink_addresses(slot)
+        far = namespaces.make(f"{self.prefix}exit")
+        try:
+            with inside(namespace):
+                _ensure_uplink_here(far, f"g{vni:x}", own_side, exit_side)
+            with inside(far):
+                _set_up_uplink(f"g{vni:x}", exit_side, own_side)
+        finally:
+            os.close(far)
+
+    def _rule(self, namespace: str, rules: str) -> None:
+        if self.rulesets.get(namespace) == rules:
+            return
+        self.checkpoint(f"rules of {namespace}")
+        command = ["nsenter", f"--net={path_of(namespace)}", "nft", "-f", "-"]
+        done = subprocess.run(command, input=rules, text=True, capture_output=True, check=False)
+        if done.returncode:
+            raise DataPlaneError(f"nftables refused the rules of {namespace}: {done.stderr.strip()}")
+        self.rulesets[namespace] = rules
+
+    def remove_others(self, world: World) -> None:
+        keep = {self.namespace_name(gateway.vni) for gateway in world.gateways} | {f"{self.prefix}exit"}
+        for name in namespaces.names(self.prefix):
+            if name not in keep:
+                self.checkpoint(f"remove {name}")
+                namespaces.remove(name)
+                self.rulesets.pop(name, None)
+
+    def remove_exit(self) -> None:
+        link = links.read_link(self.netlink, f"{self.settings.instance}x")
+        if link is not None:
+            self.netlink.do(links.delete_link(link.index))
+        namespaces.remove(f"{self.prefix}exit")
+
+
+def _forward() -> None:
+    """Lets the namespace forward. Sources are checked by our programs; replies may come back another way."""
+    for name in ("ip_forward", "conf/all/rp_filter", "conf/default/rp_filter"):
+        value = "1" if name == "ip_forward" else "0"
+        Path(f"/proc/sys/net/ipv4/{name}").write_text(value)
+
+
+def _index(netlink: Netlink, name: str) -> int:
+    link = links.read_link(netlink, name)
+    if link is None:
+        raise KernelRefused(f"find {name}", errno.ENODEV)
+    return link.index
+
+
+def _set_up_exit() -> None:
+    netlink = Netlink()
+    try:
+        index = _index(netlink, "out")
+        netlink.do(
+            links.set_link(_index(netlink, "lo")),
+            links.set_link(index),
+            links.add_route(index, IPv4Network((EXIT_HOP, 32)), None, AF_INET),
+            links.add_neighbor(index, EXIT_HOP, HOST_MAC),
+            links.add_route(index, None, EXIT_HOP, AF_INET),
+        )
+    finally:
+        netlink.close()
+
+
+def _route_inside(gateway: Gateway, world: World) -> None:
+    """Everything of the network is on the link: the program there answers for all of it."""
+    netlink = Netlink()
+    try:
+        index = _index(netlink, "net")
+        prefixes = [prefix for vpc in world.vpcs if vpc.vni == gateway.vni for prefix in vpc.prefixes]
+        for network in world.networks:
+            if network.vni == gateway.vni:
+                prefixes += network.service_prefixes
+        netlink.do(
+            *(links.add_route(index, one, None, AF_INET) for one in prefixes if one.version == 4),
+            *(links.add_route(index, one, None, links.AF_INET6) for one in prefixes if one.version == 6),
+        )
+        if gateway.node_address is not None:
+            netlink.do(links.add_address(index, gateway.node_address, 32))
+    finally:
+        netlink.close()
+
+
+def _ensure_uplink_here(far: int, far_name: str, own: IPv4Address, hop: IPv4Address) -> None:
+    netlink = Netlink()
+    try:
+        if links.read_link(netlink, "up") is None:
+            netlink.do(links.veth("up", UPLINK_MAC, far_name, UPLINK_PEER_MAC, far, 1500))
+        index = _index(netlink, "up")
+        netlink.do(
+            links.add_address(index, own, 31),
+            links.set_link(index),
+            links.add_route(index, None, hop, AF_INET),
+        )
+    finally:
+        netlink.close()
+
+
+def _set_up_uplink(name: str, own: IPv4Address, hop: IPv4Address) -> None:
+    netlink = Netlink()
+    try:
+        index = _index(netlink, name)
+        netlink.do(links.add_address(index, own, 31), links.set_link(index))
+        netlink.do(links.add_route(index, IPv4Network((hop, 32)), None, AF_INET))
+    finally:
+        netlink.close()

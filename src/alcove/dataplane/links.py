@@ -1,0 +1,217 @@
+"""The netlink requests of the data plane: links, addresses, routes, and programs at a link's ingress.
+
+Pure: each function returns a request; `Netlink` sends it. `read_*` decode answers.
+"""
+
+import errno
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from msgspec import Struct
+
+from alcove.dataplane.address import Address, Prefix, pack_mac
+from alcove.dataplane.netlink import (
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REPLACE,
+    Netlink,
+    Request,
+    attribute,
+    attribute_text,
+    attribute_u32,
+    attributes,
+    nested,
+)
+
+AF_INET, AF_INET6 = 2, 10
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+RTM_NEWADDR, RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWNEIGH = 20, 24, 26, 28
+RTM_NEWQDISC, RTM_NEWTFILTER, RTM_GETTFILTER, RTM_NEWTCLASS = 36, 44, 46, 40
+RTM_DELQDISC = 37
+IFF_UP = 1
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO = 1, 3, 4, 5, 10, 18
+IFLA_QDISC, IFLA_NET_NS_FD = 6, 28
+IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
+IFLA_VXLAN_PORT, IFLA_VXLAN_LEARNING, IFLA_VXLAN_COLLECT_METADATA = 15, 7, 25
+IFA_ADDRESS, IFA_LOCAL, IFA_FLAGS, IFA_F_NODAD = 1, 2, 8, 2
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC = 1, 4, 5, 7
+NDA_DST, NDA_LLADDR, NUD_PERMANENT = 1, 2, 0x80
+TCA_KIND, TCA_OPTIONS = 1, 2
+TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, TCA_BPF_TAG, TCA_BPF_ID = 6, 7, 8, 10, 11
+CLSACT_HANDLE, CLSACT_PARENT, CLSACT_INGRESS = 0xFFFF0000, 0xFFFFFFF1, 0xFFFFFFF2
+ETH_P_ALL = 0x0300
+FILTER_PRIORITY = 1
+_NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
+
+_LINK = struct.Struct("=BxHiII")
+_ADDRESS = struct.Struct("=BBBBI")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_NEIGHBOR = struct.Struct("=BxxxiHBB")
+_TC = struct.Struct("=BxxxiIII")
+
+
+class Link(Struct, frozen=True):
+    index: int
+    name: str
+    kind: str
+    mac: bytes
+    mtu: int
+    up: bool
+    master: int
+    peer: int
+    qdisc: str
+
+
+def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int, mtu: int) -> Request:
+    """A pair, both down: `name` here, its peer made straight into the namespace of that descriptor."""
+    peer = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, peer_name)
+    peer += attribute(IFLA_ADDRESS, pack_mac(peer_mac)) + attribute_u32(IFLA_MTU, mtu)
+    peer += attribute_u32(IFLA_NET_NS_FD, peer_namespace)
+    data = nested(IFLA_INFO_DATA, attribute(VETH_INFO_PEER, peer))
+    body = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, name)
+    body += attribute(IFLA_ADDRESS, pack_mac(mac)) + attribute_u32(IFLA_MTU, mtu)
+    body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "veth"), data)
+    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make veth {name}")
+
+
+def vxlan(name: str, mac: str, port: int) -> Request:
+    """A VXLAN device that takes each packet's tunnel from its metadata."""
+    data = nested(
+        IFLA_INFO_DATA,
+        attribute(IFLA_VXLAN_COLLECT_METADATA, b"\1"),
+        attribute(IFLA_VXLAN_LEARNING, b"\0"),
+        attribute(IFLA_VXLAN_PORT, port.to_bytes(2, "big")),
+    )
+    body = _LINK.pack(0, 0, 0, IFF_UP, IFF_UP) + attribute_text(IFLA_IFNAME, name)
+    body += attribute(IFLA_ADDRESS, pack_mac(mac))
+    body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "vxlan"), data)
+    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make VXLAN device {name}", (errno.EEXIST,))
+
+
+def bridge(name: str) -> Request:
+    body = _LINK.pack(0, 0, 0, IFF_UP, IFF_UP) + attribute_text(IFLA_IFNAME, name)
+    body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "bridge"))
+    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make bridge {name}")
+
+
+def set_link(index: int, *, up: bool = True, master: int | None = None, mtu: int | None = None) -> Request:
+    body = _LINK.pack(0, 0, index, IFF_UP if up else 0, IFF_UP)
+    if master is not None:
+        body += attribute_u32(IFLA_MASTER, master)
+    if mtu is not None:
+        body += attribute_u32(IFLA_MTU, mtu)
+    return Request(RTM_NEWLINK, 0, body, f"set link {index}")
+
+
+def delete_link(index: int) -> Request:
+    return Request(RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0), f"delete link {index}", (errno.ENODEV,))
+
+
+def add_address(index: int, address: Address, prefix_length: int) -> Request:
+    family = AF_INET if address.version == 4 else AF_INET6
+    body = _ADDRESS.pack(family, prefix_length, 0, 0, index)
+    body += attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
+    if family == AF_INET6:
+        # Nobody else can have it: the data plane would not let them.
+        body += attribute_u32(IFA_FLAGS, IFA_F_NODAD)
+    return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body, f"add address {address}")
+
+
+def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> Request:
+    """To `target` (None: everything) by `via` (None: on the link itself)."""
+    bits = target.prefixlen if target else 0
+    scope = 0 if via else 253
+    body = _ROUTE.pack(family, bits, 0, 0, 254, 4, scope, 1, 0)
+    if target:
+        body += attribute(RTA_DST, target.network_address.packed)
+    if via:
+        body += attribute(RTA_GATEWAY, via.packed)
+    body += attribute_u32(RTA_OIF, index)
+    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}")
+
+
+def add_neighbor(index: int, address: Address, mac: str) -> Request:
+    family = AF_INET if address.version == 4 else AF_INET6
+    body = _NEIGHBOR.pack(family, index, NUD_PERMANENT, 0, 0)
+    body += attribute(NDA_DST, address.packed) + attribute(NDA_LLADDR, pack_mac(mac))
+    return Request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body, f"add neighbour {address}")
+
+
+def clsact(index: int) -> Request:
+    body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0) + attribute_text(TCA_KIND, "clsact")
+    return Request(
+        RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body, f"make clsact at link {index}", (errno.EEXIST,)
+    )
+
+
+def remove_clsact(index: int) -> Request:
+    """And every program at the link with it."""
+    body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0)
+    return Request(RTM_DELQDISC, 0, body, f"remove clsact of link {index}", _NO_QDISC)
+
+
+def remove_root_qdisc(index: int) -> Request:
+    body = _TC.pack(0, index, 0, 0xFFFFFFFF, 0)
+    return Request(RTM_DELQDISC, 0, body, f"remove the qdisc of link {index}", _NO_QDISC)
+
+
+def attach(index: int, program: int, name: str) -> Request:
+    """Puts the program at the link's ingress; one that is there is replaced between two packets."""
+    body = _TC.pack(0, index, 1, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
+    body += attribute_text(TCA_KIND, "bpf")
+    options = attribute_u32(TCA_BPF_FD, program) + attribute_text(TCA_BPF_NAME, name)
+    body += nested(TCA_OPTIONS, options, attribute_u32(TCA_BPF_FLAGS, 1))
+    return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body, f"attach {name} to link {index}")
+
+
+def _read_link(body: bytes) -> Link:
+    _family, _kind, index, flags, _change = _LINK.unpack_from(body)
+    found = attributes(body[16:])
+    info = attributes(found.get(IFLA_LINKINFO, b""))
+    return Link(
+        index=index,
+        name=found.get(IFLA_IFNAME, b"").rstrip(b"\0").decode(),
+        kind=info.get(IFLA_INFO_KIND, b"").rstrip(b"\0").decode(),
+        mac=found.get(IFLA_ADDRESS, b""),
+        mtu=int.from_bytes(found.get(IFLA_MTU, b""), "little"),
+        up=bool(flags & IFF_UP),
+        master=int.from_bytes(found.get(IFLA_MASTER, b""), "little"),
+        peer=int.from_bytes(found.get(IFLA_LINK, b""), "little"),
+        qdisc=found.get(IFLA_QDISC, b"").rstrip(b"\0").decode(),
+    )
+
+
+def read_links(netlink: Netlink) -> Iterator[Link]:
+    request = Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0), "list links")
+    for _kind, body in netlink.dump(request):
+        yield _read_link(body)
+
+
+def read_link(netlink: Netlink, name: str) -> Link | None:
+    body = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, name)
+    answer = netlink.ask(Request(RTM_GETLINK, 0, body, f"find link {name}"))
+    return _read_link(answer) if answer is not None else None
+
+
+def read_attached(netlink: Netlink, index: int) -> int:
+    """The id of the program at the link's ingress; 0: none."""
+    body = _TC.pack(0, index, 0, CLSACT_INGRESS, 0)
+    request = Request(RTM_GETTFILTER, 0, body, f"list filters of link {index}")
+    found = 0
+    for _kind, answer in netlink.dump(request):
+        options = attributes(attributes(answer[20:]).get(TCA_OPTIONS, b""))
+        if TCA_BPF_ID in options:
+            found = int.from_bytes(options[TCA_BPF_ID], "little")
+    return found
+
+
+def read_next_hop(netlink: Netlink, target: IPv4Address) -> IPv4Address | None:
+    """The router on the way to `target`, or itself if it is on the link; None: no way."""
+    body = _ROUTE.pack(AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, target.packed)
+    unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH)
+    answer = netlink.ask(Request(RTM_GETROUTE, 0, body, f"find way to {target}", unreachable))
+    if answer is None:
+        return None
+    via = attributes(answer[12:]).get(RTA_GATEWAY)
+    return IPv4Address(via) if via else target

@@ -1,0 +1,183 @@
+"""The one mirror of the C structs: how keys and values of every map are packed, and the maps' names.
+
+`tests/unit/dataplane/test_maps.py` compares each layout with the object's own type information.
+"""
+
+import struct
+from enum import Enum, IntEnum, IntFlag
+from typing import Any
+
+from msgspec import Struct
+
+
+class Layout:
+    """A C struct as named fields of struct formats, little-endian and without implicit padding."""
+
+    def __init__(self, c_name: str, **fields: str) -> None:
+        self.c_name = c_name
+        self.fields = fields
+        self.names = tuple(name for name in fields if not name.startswith("pad"))
+        self.codec = struct.Struct("<" + "".join(fields.values()))
+        self.size = self.codec.size
+
+    def pack(self, *values: Any) -> bytes:
+        return self.codec.pack(*values)
+
+    def unpack(self, raw: bytes) -> dict[str, Any]:
+        return dict(zip(self.names, self.codec.unpack(raw), strict=True))
+
+    def offsets(self) -> dict[str, int]:
+        found, offset = {}, 0
+        for name, form in self.fields.items():
+            if not name.startswith("pad"):
+                found[name] = offset
+            offset += struct.calcsize("<" + form)
+        return found
+
+
+CONFIG = Layout(
+    "config", node="4s", underlay="I", vxlan="I", exit="I", tunnel_port="2s", nat_low="H", nat_high="H",
+    router_mac="6s", exit_mac="6s", path_ticks="H",
+)  # fmt: skip
+PORT = Layout(
+    "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="7x", address4="16s",
+    address6="16s", policy_in="Q", policy_out="Q", rate="Q", burst_ns="Q",
+)  # fmt: skip
+BUCKET = Layout("bucket", busy_until_ns="Q")
+ENDPOINT_KEY = Layout("endpoint_key", vni="I", address="16s")
+ENDPOINT = Layout(
+    "endpoint",
+    node="4s",
+    ifindex="I",
+    mac="6s",
+    flags="H",
+    memory="I",
+    pad="4x",
+    policy_in="Q",
+    policy_out="Q",
+)
+NODE = Layout("node", next_hop="4s")
+ROUTE_KEY = Layout("route_key", prefix_bits="I", vni="I", address="16s")
+ROUTE = Layout(
+    "route", kind="B", count="B", flags="B", pad="x", ifindex="I", mac="6s", pad2="2x", nodes="32s"
+)  # fmt: skip
+FORBIDDEN_KEY = Layout("forbidden_key", prefix_bits="I", address="16s")
+SERVICE_KEY = Layout("service_key", vni="I", address="16s", port="2s", proto="B", pad="x")
+SERVICE = Layout("service", set="Q", count="I", affinity_ticks="I", flags="I", pad="4x")
+BACKEND_KEY = Layout("backend_key", set="Q", index="I", pad="4x")
+BACKEND = Layout("backend", address="16s", port="2s", pad="6x")
+MEMBER_KEY = Layout("member_key", set="Q", backend="24s")
+PEER_KEY = Layout("peer_key", prefix_bits="I", profile="Q", address="16s")
+RULE_KEY = Layout("rule_key", prefix_bits="I", **{"class": "Q"}, proto="B", pad="x", port="2s")
+NETWORK_KEY = Layout("network_key", vni="I")
+DOOR_KEY = Layout("door_key", address="4s", port="2s", proto="B", pad="x")
+TUPLE = Layout("tuple", source="16s", target="16s", sport="2s", dport="2s", proto="B", kind="B", pad="2x")
+FLOW = Layout(
+    "flow", peer="16s", peer_port="2s", own_port="2s", tick="I", flags="I", node="4s", first="Q", second="Q"
+)
+DROP_COUNT = Layout("drop_count", packets="Q", bytes="Q", sampled="Q")
+DROP_SAMPLE = Layout(
+    "drop_sample", source="16s", target="16s", sport="2s", dport="2s", proto="B", pad="3x", policy="Q", vni="I",
+    ifindex="I", length="I", reason="I",
+)  # fmt: skip
+INDEX = Layout("", index="I")
+WORD = Layout("", word="I")
+CLASS = Layout("", named="Q")
+
+LAYOUTS = (
+    CONFIG, PORT, BUCKET, ENDPOINT_KEY, ENDPOINT, NODE, ROUTE_KEY, ROUTE, FORBIDDEN_KEY, SERVICE_KEY, SERVICE,
+    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, DOOR_KEY, TUPLE, FLOW, DROP_COUNT,
+)  # fmt: skip
+
+
+class PortFlag(IntFlag):
+    GATEWAY = 0x1
+    BACKEND = 0x2
+    SERVICES = 0x4
+
+
+class EndpointFlag(IntFlag):
+    LOCAL = 0x1
+    ANYCAST = 0x2
+    SERVICES = 0x4
+
+
+class RouteKind(IntEnum):
+    NONE = 0
+    SUBNET = 1
+    VPC = 2
+    WORLD = 3
+    SERVICE = 4
+
+
+class FlowKind(IntEnum):
+    NONE = 0
+    FORWARD = 1
+    REVERSE = 2
+    TRACK = 3
+    FRAGMENT = 4
+    AFFINITY = 5
+    PATH = 6
+
+
+class PathTaken(IntEnum):
+    """Which way packets took, as counted in the map `paths`."""
+
+    LOCAL = 0
+    DIRECT = 1
+    LEARNED = 2
+    BOUNCER = 3
+    DIVIDER = 4
+    RELAYED = 5
+    FALLBACK = 6
+    GATEWAY = 7
+    FROM_TUNNEL = 8
+
+
+ROUTE_SELF = 0x1
+ROUTE_NODES_MAX = 8
+SERVICE_DIRECT = 0x1
+
+
+class MapName(Enum):
+    """Maps that hold desired state, in the order in which entries may be added: nothing refers to an
+    entry that is not there yet. Removal goes the other way."""
+
+    NODES = "nodes"
+    FORBIDDEN = "forbidden"
+    NETWORKS = "networks"
+    MEMBERS = "members"
+    BACKENDS = "backends"
+    SERVICES = "services"
+    POLICY_RULES = "policy_rules"
+    POLICY_PEERS = "policy_peers"
+    BUCKETS = "buckets"
+    PORTS = "ports"
+    ENDPOINTS = "endpoints"
+    ROUTES = "routes"
+    DOORS = "doors"
+
+
+class MapShape(Struct, frozen=True):
+    key: Layout
+    value: Layout
+
+
+SHAPES: dict[MapName, MapShape] = {
+    MapName.NODES: MapShape(Layout("", address="4s"), NODE),
+    MapName.FORBIDDEN: MapShape(FORBIDDEN_KEY, WORD),
+    MapName.NETWORKS: MapShape(NETWORK_KEY, WORD),
+    MapName.MEMBERS: MapShape(MEMBER_KEY, WORD),
+    MapName.BACKENDS: MapShape(BACKEND_KEY, BACKEND),
+    MapName.SERVICES: MapShape(SERVICE_KEY, SERVICE),
+    MapName.POLICY_RULES: MapShape(RULE_KEY, WORD),
+    MapName.POLICY_PEERS: MapShape(PEER_KEY, CLASS),
+    MapName.BUCKETS: MapShape(INDEX, BUCKET),
+    MapName.PORTS: MapShape(INDEX, PORT),
+    MapName.ENDPOINTS: MapShape(ENDPOINT_KEY, ENDPOINT),
+    MapName.ROUTES: MapShape(ROUTE_KEY, ROUTE),
+    MapName.DOORS: MapShape(DOOR_KEY, WORD),
+}
+MEMORIES = "memories"
+MEMORIES_MAX = 4096
+OTHER_MAPS = (MEMORIES, "drops", "samples", "paths")

@@ -1,0 +1,174 @@
+"""What the data plane is asked for: plain values that know neither Kubernetes nor tenants.
+
+A `World` is everything one node has to know. It is small on purpose: an ordinary node is given its own
+ports, and of each network present on it the subnets; only bouncers are given their subnets' endpoints.
+"""
+
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+
+from msgspec import Struct
+
+from alcove.dataplane.address import Address, Prefix
+
+Interface = IPv4Interface | IPv6Interface
+
+
+class Protocol(IntEnum):
+    ICMP = 1
+    TCP = 6
+    UDP = 17
+    ICMPV6 = 58
+    SCTP = 132
+
+
+class TrafficClass(IntEnum):
+    """How a port's packets rank on the underlay. Mizar's names."""
+
+    PREMIUM = 0
+    EXPEDITED = 1
+    BEST_EFFORT = 2
+
+
+class Block(Struct, frozen=True, order=True):
+    """Addresses of a prefix, but for those of `excepts`."""
+
+    prefix: Prefix
+    excepts: tuple[Prefix, ...] = ()
+
+
+class PortRange(Struct, frozen=True, order=True):
+    protocol: Protocol
+    low: int = 0
+    high: int = 65535
+
+
+class Rule(Struct, frozen=True):
+    """Lets peers reach ports. None: whoever; whatever (ICMP and other protocols included)."""
+
+    peers: tuple[Block, ...] | None = None
+    ports: tuple[PortRange, ...] | None = None
+
+
+class Profile(Struct, frozen=True):
+    """What may be opened in one direction: what some rule allows, and nothing else."""
+
+    rules: tuple[Rule, ...] = ()
+
+
+class Port(Struct, frozen=True):
+    """A pod's connection: a veth whose host side is `name`. `addresses`: at most one of each family."""
+
+    name: str
+    vni: int
+    mac: str
+    addresses: tuple[Interface, ...]
+    gateways: tuple[Address, ...] = ()
+    """Default routes of the pod, at most one of each family."""
+    ingress: Profile | None = None
+    """None: everything may come in."""
+    egress: Profile | None = None
+    rate_bytes_per_second: int = 0
+    """0: no limit."""
+    traffic_class: TrafficClass = TrafficClass.EXPEDITED
+    pod_interface: str = "eth0"
+
+
+class Endpoint(Struct, frozen=True):
+    """A network's address that lives on some node."""
+
+    vni: int
+    address: Address
+    node: IPv4Address
+
+
+class Subnet(Struct, frozen=True):
+    """`bouncers` know all its endpoints; without any, every node that has the network does."""
+
+    vni: int
+    prefix: Prefix
+    bouncers: tuple[IPv4Address, ...] = ()
+
+
+class Vpc(Struct, frozen=True):
+    """`dividers` know all its subnets; without any, every node that has the network does."""
+
+    vni: int
+    prefixes: tuple[Prefix, ...]
+    dividers: tuple[IPv4Address, ...] = ()
+
+
+class Backend(Struct, frozen=True, order=True):
+    address: Address
+    port: int
+
+
+class Service(Struct, frozen=True):
+    vni: int
+    address: Address
+    port: int
+    protocol: Protocol
+    backends: tuple[Backend, ...]
+    affinity_seconds: int = 0
+
+
+class Gateway(Struct, frozen=True):
+    """A network's gateway on this node: a namespace that holds `addresses`, the same on every node."""
+
+    vni: int
+    addresses: tuple[Interface, ...]
+    node_address: IPv4Address | None = None
+    """An address of the network that only this node's gateway has: the world's packets come in as it."""
+    egress: bool = False
+    """Whether pods may reach the world."""
+
+
+class Door(Struct, frozen=True):
+    """A way in: an address and port of the node (or one that is routed to it) is a service's."""
+
+    vni: int
+    address: IPv4Address
+    port: int
+    protocol: Protocol
+    service_address: IPv4Address
+    service_port: int
+    keep_client: bool = False
+    """The backend sees the client's own address; it must be on this node."""
+
+
+class Network(Struct, frozen=True):
+    vni: int
+    service_prefixes: tuple[Prefix, ...] = ()
+    memory_entries: int = 8192
+    """How many flows, paths and fragments of it are remembered."""
+
+
+class World(Struct, frozen=True):
+    nodes: tuple[IPv4Address, ...] = ()
+    """The other nodes. One that is gone is no longer sent to, nor listened to."""
+    networks: tuple[Network, ...] = ()
+    vpcs: tuple[Vpc, ...] = ()
+    subnets: tuple[Subnet, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[Port, ...] = ()
+    services: tuple[Service, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
+    doors: tuple[Door, ...] = ()
+    forbidden: tuple[Prefix, ...] = ()
+    """What no pod may reach, whatever its network allows: the underlay above all."""
+
+
+class Settings(Struct, frozen=True):
+    """What is fixed for an instance while it runs."""
+
+    instance: str
+    """Names the instance's pins, links and namespaces; short, and its own on this machine."""
+    node: IPv4Address
+    underlay: str
+    """The device that has the node's address."""
+    tunnel_port: int = 4789
+    nat_ports: tuple[int, int] = (20000, 29999)
+    """Ports of the node's address that pods' connections to the world are given."""
+    path_seconds: int = 30
+    underlay_bytes_per_second: int = 0
+    """The underlay's capacity, shared out between the traffic classes; 0: unknown, no shaping."""

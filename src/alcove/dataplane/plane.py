@@ -1,0 +1,278 @@
+"""The data plane of one node, as the agent drives it.
+
+    plane = Plane(Settings("al0", node, "eth0"))     # loads, or takes up what is there
+    plane.add_port(port, namespace)                  # a pod starts: one link, a handful of entries
+    plane.apply(world)                               # whatever changed: writes the difference
+    plane.mend(world)                                # now and then, and after a failure: reads back first
+    plane.close()                                    # the agent ends; the traffic goes on
+
+Everything it makes is in the kernel under the instance's name, so a new `Plane` of the same instance finds
+it. Not thread-safe; calls never wait for the network.
+"""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from alcove.dataplane import links, shaping
+from alcove.dataplane.address import Address, pack_mac
+from alcove.dataplane.apply import Change, Checkpoint, apply, difference, read_back
+from alcove.dataplane.build import build
+from alcove.dataplane.desired import (
+    Entries,
+    Found,
+    add_port,
+    allot_slots,
+    desired,
+    endpoint_key,
+    gateway_name,
+    remote_endpoint,
+    services_here,
+    wanted_vnis,
+)
+from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_paths
+from alcove.dataplane.errors import KernelRefused, Unsupported
+from alcove.dataplane.gateways import Gateways
+from alcove.dataplane.loader import Memories, Pins
+from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, WORD, MapName, PathTaken
+from alcove.dataplane.model import Endpoint, Port, Settings, World
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.ports import guard, make_port
+from alcove.dataplane.services import compile_services, ticks
+
+BPF_ROOT = Path("/sys/fs/bpf")
+ROUTER_MAC = "02:00:00:00:00:01"
+TUNNEL_BYTES = 50
+
+
+def _no_checkpoint(step: str) -> None:
+    del step
+
+
+class Plane:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        program: Path | None = None,
+        bpf_root: Path = BPF_ROOT,
+        checkpoint: Checkpoint = _no_checkpoint,
+    ) -> None:
+        """In the calling thread's network namespace, which is the node's. Traffic that flows goes on."""
+        if not 1 <= len(settings.instance) <= 4:
+            raise ValueError(f"an instance's name has 1 to 4 characters: {settings.instance!r}")
+        self.settings = settings
+        self.checkpoint = checkpoint
+        self.netlink = Netlink()
+        self.world = World()
+        self.services = compile_services(())
+        self.underlay = self._underlay()
+        self.mtu = self.underlay.mtu - TUNNEL_BYTES
+        self.gateways = Gateways(settings, self.netlink, checkpoint)
+        self.pins = Pins(bpf_root, f"alcove-{settings.instance}")
+        self._start(program or build())
+
+    def _underlay(self) -> links.Link:
+        found = links.read_link(self.netlink, self.settings.underlay)
+        if found is None:
+            raise Unsupported(f"there is no underlay device {self.settings.underlay}")
+        return found
+
+    def _start(self, program: Path) -> None:
+        vxlan = self._ensure_vxlan()
+        way_out = self.gateways.ensure_exit()
+        low, high = self.settings.nat_ports
+        constants = CONFIG.pack(
+            self.settings.node.packed, self.underlay.index, vxlan.index, way_out.index,
+            self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(way_out.mac),
+            ticks(self.settings.path_seconds),
+        )  # fmt: skip
+        self.checkpoint("load programs")
+        self.programs = self.pins.programs(program, constants)
+        self.maps = self.pins.open_maps()
+        self.memories = Memories(self.pins)
+        self.memories.restore()
+        self.held: Entries = read_back(self.maps)
+        self._guard_all(vxlan.index, way_out.index)
+        self.pins.forget_other_versions(self.programs.version)
+        shaping.shape(self.netlink, self.underlay, self.settings.underlay_bytes_per_second)
+
+    def _guard_all(self, vxlan: int, way_out: int) -> None:
+        """Our programs at every link of ours: on a restart nothing changes, on an upgrade each link goes
+        over between two packets."""
+        wanted = {vxlan: "from_vxlan", way_out: "from_exit"}
+        for link in self._own_links().values():
+            wanted.setdefault(link, "from_pod")
+        # Last, so that what comes in from other nodes finds everything else in place.
+        wanted[self.underlay.index] = "from_underlay"
+        for index, name in wanted.items():
+            if links.read_attached(self.netlink, index) != self.programs.ids[name]:
+                self.checkpoint(f"guard link {index}")
+                program = self.programs.descriptors[name]
+                self.netlink.do(*guard(index, program, name), links.set_link(index))
+
+    def _ensure_vxlan(self) -> links.Link:
+        """The fallback device. Its MAC is its own: a frame from the router's would look like a loop."""
+        name = f"{self.settings.instance}v"
+        self.netlink.do(links.vxlan(name, "0a:00:00:00:00:02", self.settings.tunnel_port))
+        found = links.read_link(self.netlink, name)
+        if found is None:
+            raise KernelRefused(f"find {name}", 19)
+        return found
+
+    def _own_links(self) -> dict[str, int]:
+        """Ports' and gateways' links by name."""
+        ours = (f"{self.settings.instance}p", f"{self.settings.instance}g")
+        return {
+            link.name: link.index for link in links.read_links(self.netlink) if link.name.startswith(ours)
+        }
+
+    def add_port(self, port: Port, namespace: int) -> None:
+        """A pod's port, ready for traffic: link, addresses, programs, entries. The next `World` has it."""
+        # What a kill has left of it, or a pod of the same name before.
+        self.remove_port(port.name)
+        index = make_port(
+            self.netlink, port, namespace, self.mtu, self.programs.descriptors["from_pod"], self.checkpoint
+        )
+        self.world = _with_port(self.world, port)
+        slots = self._ensure_memories({port.vni})
+        entries: Entries = {name: {} for name in MapName}
+        entries[MapName.NETWORKS][NETWORK_KEY.pack(port.vni)] = WORD.pack(slots[port.vni])
+        add_port(entries, port, index, slots[port.vni], self.services)
+        changes = [Change(name, puts=entries[name]) for name in MapName if entries[name]]
+        apply(self.maps, changes, self.held, self.checkpoint)
+
+    def remove_port(self, name: str) -> None:
+        """Its entries, then its link. Idempotent."""
+        for port in self.world.ports:
+            if port.name == name:
+                self.world = _without_port(self.world, port)
+                doomed = [endpoint_key(port.vni, one.ip) for one in port.addresses]
+                self._delete(MapName.ENDPOINTS, doomed)
+        link = links.read_link(self.netlink, name)
+        if link is not None:
+            self._delete(MapName.PORTS, [INDEX.pack(link.index)])
+            self._delete(MapName.BUCKETS, [INDEX.pack(link.index)])
+            self.checkpoint(f"delete {name}")
+            self.netlink.do(links.delete_link(link.index))
+
+    def _delete(self, name: MapName, keys: Iterable[bytes]) -> None:
+        doomed = [key for key in keys if key in self.held[name]]
+        if doomed:
+            self.checkpoint(f"{name.value} -{len(doomed)}")
+            self.maps[name].delete_all(doomed)
+            for key in doomed:
+                del self.held[name][key]
+
+    def change_endpoints(
+        self, added: Iterable[Endpoint], removed: Iterable[tuple[int, Address]] = ()
+    ) -> None:
+        """For bouncers: endpoints that came or moved, and those that went, without the whole world.
+
+        `World.endpoints` must have them by the next `apply`.
+        """
+        puts = {endpoint_key(one.vni, one.address): remote_endpoint(one.node) for one in added}
+        self.maps[MapName.ENDPOINTS].put_all(puts)
+        self.held[MapName.ENDPOINTS].update(puts)
+        self._delete(MapName.ENDPOINTS, [endpoint_key(vni, address) for vni, address in removed])
+
+    def apply(self, world: World) -> None:
+        """Makes the kernel hold what the world asks for. Ports whose link is missing wait for `add_port`;
+        links that the world does not know are removed, with all that belongs to them."""
+        self.world = world
+        slots = self._ensure_memories(wanted_vnis(world, self.settings.node))
+        self.gateways.ensure(world, slots, self.mtu, self.programs.descriptors["from_pod"])
+        found = self._find(world)
+        self.services = services_here(world)
+        wanted = desired(self.settings.instance, self.settings.node, world, found, self.services)
+        try:
+            apply(self.maps, difference(wanted, self.held), self.held, self.checkpoint)
+        except KernelRefused:
+            # Part of a batch may be written: what the kernel holds is known only by asking it.
+            self.held = read_back(self.maps)
+            raise
+        self._remove_orphans(world, found)
+
+    def mend(self, world: World) -> None:
+        """`apply`, believing nothing: maps, links and programs are read back first."""
+        self.held = read_back(self.maps)
+        self.memories = Memories(self.pins)
+        self.memories.restore()
+        vxlan = self._ensure_vxlan()
+        self._guard_all(vxlan.index, self.gateways.ensure_exit().index)
+        self.gateways.doubt()
+        self.apply(world)
+
+    def _find(self, world: World) -> Found:
+        hops: dict[IPv4Address, IPv4Address] = {}
+        for node in world.nodes:
+            hop = links.read_next_hop(self.netlink, node)
+            if hop is not None:
+                hops[node] = hop
+        return Found(
+            self._own_links(), allot_slots(self._slots(), wanted_vnis(world, self.settings.node)), hops
+        )
+
+    def _slots(self) -> dict[int, int]:
+        held = self.held[MapName.NETWORKS]
+        return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
+
+    def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
+        held = self._slots()
+        slots = allot_slots(held, vnis | set(held))
+        entries = {network.vni: network.memory_entries for network in self.world.networks}
+        for vni in vnis:
+            self.checkpoint(f"memory of {vni}")
+            self.memories.ensure(slots[vni], entries.get(vni, 8192))
+        return slots
+
+    def _remove_orphans(self, world: World, found: Found) -> None:
+        known = {port.name for port in world.ports}
+        known |= {gateway_name(self.settings.instance, gateway.vni) for gateway in world.gateways}
+        doomed = [index for name, index in found.links.items() if name not in known]
+        if doomed:
+            self.checkpoint(f"delete {len(doomed)} links")
+            self.netlink.do(*(links.delete_link(index) for index in doomed))
+        self.gateways.remove_others(world)
+        used = {WORD.unpack(raw)["word"] for raw in self.held[MapName.NETWORKS].values()}
+        for slot in self.memories.slots - used:
+            self.checkpoint(f"drop memory {slot}")
+            self.memories.drop(slot)
+
+    def drops(self) -> dict[Reason, Count]:
+        return read_counts(self.pins.open_map("drops", INDEX.size, DROP_COUNT.size))
+
+    def paths(self) -> dict[PathTaken, int]:
+        return read_paths(self.pins.open_map("paths", INDEX.size, 8))
+
+    def samples(self) -> Samples:
+        return Samples(self.pins.open_map("samples", 0, 0).fd)
+
+    def close(self) -> None:
+        """Lets go; programs and maps stay at work."""
+        self.netlink.close()
+        for one in self.maps.values():
+            one.close()
+
+    def destroy(self) -> None:
+        """Takes everything of the instance out of the kernel."""
+        self.apply(World())
+        self.gateways.remove_exit()
+        self.netlink.do(links.remove_clsact(self.underlay.index))
+        link = links.read_link(self.netlink, f"{self.settings.instance}v")
+        if link is not None:
+            self.netlink.do(links.delete_link(link.index))
+        shaping.shape(self.netlink, self._underlay(), 0)
+        self.close()
+        self.pins.remove()
+
+
+def _with_port(world: World, port: Port) -> World:
+    others = tuple(one for one in world.ports if one.name != port.name)
+    return replace(world, ports=(*others, port))
+
+
+def _without_port(world: World, port: Port) -> World:
+    return replace(world, ports=tuple(one for one in world.ports if one is not port))

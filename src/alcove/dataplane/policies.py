@@ -1,0 +1,140 @@
+"""Compiles profiles to tries (pure). See bpf/lib/policy.h for how they are read.
+
+Profiles and classes are named by their content, so an entry never changes its meaning: another policy is
+other entries, and the port's one entry decides which are in force.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network
+
+from msgspec import Struct
+
+from alcove.dataplane.address import pack_prefix
+from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY, WORD
+from alcove.dataplane.model import PortRange, Profile, Rule
+
+EVERYBODY = (pack_prefix(IPv4Network("0.0.0.0/0")), pack_prefix(IPv6Network("::/0")))
+DENIED = 0
+ALLOWED = WORD.pack(1)
+_PROFILE_BITS = 64
+_CLASS_BITS = 64
+_PROTOCOL_BITS = _CLASS_BITS + 16
+
+Bits = tuple[int, bytes]
+"""A prefix: its length in the 16-byte form, and that form."""
+Ports = frozenset[PortRange] | None
+"""The union of what several rules allow; None: everything."""
+
+
+class Compiled(Struct, frozen=True):
+    name: int
+    """What a port's entry holds; never 0."""
+    peers: dict[bytes, bytes]
+    rules: dict[bytes, bytes]
+
+
+def name_of(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") or 1
+
+
+@lru_cache(maxsize=4096)
+def compile_profile(profile: Profile) -> Compiled:
+    peers = _peers(profile.rules)
+    classes = {ports: _class(ports) for ports in set(peers.values())}
+    content = repr(sorted((bits, raw, classes[ports][0]) for (bits, raw), ports in peers.items()))
+    name = name_of(content.encode())
+    peer_entries = {
+        PEER_KEY.pack(_PROFILE_BITS + bits, name, raw): CLASS.pack(classes[ports][0])
+        for (bits, raw), ports in peers.items()
+    }
+    rule_entries: dict[bytes, bytes] = {}
+    for _name, entries in classes.values():
+        rule_entries.update(dict.fromkeys(entries, ALLOWED))
+    return Compiled(name, peer_entries, rule_entries)
+
+
+def _peers(rules: tuple[Rule, ...]) -> dict[Bits, Ports]:
+    """What each prefix may do. The most specific one counts, so each holds all its ancestors' rules."""
+    at: dict[Bits, list[int]] = defaultdict(list)
+    excepting: list[tuple[int, Bits, list[Bits]]] = []
+    for index, rule in enumerate(rules):
+        if rule.peers is None:
+            for everybody in EVERYBODY:
+                at[everybody].append(index)
+            continue
+        for block in rule.peers:
+            bits = pack_prefix(block.prefix)
+            if block.excepts:
+                excepting.append((index, bits, [pack_prefix(prefix) for prefix in block.excepts]))
+            else:
+                at[bits].append(index)
+    prefixes = {
+        *at,
+        *(bits for _, bits, _ in excepting),
+        *(bits for _, _, more in excepting for bits in more),
+    }
+    lengths = sorted({bits for bits, _ in at})
+    return {prefix: _allowed(prefix, rules, at, lengths, excepting) for prefix in prefixes}
+
+
+def _allowed(
+    prefix: Bits,
+    rules: tuple[Rule, ...],
+    at: dict[Bits, list[int]],
+    lengths: list[int],
+    excepting: list[tuple[int, Bits, list[Bits]]],
+) -> Ports:
+    matching: set[int] = set()
+    for length in lengths:
+        if length <= prefix[0]:
+            matching.update(at.get((length, _cut(prefix[1], length)), ()))
+    for index, within, outside in excepting:
+        if _covers(within, prefix) and not any(_covers(cut, prefix) for cut in outside):
+            matching.add(index)
+    return _union(rules[index] for index in matching)
+
+
+def _union(rules: Iterable[Rule]) -> Ports:
+    ranges: set[PortRange] = set()
+    for rule in rules:
+        if rule.ports is None:
+            return None
+        ranges.update(rule.ports)
+    return frozenset(ranges)
+
+
+def _cut(raw: bytes, length: int) -> bytes:
+    keep = int.from_bytes(raw, "big") >> (128 - length) << (128 - length)
+    return keep.to_bytes(16, "big")
+
+
+def _covers(outer: Bits, inner: Bits) -> bool:
+    return outer[0] <= inner[0] and _cut(inner[1], outer[0]) == outer[1]
+
+
+def _class(ports: Ports) -> tuple[int, list[bytes]]:
+    """A class's name and the keys of its entries."""
+    if ports is not None and not ports:
+        return DENIED, []
+    name = name_of(b"*" if ports is None else repr(sorted(ports)).encode())
+    if ports is None:
+        return name, [RULE_KEY.pack(_CLASS_BITS, name, 0, b"\0\0")]
+    return name, [key for one in ports for key in _range(name, one)]
+
+
+def _range(name: int, one: PortRange) -> Iterable[bytes]:
+    for port, bits in split_range(one.low, one.high):
+        yield RULE_KEY.pack(_PROTOCOL_BITS + bits, name, one.protocol, port.to_bytes(2, "big"))
+
+
+def split_range(low: int, high: int) -> Iterable[tuple[int, int]]:
+    """The fewest prefixes (value, length) of 16-bit numbers that make up low..high."""
+    while low <= high:
+        size = low & -low or 1 << 16
+        while low + size - 1 > high:
+            size >>= 1
+        yield low, 16 - (size.bit_length() - 1)
+        low += size

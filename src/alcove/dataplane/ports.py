@@ -1,0 +1,86 @@
+"""A port's link: a veth from the node into the pod's namespace, guarded before it comes up.
+
+The host side is made down, gets its program, and only then comes up: there is no moment in which a
+packet of the pod could reach the host's own stack.
+"""
+
+import errno
+import hashlib
+from collections.abc import Sequence
+
+from alcove.dataplane import links
+from alcove.dataplane.address import Address
+from alcove.dataplane.apply import Checkpoint
+from alcove.dataplane.errors import KernelRefused
+from alcove.dataplane.links import AF_INET, AF_INET6
+from alcove.dataplane.model import Interface, Port
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.netlink import Netlink, Request
+
+HOST_MAC = "0a:00:00:00:00:01"
+"""Of every host side; nothing is ever addressed to it."""
+
+
+def port_name(instance: str, identity: str) -> str:
+    """A link name for a pod, by whatever identifies it (its UID, say). At most 15 characters."""
+    digest = hashlib.blake2b(identity.encode(), digest_size=5).hexdigest()
+    return f"{instance}p{digest}"
+
+
+def make_guarded(
+    netlink: Netlink,
+    name: str,
+    inner: tuple[str, str],
+    namespace: int,
+    mtu: int,
+    program: int,
+    checkpoint: Checkpoint,
+) -> int:
+    """The link `name` with its inner side (name, MAC) in the namespace, guarded and up. Its index."""
+    checkpoint(f"make {name}")
+    netlink.do(links.veth(name, HOST_MAC, inner[0], inner[1], namespace, mtu))
+    link = links.read_link(netlink, name)
+    if link is None:
+        raise KernelRefused(f"find the new link {name}", errno.ENODEV)
+    checkpoint(f"guard {name}")
+    netlink.do(*guard(link.index, program), links.set_link(link.index))
+    return link.index
+
+
+def guard(index: int, program: int, name: str = "from_pod") -> Sequence[Request]:
+    return (links.clsact(index), links.attach(index, program, name))
+
+
+def equip(
+    namespace: int, interface: str, addresses: Sequence[Interface], gateways: Sequence[Address]
+) -> None:
+    """Addresses and default routes of the inner side, which comes up with them. Safe to repeat."""
+    with inside(namespace):
+        netlink = Netlink()
+    try:
+        link = links.read_link(netlink, interface)
+        loopback = links.read_link(netlink, "lo")
+        if link is None or loopback is None:
+            raise KernelRefused(f"find {interface} in the pod's namespace", errno.ENODEV)
+        requests = [links.set_link(loopback.index)]
+        requests += [links.add_address(link.index, one.ip, one.network.prefixlen) for one in addresses]
+        requests += [links.set_link(link.index)]
+        requests += [_default(link.index, gateway) for gateway in gateways]
+        netlink.do(*requests)
+    finally:
+        netlink.close()
+
+
+def _default(index: int, gateway: Address) -> Request:
+    family = AF_INET if gateway.version == 4 else AF_INET6
+    return links.add_route(index, None, gateway, family)
+
+
+def make_port(
+    netlink: Netlink, port: Port, namespace: int, mtu: int, program: int, checkpoint: Checkpoint
+) -> int:
+    inner = (port.pod_interface, port.mac)
+    index = make_guarded(netlink, port.name, inner, namespace, mtu, program, checkpoint)
+    checkpoint(f"equip {port.name}")
+    equip(namespace, port.pod_interface, port.addresses, port.gateways)
+    return index

@@ -1,0 +1,67 @@
+"""Compiles services to entries (pure). See bpf/lib/service.h for how they are read."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from msgspec import Struct
+
+from alcove.dataplane.address import Address, pack
+from alcove.dataplane.maps import (
+    BACKEND,
+    BACKEND_KEY,
+    MEMBER_KEY,
+    SERVICE,
+    SERVICE_DIRECT,
+    SERVICE_KEY,
+    WORD,
+)
+from alcove.dataplane.model import Backend, Service
+from alcove.dataplane.policies import name_of
+
+MEMBER = WORD.pack(1)
+TICK_SECONDS = 2**30 / 1e9
+_DIRECT = SERVICE.pack(0, 0, 0, SERVICE_DIRECT)
+
+
+class Compiled(Struct, frozen=True):
+    services: dict[bytes, bytes]
+    backends: dict[bytes, bytes]
+    members: dict[bytes, bytes]
+    answering: frozenset[tuple[int, Address]]
+    """Who may be a backend: its packets may be a service's replies."""
+    vnis: frozenset[int]
+
+
+def ticks(seconds: float) -> int:
+    """In the programs' clock; what is more than nothing stays so."""
+    return max(1, round(seconds / TICK_SECONDS)) if seconds else 0
+
+
+@lru_cache(maxsize=65536)
+def _backend_set(backends: tuple[Backend, ...]) -> tuple[int, tuple[bytes, ...]]:
+    """The set's name, and its members packed, in an order that does not depend on the given one."""
+    packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
+        set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
+    return name_of(b"".join(packed)), packed
+
+
+def compile_services(services: Iterable[Service]) -> Compiled:
+    entries: dict[bytes, bytes] = {}
+    direct: dict[bytes, bytes] = {}
+    backends: dict[bytes, bytes] = {}
+    members: dict[bytes, bytes] = {}
+    answering: set[tuple[int, Address]] = set()
+    vnis: set[int] = set()
+    for service in services:
+        name, packed = _backend_set(service.backends)
+        vnis.add(service.vni)
+        key = SERVICE_KEY.pack(
+            service.vni, pack(service.address), service.port.to_bytes(2, "big"), service.protocol
+        )
+        entries[key] = SERVICE.pack(name, len(packed), ticks(service.affinity_seconds), 0)
+        for index, backend in enumerate(packed):
+            backends[BACKEND_KEY.pack(name, index)] = backend
+            members[MEMBER_KEY.pack(name, backend)] = MEMBER
+            direct[SERVICE_KEY.pack(service.vni, backend[:16], backend[16:18], service.protocol)] = _DIRECT
+        answering.update((service.vni, one.address) for one in service.backends)
+    return Compiled(direct | entries, backends, members, frozenset(answering), frozenset(vnis))

@@ -1,0 +1,212 @@
+"""Several nodes on one machine: each a network namespace on an underlay bridge, with a data plane of its
+own. A node can be cut off, slowed, killed. Leaving the `with` removes everything, whatever happened.
+"""
+
+import os
+import secrets
+import string
+from contextlib import ExitStack
+from ipaddress import IPv4Address, IPv4Network, ip_interface
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from alcove.dataplane import links, namespaces
+from alcove.dataplane.apply import Checkpoint
+from alcove.dataplane.drops import Reason
+from alcove.dataplane.maps import PathTaken
+from alcove.dataplane.model import Port, Settings, World
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.plane import Plane
+from alcove.dataplane.ports import port_name
+
+UNDERLAY = IPv4Network("192.168.77.0/24")
+BPF_ROOT = Path("/run/alcove-lab-bpf")
+MTU = 1550
+"""So that pods have the usual 1500."""
+
+
+def lacking() -> str:
+    """Why nodes cannot be made here; empty: they can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    try:
+        namespaces.make("alcove-probe")
+        namespaces.remove("alcove-probe")
+        namespaces.mount_bpf(BPF_ROOT)
+    except Exception as error:
+        return f"needs network namespaces and BPF: {error}"
+    return ""
+
+
+class Pod:
+    """A namespace with a port of a node in it."""
+
+    def __init__(self, node: "Node", name: str, namespace: int, port: Port) -> None:
+        self.node = node
+        self.name = name
+        self.namespace = namespace
+        self.port = port
+
+    @property
+    def address(self) -> str:
+        return str(self.port.addresses[0].ip)
+
+    @property
+    def address6(self) -> str:
+        return next(str(one.ip) for one in self.port.addresses if one.version == 6)
+
+
+class Node:
+    def __init__(self, lab: "Lab", number: int) -> None:
+        self.lab = lab
+        self.number = number
+        self.instance = f"{lab.token}{number}"
+        self.name = f"lab-{lab.token}-{number}"
+        self.address = IPv4Address(UNDERLAY.network_address + 10 + number)
+        self.namespace = namespaces.make(self.name)
+        self.pods: list[Pod] = []
+        self.world = World(forbidden=(UNDERLAY,))
+        self._connect()
+        self.settings = Settings(self.instance, self.address, "eth0")
+
+    def _connect(self) -> None:
+        with inside(self.lab.underlay):
+            uplink = Netlink()
+            mac = f"0e:00:00:00:00:{self.number:02x}"
+            uplink.do(
+                links.veth(
+                    f"n{self.number}", f"0e:00:00:00:01:{self.number:02x}", "eth0", mac, self.namespace, MTU
+                )
+            )
+            bridge, port = links.read_link(uplink, "br"), links.read_link(uplink, f"n{self.number}")
+            assert bridge and port
+            uplink.do(links.set_link(port.index, master=bridge.index))
+            uplink.close()
+        with inside(self.namespace):
+            own = Netlink()
+            device, loopback = links.read_link(own, "eth0"), links.read_link(own, "lo")
+            assert device and loopback
+            own.do(links.add_address(device.index, self.address, UNDERLAY.prefixlen))
+            own.do(links.set_link(device.index), links.set_link(loopback.index))
+            own.close()
+
+    def start(self, checkpoint: Checkpoint | None = None, **more: Any) -> Plane:
+        """The node's agent starts: a data plane, new or found."""
+        if checkpoint is not None:
+            more["checkpoint"] = checkpoint
+        with inside(self.namespace):
+            self.plane = Plane(self.settings, bpf_root=BPF_ROOT, **more)
+        return self.plane
+
+    def make_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> Pod:
+        """Its namespace and what its port will be; `add_pod` connects it too."""
+        full = f"{self.name}-{name}"
+        namespace = namespaces.make(full)
+        interfaces = tuple(ip_interface(one) for one in addresses)
+        gateways = tuple(one.network.network_address + 1 for one in interfaces)
+        mac = "0e:" + secrets.token_bytes(5).hex(":")
+        port = Port(
+            name=port_name(self.instance, full),
+            vni=vni,
+            mac=mac,
+            addresses=interfaces,
+            gateways=gateways,
+            **more,
+        )
+        return Pod(self, full, namespace, port)
+
+    def add_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> Pod:
+        pod = self.make_pod(name, vni, *addresses, **more)
+        self.plane.add_port(pod.port, pod.namespace)
+        self.pods.append(pod)
+        self.world = replace(self.world, ports=tuple(one.port for one in self.pods))
+        return pod
+
+    def set_port(self, pod: Pod, **changes: Any) -> None:
+        """Other settings of a pod's port, as of the next `apply`."""
+        pod.port = replace(pod.port, **changes)
+        self.world = replace(self.world, ports=tuple(one.port for one in self.pods))
+
+    def apply(self, **changes: Any) -> None:
+        self.world = replace(self.world, **changes)
+        self.plane.apply(self.world)
+
+    def cut(self, *, off: bool = True) -> None:
+        """Unplugs the node from the underlay, or plugs it in again."""
+        with inside(self.lab.underlay):
+            uplink = Netlink()
+            port = links.read_link(uplink, f"n{self.number}")
+            assert port
+            uplink.do(links.set_link(port.index, up=not off))
+            uplink.close()
+
+    def dropped(self, reason: Reason) -> int:
+        count = self.plane.drops().get(reason)
+        return count.packets if count else 0
+
+    def took(self, path: PathTaken) -> int:
+        return self.plane.paths()[path]
+
+    def kill(self) -> None:
+        """The node is gone, as by a power cut."""
+        self.plane.close()
+        self.plane.pins.remove()
+        self._remove()
+
+    def _remove(self) -> None:
+        for name in (
+            *namespaces.names(f"alcove-{self.instance}-"),
+            *namespaces.names(f"{self.name}-"),
+            self.name,
+        ):
+            namespaces.remove(name)
+        for descriptor in {self.namespace, *(pod.namespace for pod in self.pods)}:
+            os.close(descriptor)
+        self.lab.nodes.remove(self)
+
+
+class Lab:
+    """`with Lab(3) as lab: lab.nodes[0].add_pod(…)`."""
+
+    def __init__(self, nodes: int, *, started: bool = True, **settings: Any) -> None:
+        self.count = nodes
+        self.started = started
+        self.changes = settings
+        self.token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
+        self.nodes: list[Node] = []
+
+    def __enter__(self) -> "Lab":
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self.underlay = namespaces.make(f"lab-{self.token}-underlay")
+            with inside(self.underlay):
+                netlink = Netlink()
+                netlink.do(links.bridge("br"))
+                netlink.close()
+            for number in range(self.count):
+                self.nodes.append(Node(self, number))
+            for node in self.nodes:
+                others = tuple(one.address for one in self.nodes if one is not node)
+                node.world = replace(node.world, nodes=others)
+                node.settings = replace(node.settings, **self.changes)
+                if self.started:
+                    node.start()
+                    node.apply()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in list(self.nodes):
+            if hasattr(node, "plane"):
+                node.plane.close()
+                node.plane.pins.remove()
+            node._remove()
+        if hasattr(self, "underlay"):
+            os.close(self.underlay)
+        namespaces.remove(f"lab-{self.token}-underlay")
