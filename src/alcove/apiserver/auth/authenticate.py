@@ -80,7 +80,7 @@ class Authenticator:
         asked = audiences or served
         identity = self._static.find(token) if self._static is not None else None
         if identity is None:
-            verified = self._tokens.verify(token)
+            verified = self._tokens.verify(token, tenant)
             identity, meant = verified.identity, verified.claims.aud
         else:
             meant = served

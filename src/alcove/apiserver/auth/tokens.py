@@ -136,14 +136,19 @@ class Tokens:
             raise _refusal("it is for another audience")
         return verified.identity
 
-    def verify(self, token: str) -> Verified:
-        """The token, good at this moment, whomever it is for. Raises Unauthorized."""
+    def verify(self, token: str, tenant: TenantId | None = None) -> Verified:
+        """The token, good at this moment, whomever it is for. Raises Unauthorized.
+
+        With a `tenant`, another tenant's token is refused before anything of that tenant is looked at.
+        """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         verified = self._verified.get(digest)
         if verified is None:
             verified = self._remember(digest, token)
         else:
             self._verified.move_to_end(digest)
+        if tenant is not None and verified.identity.tenant != tenant:
+            raise _refusal("it is for another audience")
         now = self._clock()
         if now >= verified.expires:
             raise _refusal(f"it expired at {meta.format_time(verified.expires)}; get a new one")
