@@ -24,16 +24,17 @@ def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise BadRequest(f"the body of the request is not valid JSON: {error}") from None
-    # An opening bracket may also stand in a string: this only tells which texts need no closer look.
-    if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
-        raise BadRequest(f"the body of the request nests deeper than {NESTING_MAX} levels")
-    if duplicates is not None and not _is_compact(value, text):
-        duplicates += json_duplicates.find(text)
-    return value
+    return _checked(value, text, duplicates)
 
 
 def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
     """The value of a YAML text of one document, as `parse_json`."""
+    if text.startswith(b"{"):
+        # kubectl says YAML and sends JSON (apply --server-side): it is YAML too, and a hundred times faster.
+        try:
+            return _checked(orjson.loads(text), text, duplicates)
+        except orjson.JSONDecodeError:
+            pass
     try:
         document = yaml_text.parse(text, NESTING_MAX)
     except YamlError as error:
@@ -41,6 +42,15 @@ def parse_yaml(text: bytes, duplicates: list[str] | None = None) -> Any:
     if duplicates is not None:
         duplicates += document.duplicates
     return document.value
+
+
+def _checked(value: Any, text: bytes, duplicates: list[str] | None) -> Any:
+    # An opening bracket may also stand in a string: this only tells which texts need no closer look.
+    if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
+        raise BadRequest(f"the body of the request nests deeper than {NESTING_MAX} levels")
+    if duplicates is not None and not _is_compact(value, text):
+        duplicates += json_duplicates.find(text)
+    return value
 
 
 def _is_shallow(value: Any) -> bool:
@@ -59,8 +69,5 @@ def _is_compact(value: Any, text: bytes) -> bool:
     It mostly is, from clients that write without spaces (kubectl, all of Go), and finding that out costs
     a twentieth of looking for duplicates.
     """
-    return _is_same(orjson.dumps(value), text)
-
-
-def _is_same(written: bytes, text: bytes) -> bool:
+    written = orjson.dumps(value)
     return written == text or written == text.rstrip()

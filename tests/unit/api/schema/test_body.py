@@ -103,3 +103,10 @@ def test_duplicates_in_yaml_are_told_by_path() -> None:
     value = parse_yaml(b"spec:\n- x: {b: 1, b: 2}\n  x: 3\n", duplicates)
     assert value == {"spec": [{"x": 3}]}
     assert duplicates == ["spec[0].x.b", "spec[0].x"]
+
+
+def test_json_sent_as_yaml_reads_as_json() -> None:
+    duplicates: list[str] = []
+    assert parse_yaml(b'{"a":[1.5,null,"y"],"a":2}', duplicates) == {"a": 2}
+    assert duplicates == ["a"]
+    assert parse_yaml(b"{a: yes}") == {"a": True}

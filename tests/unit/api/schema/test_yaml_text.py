@@ -1,6 +1,6 @@
 import pytest
 
-from alcove.api.schema.yaml_text import COPIES_MAX, YamlError, parse
+from alcove.api.schema.yaml_text import COPIES_MAX, EVENTS_MAX, YamlError, parse
 
 
 def value(text: str) -> object:
@@ -95,3 +95,8 @@ def test_aliases_cannot_nest_deeper_than_the_text_may() -> None:
 def test_what_kubernetes_could_not_mean_is_refused(text: str) -> None:
     with pytest.raises(YamlError):
         value(text)
+
+
+def test_text_of_too_many_parts_is_refused() -> None:
+    with pytest.raises(YamlError, match="send it as JSON"):
+        value("[" + "1," * EVENTS_MAX + "1]")
