@@ -7,6 +7,7 @@ from typing import Any
 from alcove.api.errors import BadRequest, UnsupportedMediaType
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.api.protobuf import decode as protobuf
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.api.schema.decode import decode
 from alcove.api.schema.node import Node
@@ -15,6 +16,7 @@ from alcove.apiserver.resources.options import field_validation
 
 _JSON = frozenset({"", "application/json"})
 _YAML = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 WARNINGS_MAX = 100
 
 
@@ -39,9 +41,11 @@ def parse(call: Call, duplicates: list[str] | None) -> Any:
         return parse_json(call.request.body, duplicates)
     if content_type in _YAML:
         return parse_yaml(call.request.body, duplicates)
+    if content_type == PROTOBUF:
+        return protobuf.decode(call.request.body)
     raise UnsupportedMediaType(
         f'the body of the request was in an unknown format "{content_type}" - accepted media types include: '
-        "application/json, application/yaml"
+        f"application/json, application/yaml, {PROTOBUF}"
     )
 
 

@@ -9,7 +9,7 @@ from alcove.api.fields import required
 from alcove.api.ids import Key
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.patch.apply.updating import update as own
+from alcove.api.patch.apply import update as own
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call

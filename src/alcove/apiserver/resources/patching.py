@@ -11,7 +11,7 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.patch import merge, strategic
-from alcove.api.patch.apply.applying import apply as apply_config
+from alcove.api.patch.apply import apply as apply_config
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response

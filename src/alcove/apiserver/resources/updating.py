@@ -10,7 +10,7 @@ from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.fields import invalid
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.patch.apply.updating import update as own
+from alcove.api.patch.apply import update as own
 from alcove.api.schema.body import parse_json
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry

@@ -13,8 +13,7 @@ from alcove.api.ids import Key, Revision
 from alcove.api.kind import Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
-from alcove.api.patch.apply.fieldset import FieldSet
-from alcove.api.patch.apply.managed import manager_name, validate_manager
+from alcove.api.patch.apply import FieldSet, fieldmanager
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
@@ -69,9 +68,9 @@ def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
 
 def field_manager(call: Call) -> str:
     given = call.query.get("fieldManager", "") if call.request.raw_query else ""
-    if given and (faults := validate_manager(given)):
+    if given and (faults := fieldmanager.validate(given)):
         raise Invalid.of("meta.k8s.io", "CreateOptions", "", faults)
-    return manager_name(given, call.request.headers.get("user-agent", ""))
+    return fieldmanager.name(given, call.request.headers.get("user-agent", ""))
 
 
 def place(call: Call, obj: Object) -> Object:

@@ -1,0 +1,230 @@
+"""From protobuf bytes to the object as JSON would have it. Every fault is a BadRequest."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from alcove.api.errors import BadRequest
+from alcove.api.meta import format_micro_time, format_time
+from alcove.api.objects import Object
+from alcove.api.protobuf.messages import Field, message, of_kind
+
+MAGIC = b"k8s\x00"
+NESTING_MAX = 100
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class _Malformed(Exception):
+    pass
+
+
+def decode(body: bytes) -> Object:
+    """The object in Kubernetes' envelope, with its apiVersion and kind."""
+    if not body.startswith(MAGIC):
+        raise BadRequest(
+            "the body of the request is not in Kubernetes' protobuf form: it does not begin with k8s\\0"
+        )
+    try:
+        envelope = dict(_parts(memoryview(body)[4:]))
+        names = dict(_parts(_bytes(envelope.get(1, b""))))
+        api_version, kind = (bytes(_bytes(names.get(number, b""))).decode() for number in (1, 2))
+        name = of_kind(api_version, kind)
+        if name is None:
+            raise BadRequest(
+                f"{api_version}, Kind={kind} has no protobuf form here; send it as application/json"
+            )
+        obj = _message(name, _bytes(envelope.get(2, b"")), 0)
+    except (_Malformed, ValueError, struct.error, IndexError) as error:
+        raise BadRequest(f"the body of the request is malformed protobuf: {error}") from error
+    return {"apiVersion": api_version, "kind": kind, **obj}
+
+
+def _bytes(value: Any) -> memoryview:
+    if not isinstance(value, memoryview | bytes):
+        raise _Malformed("a message was expected")
+    return memoryview(value)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise _Malformed("a number has too many bytes")
+
+
+def _parts(data: memoryview) -> Iterator[tuple[int, Any]]:
+    """Each field's number and raw value."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        value: Any
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+        elif wire == _BYTES:
+            length, at = _varint(data, at)
+            value = data[at : at + length]
+            if len(value) != length:
+                raise _Malformed("it ends in the middle of a field")
+            at += length
+        elif wire == _FIXED64:
+            (value,) = struct.unpack_from("<d", data, at)
+            at += 8
+        elif wire == _FIXED32:
+            (value,) = struct.unpack_from("<f", data, at)
+            at += 4
+        else:
+            raise _Malformed(f"wire type {wire} is not known")
+        yield number, value
+
+
+def _message(name: str, data: memoryview, depth: int) -> Any:
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(data)
+    if depth > NESTING_MAX:
+        raise _Malformed(f"it nests deeper than {NESTING_MAX} levels")
+    fields = message(name)
+    if fields is None:
+        raise BadRequest(f"{name} has no protobuf form here; send the object as application/json")
+    obj: Object = {}
+    for number, raw in _parts(data):
+        field = fields.get(number)
+        if field is None:
+            # Dropping what a newer client says would lose data; it can say it in JSON.
+            raise BadRequest(
+                f"field {number} of {name} is not known here; send the object as application/json"
+            )
+        _put(obj, field, raw, depth + 1)
+    unwrap = _UNWRAPPED.get(name)
+    return obj if unwrap is None else unwrap(obj)
+
+
+def _put(obj: Object, field: Field, raw: Any, depth: int) -> None:
+    if field.is_map:
+        entry = dict(_parts(_bytes(raw)))
+        key = bytes(_bytes(entry.get(1, b""))).decode()
+        obj.setdefault(field.name, {})[key] = _value(field.type, entry.get(2, _zero(field.type)), depth)
+    elif field.is_repeated:
+        values = obj.setdefault(field.name, [])
+        if field.type == "i" and isinstance(raw, memoryview):
+            values += [_signed(number) for number in _packed(raw)]
+        else:
+            values.append(_value(field.type, raw, depth))
+    else:
+        value = _value(field.type, raw, depth)
+        if field.is_inline:
+            obj.update(value)
+        elif value is not None and not (field.omits_zero and not value):
+            obj[field.name] = value
+
+
+def _zero(kind: str) -> Any:
+    return 0 if kind in ("i", "b") else b""
+
+
+def _packed(data: memoryview) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = _varint(data, at)
+        yield value
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _value(kind: str, raw: Any, depth: int) -> Any:
+    match kind:
+        case "s":
+            return bytes(_bytes(raw)).decode()
+        case "i":
+            return _signed(_number(raw))
+        case "b":
+            return bool(_number(raw))
+        case "y":
+            return base64.b64encode(_bytes(raw)).decode()
+        case "d":
+            return raw
+    return _message(kind, _bytes(raw), depth)
+
+
+def _number(raw: Any) -> int:
+    if not isinstance(raw, int):
+        raise _Malformed("a number was expected")
+    return raw
+
+
+# Messages that are not objects in JSON
+
+
+def _scalars(data: memoryview) -> dict[int, Any]:
+    return dict(_parts(data))
+
+
+def _text(value: Any) -> str:
+    return bytes(_bytes(value)).decode()
+
+
+def _time(data: memoryview) -> str | None:
+    parts = _scalars(data)
+    return format_time(_signed(parts[1])) if 1 in parts else None
+
+
+def _micro_time(data: memoryview) -> str | None:
+    parts = _scalars(data)
+    return format_micro_time(_signed(parts[1]) + parts.get(2, 0) / 1e9) if 1 in parts else None
+
+
+def _quantity(data: memoryview) -> str:
+    return _text(_scalars(data).get(1, b"0"))
+
+
+def _int_or_string(data: memoryview) -> int | str:
+    parts = _scalars(data)
+    return _text(parts.get(3, b"")) if parts.get(1) else _signed(parts.get(2, 0))
+
+
+def _raw_json(data: memoryview) -> Any:
+    raw = _scalars(data).get(1)
+    return orjson.loads(_bytes(raw)) if raw else None
+
+
+def _items(obj: Object) -> Any:
+    return obj.get("items", [])
+
+
+def _schema_or(other: str, missing: Any) -> Callable[[Object], Any]:
+    return lambda obj: obj["schema"] if "schema" in obj else obj.get(other, missing)
+
+
+_UNWRAPPED: dict[str, Callable[[Object], Any]] = {
+    "authentication.v1.ExtraValue": _items,
+    "authorization.v1.ExtraValue": _items,
+    "certificates.v1.ExtraValue": _items,
+    "apiextensions.v1.JSONSchemaPropsOrArray": _schema_or("jSONSchemas", []),
+    "apiextensions.v1.JSONSchemaPropsOrBool": _schema_or("allows", False),
+    "apiextensions.v1.JSONSchemaPropsOrStringArray": _schema_or("property", []),
+}
+"""Messages that exist only because protobuf has no maps of lists and no unions."""
+
+_SPECIAL: dict[str, Callable[[memoryview], Any]] = {
+    "meta.v1.Time": _time,
+    "meta.v1.MicroTime": _micro_time,
+    "meta.v1.FieldsV1": _raw_json,
+    "api.resource.Quantity": _quantity,
+    "util.intstr.IntOrString": _int_or_string,
+    "runtime.RawExtension": _raw_json,
+    "apiextensions.v1.JSON": _raw_json,
+}

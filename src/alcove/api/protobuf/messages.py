@@ -1,0 +1,52 @@
+"""The messages of the stock kinds: which field has which number and type.
+
+`fields.txt` has a line per message, `name field:number:type`. A type is s (string), i (varint),
+b (bool), y (bytes), d (double) or another message; behind it `*` repeated, `%` map from string,
+`~` inlined into its parent, `?` left out when zero.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+from msgspec import Struct
+
+
+class Field(Struct, frozen=True):
+    name: str
+    type: str
+    is_repeated: bool
+    is_map: bool
+    is_inline: bool
+    omits_zero: bool
+
+
+Message = dict[int, Field]
+
+
+@cache
+def message(name: str) -> Message | None:
+    """The message's fields by number; None if there is no such message."""
+    line = _lines().get(name)
+    return None if line is None else dict(_field(part) for part in line.split())
+
+
+@cache
+def _lines() -> dict[str, str]:
+    text = files(__package__).joinpath("fields.txt").read_text()
+    return {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
+
+
+def _field(part: str) -> tuple[int, Field]:
+    name, number, typed = part.split(":")
+    kind = typed.rstrip("*%~?")
+    marks = typed[len(kind) :]
+    return int(number), Field(name, kind, "*" in marks, "%" in marks, "~" in marks, "?" in marks)
+
+
+def of_kind(api_version: str, kind: str) -> str | None:
+    """The name of a kind's message; options that every group has are meta's."""
+    group, _, version = api_version.rpartition("/")
+    for name in (f"{group.partition('.')[0] or 'core'}.{version}.{kind}", f"meta.v1.{kind}"):
+        if name in _lines():
+            return name
+    return None

@@ -1,0 +1,196 @@
+"""Discovery: which groups, versions and resources a tenant is served; the older lists and the aggregated form.
+
+Tenants without CRDs of their own share one encoding: it is kept by the kinds it was made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+import orjson
+
+from alcove.api.errors import NotFound
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.api.objects import Object
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import JSON, Response
+from alcove.apiserver.reader import Kinds
+from alcove.apiserver.resolve import NODES, READ
+
+ENCODINGS_MAX = 64
+
+_AGGREGATED = "as=APIGroupDiscoveryList"
+_AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class Discovery:
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._kept: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
+
+    def answer(self, call: Call) -> Response:
+        """Everything under /api and /apis that names no resource."""
+        path = call.target.path
+        wants_all = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
+        body = self._encoded(call.tenant, f"{path}?aggregated" if wants_all else path)
+        if not wants_all:
+            return Response(200, body, JSON)
+        tag = b'"%b"' % hashlib.sha256(body).hexdigest().encode()
+        headers = [(b"ETag", tag), (b"Vary", b"Accept")]
+        if call.request.headers.get("if-none-match", "").encode() == tag:
+            return Response(304, b"", _AGGREGATED_TYPE, headers)
+        return Response(200, body, _AGGREGATED_TYPE, headers)
+
+    def _encoded(self, tenant: TenantId, path: str) -> bytes:
+        kinds = self._kinds.all(tenant)
+        # Two tenants with the same kinds still differ where one of them is ring0.
+        mark = hash((id(kinds), tenant == SYSTEM))
+        kept = self._kept.get(mark)
+        if kept is None or kept[0] is not kinds:
+            kept = self._kept[mark] = (kinds, {})
+            if len(self._kept) > ENCODINGS_MAX:
+                self._kept.popitem(last=False)
+        body = kept[1].get(path)
+        if body is None:
+            body = kept[1][path] = orjson.dumps(document(visible(kinds, tenant), path))
+        return body
+
+
+def visible(kinds: Iterable[Kind], tenant: TenantId) -> list[Kind]:
+    """What a tenant is told of: ring0's kinds only in ring0, and of nodes the view to read."""
+    if tenant == SYSTEM:
+        return list(kinds)
+    return [kind for kind in kinds if kind.scope is not Scope.RING0 or kind.group_resource == NODES]
+
+
+def document(kinds: Sequence[Kind], path: str) -> Object:
+    """The discovery document at `path`. Raises NotFound."""
+    groups = _by_group(kinds)
+    match path.strip("/").split("/"):
+        case ["api"]:
+            return {
+                "kind": "APIVersions",
+                "versions": list(groups.get("", {})),
+                "serverAddressByClientCIDRs": [],
+            }
+        case ["apis"]:
+            named = [_group(name, versions) for name, versions in groups.items() if name]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
+        case ["api?aggregated"]:
+            return _aggregated(groups, lambda name: name == "")
+        case ["apis?aggregated"]:
+            return _aggregated(groups, lambda name: name != "")
+        case ["apis", group] if group in groups:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, groups[group])}
+        case ["api", version] if version in groups.get("", {}):
+            return _resource_list("", version, groups[""][version])
+        case ["apis", group, version] if version in groups.get(group, {}):
+            return _resource_list(group, version, groups[group][version])
+    raise NotFound.path()
+
+
+_Groups = dict[str, dict[str, list[Kind]]]
+
+
+def _by_group(kinds: Sequence[Kind]) -> _Groups:
+    groups: _Groups = {}
+    for kind in kinds:
+        groups.setdefault(kind.group, {}).setdefault(kind.version, []).append(kind)
+    return groups
+
+
+def _group(name: str, versions: Iterable[str]) -> Object:
+    known = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": known, "preferredVersion": known[0]}
+
+
+def _verbs(kind: Kind) -> list[str]:
+    if kind.group_resource == NODES and kind.scope is not Scope.RING0:
+        return sorted(READ)
+    return list(kind.verbs)
+
+
+def _resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Object:
+    resources: list[Object] = []
+    for kind in kinds:
+        resources.append(_resource(kind))
+        resources += [_subresource(kind, index) for index in range(len(kind.subresources))]
+    name = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
+
+
+def _resource(kind: Kind) -> Object:
+    told: Object = {
+        "name": kind.resource,
+        "singularName": kind.singular,
+        "namespaced": kind.scope is Scope.NAMESPACE,
+        "kind": kind.kind,
+        "verbs": _verbs(kind),
+    }
+    if kind.short_names:
+        told["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        told["categories"] = list(kind.categories)
+    return told
+
+
+def _subresource(kind: Kind, index: int) -> Object:
+    sub = kind.subresources[index]
+    told: Object = {
+        "name": f"{kind.resource}/{sub.name}",
+        "singularName": "",
+        "namespaced": kind.scope is Scope.NAMESPACE,
+        "kind": sub.kind.kind,
+        "verbs": list(sub.verbs),
+    }
+    if (sub.kind.group, sub.kind.version) != (kind.group, kind.version):
+        told["group"], told["version"] = sub.kind.group, sub.kind.version
+    return told
+
+
+def _aggregated(groups: _Groups, wanted: Callable[[str], bool]) -> Object:
+    items = [
+        {"metadata": {"name": name, "creationTimestamp": None}, "versions": _versions(name, versions)}
+        for name, versions in groups.items()
+        if wanted(name)
+    ]
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _versions(group: str, versions: dict[str, list[Kind]]) -> list[Object]:
+    return [
+        {"version": version, "freshness": "Current", "resources": [_discovered(kind) for kind in kinds]}
+        for version, kinds in versions.items()
+    ]
+
+
+def _discovered(kind: Kind) -> Object:
+    told: Object = {
+        "resource": kind.resource,
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": "Namespaced" if kind.scope is Scope.NAMESPACE else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": _verbs(kind),
+    }
+    if kind.short_names:
+        told["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        told["categories"] = list(kind.categories)
+    if kind.subresources:
+        told["subresources"] = [
+            {
+                "subresource": sub.name,
+                "responseKind": {"group": sub.kind.group, "version": sub.kind.version, "kind": sub.kind.kind},
+                "verbs": list(sub.verbs),
+            }
+            for sub in kind.subresources
+        ]
+    return told

@@ -1,0 +1,137 @@
+"""`alcove apiserver`: opens the store, fills the cache, wires the pipeline, listens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.api import meta, registry
+from alcove.api.encode import encode
+from alcove.api.ids import SYSTEM, Key, TenantId
+from alcove.api.objects import Object
+from alcove.api.registry import Registry
+from alcove.apiserver.admission import plugins
+from alcove.apiserver.admission.chain import Chain
+from alcove.apiserver.app import App, Parts
+from alcove.apiserver.auth import bootstrap
+from alcove.apiserver.auth.authenticate import Authenticator
+from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.signingkeys import SigningKeys
+from alcove.apiserver.auth.statictokens import StaticTokens
+from alcove.apiserver.auth.tls import Serving
+from alcove.apiserver.auth.tokenrequests import TokenRequests
+from alcove.apiserver.auth.tokens import Tokens
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.crds.kinds import CustomKinds
+from alcove.apiserver.discovery import Discovery
+from alcove.apiserver.http.server import Server
+from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.resources.subresources import Subresources
+from alcove.apiserver.reviews import Reviews
+from alcove.apiserver.routes import Routes
+from alcove.apiserver.services import Services
+from alcove.apiserver.watch import Hub
+from alcove.store.base import ABSENT, Mismatch, Op, Store
+from alcove.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    data: Path
+    """Everything that survives a restart: the store, keys and certificates."""
+    host: str = "127.0.0.1"
+    port: int = 6443
+    hosts: tuple[str, ...] = ()
+    """Further names and addresses that clients reach this server by."""
+    tokens: Path | None = None
+    """A file of static bootstrap tokens."""
+
+
+class Running(Struct, frozen=True):
+    url: str
+    authority: Authority
+    app: App
+
+
+@asynccontextmanager
+async def serve(config: Config) -> AsyncIterator[Running]:
+    """Serves until left."""
+    config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    store = await SqliteStore.open(config.data / "store.db")
+    try:
+        kinds = registry.load()
+        await _bootstrap(store, kinds, SYSTEM)
+        async with _serving(config, store, kinds) as running:
+            yield running
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterator[Running]:
+    clock = time.time
+    pki = config.data / "pki"
+    authority = Authority.open(pki, clock())
+    serving = Serving(pki, authority, (config.host, *config.hosts), clock)
+    hub = Hub()
+    async with Cache(store, hub.publish) as cache:
+        custom = CustomKinds(kinds, cache)
+        authorizer = Authorizer(cache)
+        tokens = Tokens(SigningKeys.open(pki), cache, clock)
+        static = StaticTokens.open(config.tokens, clock) if config.tokens else None
+        authenticator = Authenticator(cache, tokens, clock, static)
+        chain = Chain(plugins(cache, custom, authorizer, tokens, authority, clock))
+        services = Services(store, cache, hub, kinds, custom, chain, clock)
+        reviews = Reviews(authorizer, authenticator, clock)
+        subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
+        discovery = Discovery(custom)
+        routes = Routes({"/api": discovery.answer, "/apis": discovery.answer}, {"/api/": discovery.answer, "/apis/": discovery.answer}, lambda: "")
+        parts = Parts(services, authenticator, authorizer, Handlers(services, subresources), routes)
+        app = App(parts)
+        identify = authenticator.identity_from_certificate
+        async with Server(app.handle, config.host, config.port, serving.context, identify) as server:
+            url = f"https://{config.host}:{server.port}"
+            log.info("serving", extra={"url": url})
+            renewal = asyncio.create_task(_renew(serving), name="certificate renewal")
+            try:
+                yield Running(url, authority, app)
+            finally:
+                renewal.cancel()
+
+
+async def _renew(serving: Serving) -> None:
+    while True:
+        await asyncio.sleep(3600)
+        serving.renew()
+
+
+async def _bootstrap(store: Store, kinds: Registry, tenant: TenantId) -> None:
+    """Writes what a space begins with, once; what is there stays as it is."""
+    now = meta.format_time(time.time())
+    for obj in bootstrap.objects(tenant):
+        try:
+            await store.write([_first(kinds, tenant, obj, now)])
+        except Mismatch:
+            continue
+
+
+def _first(kinds: Registry, tenant: TenantId, obj: Object, now: str) -> Op:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = kinds.find_kind(group, version, obj["kind"])
+    assert kind is not None
+    name = obj["metadata"]["name"]
+    metadata = {
+        **obj["metadata"],
+        "uid": meta.new_uid(),
+        "creationTimestamp": now,
+        "selfLink": meta.self_link(kind, tenant, "", name),
+    }
+    return Op(Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT)
