@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
@@ -245,3 +246,11 @@ def _duration_seconds(text: str) -> float:
     if total > _DURATION_SECONDS_MAX:
         raise CronError(f'time: invalid duration "{text}"')
     return -total if text.startswith("-") else total
+
+
+def load_zone(name: str) -> tzinfo:
+    """The time zone of an IANA name (`Europe/Berlin`, `Etc/UTC`). Raises CronError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise CronError(f"unknown time zone {name}") from None

@@ -187,3 +187,10 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         return
     due = schedule.next_after(0.0, UTC)
     assert due is None or due > 0
+
+
+def test_zones() -> None:
+    assert cron.load_zone("America/New_York") == NEW_YORK
+    for name in ("Mars/Olympus", "../../etc/passwd", "", "Europe", "/etc/localtime"):
+        with pytest.raises(cron.CronError, match="unknown time zone"):
+            cron.load_zone(name)

@@ -1,0 +1,90 @@
+"""CronJobs: jobs on a schedule."""
+
+import re
+
+from alcove.api import cron
+from alcove.api.fields import FieldError, invalid, not_supported, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.batch.jobspecs import validate_job_spec
+from alcove.api.kinds.batch.policies import default_failure_policy
+from alcove.api.kinds.checks import child, fill, not_negative, one_of_required
+from alcove.api.kinds.core.pods import default_pod_template
+from alcove.api.objects import Object, name
+
+CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
+NAME_LENGTH_MAX_BYTES = 52
+"""A job's name adds eleven characters to it and must be a label."""
+_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+
+
+def default_cron_job(obj: Object) -> None:
+    spec = child(obj, "spec")
+    fill(spec, "concurrencyPolicy", "Allow")
+    fill(spec, "suspend", False)
+    fill(spec, "successfulJobsHistoryLimit", 3)
+    fill(spec, "failedJobsHistoryLimit", 1)
+    job = child(child(spec, "jobTemplate"), "spec")
+    default_failure_policy(job)
+    default_pod_template(child(job, "template"))
+
+
+def validate_cron_job(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    faults = _schedule(spec.get("schedule", ""), "spec.schedule")
+    faults += not_negative(spec, "spec", "startingDeadlineSeconds")
+    if "timeZone" in spec:
+        faults += _time_zone(spec["timeZone"], "spec.timeZone")
+    policy = spec.get("concurrencyPolicy", "")
+    faults += one_of_required(policy, CONCURRENCY_POLICIES, "spec.concurrencyPolicy")
+    faults += _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    faults += not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    if len(name(obj).encode()) > NAME_LENGTH_MAX_BYTES:
+        told = f"must be no more than {NAME_LENGTH_MAX_BYTES} characters"
+        faults.append(invalid("metadata.name", name(obj), told))
+    return faults
+
+
+def _schedule(schedule: str, path: str) -> list[FieldError]:
+    if not schedule:
+        return [required(path)]
+    if "TZ" in schedule:
+        told = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        return [invalid(path, schedule, told)]
+    try:
+        cron.parse(schedule)
+    except cron.CronError as error:
+        return [invalid(path, schedule, str(error))]
+    return []
+
+
+def _time_zone(zone: str, path: str) -> list[FieldError]:
+    if not zone:
+        return [invalid(path, zone, "timeZone must be nil or non-empty string")]
+    for part in zone.split("/"):
+        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
+            return [invalid(path, zone, f"unknown time zone {zone}")]
+    if zone.lower() == "local":
+        told = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [invalid(path, zone, told)]
+    try:
+        cron.load_zone(zone)
+    except cron.CronError as error:
+        return [invalid(path, zone, str(error))]
+    return []
+
+
+def _job_template(spec: Object, path: str) -> list[FieldError]:
+    faults = validate_job_spec(spec, path)
+    if spec.get("selector") is not None:
+        faults.append(invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated"))
+    if spec.get("manualSelector"):
+        faults.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    return faults
+
+
+STRATEGY = Strategy(
+    default=default_cron_job,
+    validate=validate_cron_job,
+    has_status=True,
+    counts_generation=True,
+)

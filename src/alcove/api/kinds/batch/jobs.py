@@ -1,0 +1,177 @@
+"""Jobs: pods that run to completion, told apart from others' by labels that the server makes."""
+
+from typing import Any
+
+from alcove.api import names, selectors
+from alcove.api.errors import BadRequest
+from alcove.api.fields import FieldError, invalid, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.batch.jobspecs import is_indexed, validate_job_spec
+from alcove.api.kinds.batch.jobstatus import is_true, validate_job_status
+from alcove.api.kinds.batch.policies import default_failure_policy
+from alcove.api.kinds.checks import IMMUTABLE, child, fill, unchanged
+from alcove.api.kinds.core.pods import default_pod_template
+from alcove.api.kinds.labelselectors import validate_label_selector
+from alcove.api.objects import Object, get, labels, metadata, name
+from alcove.api.validation import INT32_MAX, same
+
+UID_LABEL = "batch.kubernetes.io/controller-uid"
+NAME_LABEL = "batch.kubernetes.io/job-name"
+_UID_LABELS = ("controller-uid", UID_LABEL)
+_NAME_LABELS = ("job-name", NAME_LABEL)
+BACKOFF_LIMIT_DEFAULT = 6
+
+
+def default_job(job: Object) -> None:
+    spec = child(job, "spec")
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    fill(spec, "parallelism", 1)
+    fill(spec, "backoffLimit", INT32_MAX if "backoffLimitPerIndex" in spec else BACKOFF_LIMIT_DEFAULT)
+    template = child(spec, "template")
+    own = get(template, "metadata", "labels")
+    if own and not labels(job):
+        metadata(job)["labels"] = dict(own)
+    fill(spec, "completionMode", "NonIndexed")
+    fill(spec, "suspend", False)
+    with_failures = spec.get("podFailurePolicy") is not None
+    fill(spec, "podReplacementPolicy", "Failed" if with_failures else "TerminatingOrFailed")
+    fill(spec, "manualSelector", False)
+    default_failure_policy(spec)
+    default_pod_template(template)
+
+
+def _made_labels(job: Object) -> dict[str, str]:
+    uid = get(job, "metadata", "uid", default="")
+    return {**dict.fromkeys(_UID_LABELS, uid), **dict.fromkeys(_NAME_LABELS, name(job))}
+
+
+def prepare_create(job: Object) -> None:
+    """Makes a selector by the job's uid, which must be set. What a client set already is left to fail."""
+    spec = child(job, "spec")
+    if spec.get("manualSelector"):
+        return
+    meta = child(child(spec, "template"), "metadata")
+    meta["labels"] = {**_made_labels(job), **(meta.get("labels") or {})}
+    selector = child(spec, "selector")
+    uid = get(job, "metadata", "uid", default="")
+    selector["matchLabels"] = {UID_LABEL: uid, **(selector.get("matchLabels") or {})}
+
+
+def validate_job(job: Object) -> list[FieldError]:
+    spec = job.get("spec") or {}
+    faults = _generated_selector(job, spec) + validate_job_spec(spec, "spec") + _selector(spec)
+    completions = spec.get("completions") or 0
+    if is_indexed(spec) and completions > 0:
+        hostname = f"{name(job)}-{completions - 1}"
+        if names.dns_label(hostname):
+            told = f"will not able to create pod with invalid DNS label: {hostname}"
+            faults.append(invalid("metadata.name", name(job), told))
+    return faults
+
+
+def _compiled(spec: Object) -> selectors.LabelSelector | None:
+    try:
+        return selectors.from_object(spec.get("selector"))
+    except BadRequest:
+        return None
+
+
+def _generated_selector(job: Object, spec: Object) -> list[FieldError]:
+    """What the server made must be as it made it."""
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return []
+    faults: list[FieldError] = []
+    if not get(job, "metadata", "uid"):
+        faults.append(required("metadata.uid"))
+    expected, given = _made_labels(job), get(spec, "template", "metadata", "labels", default={})
+    for key in ("controller-uid", "job-name", UID_LABEL, NAME_LABEL):
+        path, told = f"spec.template.metadata.labels[{key}]", f"must be '{expected[key]}'"
+        if key not in given:
+            faults.append(required(path, told))
+        elif given[key] != expected[key]:
+            faults.append(invalid(path, given, told))
+    selector = _compiled(spec)
+    if selector is not None and not selector.matches(expected):
+        faults.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    return faults
+
+
+def _selector(spec: Object) -> list[FieldError]:
+    if spec.get("selector") is None:
+        faults = [required("spec.selector")]
+    else:
+        faults = validate_label_selector(spec["selector"], "spec.selector")
+    selector, given = _compiled(spec), get(spec, "template", "metadata", "labels")
+    if selector is not None and not selector.matches(given or {}):
+        told = "`selector` does not match template `labels`"
+        faults.append(invalid("spec.template.metadata.labels", given, told))
+    return faults
+
+
+def validate_job_update(new: Object, old: Object) -> list[FieldError]:
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    faults = _completions(now, before) + unchanged(now, before, "spec", "selector")
+    faults += _template(now, before, _may_change_template(old))
+    fixed = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+    return faults + unchanged(now, before, "spec", *fixed)
+
+
+def _completions(now: Object, before: Object) -> list[FieldError]:
+    """Indexed jobs can be scaled, parallelism and completions together."""
+    if not is_indexed(now):
+        return unchanged(now, before, "spec", "completions")
+    completions = now.get("completions")
+    if completions in (None, before.get("completions"), now.get("parallelism")):
+        return []
+    told = "can only be modified in tandem with spec.parallelism"
+    return [invalid("spec.completions", completions, told)]
+
+
+def _may_change_template(old: Object) -> bool:
+    """A job that is suspended, and whose pods are all gone or never were."""
+    status = old.get("status") or {}
+    if not get(old, "spec", "suspend") or status.get("active"):
+        return False
+    return not status.get("startTime") or is_true(status, "Suspended")
+
+
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def _template(now: Object, before: Object, may_change: bool) -> list[FieldError]:
+    """A suspended job's pods may be placed otherwise and be given other resources; the rest stays."""
+    new, old = now.get("template") or {}, before.get("template") or {}
+    if not may_change:
+        return [] if same(new, old) else [invalid("spec.template", new, IMMUTABLE)]
+    if same(_fixed_pod(new), _fixed_pod(old)):
+        return []
+    return [invalid("spec.template.spec", new.get("spec"), IMMUTABLE)]
+
+
+def _fixed_pod(template: Object) -> Object:
+    """The part of a suspended job's pod spec that stays."""
+    spec = template.get("spec") or {}
+    fixed: dict[str, Any] = {field: value for field, value in spec.items() if field not in _PLACEMENT}
+    affinity = {
+        field: value for field, value in (spec.get("affinity") or {}).items() if field != "nodeAffinity"
+    }
+    fixed["affinity"] = affinity
+    for field in ("containers", "initContainers"):
+        fixed[field] = [
+            {key: value for key, value in container.items() if key != "resources"}
+            for container in spec.get(field) or ()
+        ]
+    return fixed
+
+
+STRATEGY = Strategy(
+    default=default_job,
+    validate=validate_job,
+    validate_update=validate_job_update,
+    validate_status=validate_job_status,
+    prepare_create=prepare_create,
+    fields={"status.successful": lambda job: str(get(job, "status", "succeeded", default=0))},
+    has_status=True,
+    counts_generation=True,
+)

@@ -1,0 +1,127 @@
+"""The spec of a job, its own or in a CronJob's template."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, invalid, not_supported, required, too_long
+from alcove.api.kinds.batch.policies import validate_failure_policy, validate_success_policy
+from alcove.api.kinds.checks import named, not_negative, one_of
+from alcove.api.kinds.core.pods import validate_pod_template
+from alcove.api.objects import Object
+
+PARALLELISM_MAX = 100_000
+FAILED_INDEXES_MAX = 100_000
+COMPLETIONS_HIGH = 100_000
+"""Above so many completions, with retries by index, less is allowed of the rest."""
+PARALLELISM_OF_HIGH_MAX = 10_000
+FAILED_INDEXES_OF_HIGH_MAX = 10_000
+MANAGED_BY_LENGTH_MAX_BYTES = 63
+
+_NEEDS_INDEXED = "requires indexed completion mode"
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+
+
+def is_indexed(spec: Object) -> bool:
+    return spec.get("completionMode") == "Indexed"
+
+
+def validate_job_spec(spec: Object, path: str) -> list[FieldError]:
+    """Everything but the selector."""
+    faults = not_negative(spec, path, *_COUNTS)
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        faults.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if "managedBy" in spec:
+        faults += _managed_by(spec["managedBy"], f"{path}.managedBy")
+    if "completionMode" in spec:
+        faults += one_of(spec["completionMode"], ("NonIndexed", "Indexed"), f"{path}.completionMode")
+    faults += _indexed(spec, path) if is_indexed(spec) else _not_indexed(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        faults += validate_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        if is_indexed(spec):
+            faults += validate_success_policy(spec, f"{path}.successPolicy")
+        else:
+            faults.append(invalid(f"{path}.successPolicy", spec["successPolicy"], _NEEDS_INDEXED))
+    faults += _replacement(spec, f"{path}.podReplacementPolicy")
+    template = spec.get("template") or {}
+    faults += validate_pod_template(template, f"{path}.template")
+    return faults + _restart_policy(spec, template.get("spec") or {}, f"{path}.template.spec.restartPolicy")
+
+
+def _managed_by(value: str, path: str) -> list[FieldError]:
+    if not value:
+        return [required(path)]
+    host, _, rest = value.partition("/")
+    if not host or not rest:
+        faults = [invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    else:
+        faults = named(host, names.dns_subdomain, path) + named(rest, names.http_path, path)
+    if len(value.encode()) > MANAGED_BY_LENGTH_MAX_BYTES:
+        faults.append(too_long(path, MANAGED_BY_LENGTH_MAX_BYTES))
+    return faults
+
+
+def _at_most(spec: Object, field: str, most: int, told: str, path: str) -> list[FieldError]:
+    over = spec.get(field, 0) > most
+    return [invalid(f"{path}.{field}", spec[field], f"must be less than or equal to {told}")] if over else []
+
+
+def _indexed(spec: Object, path: str) -> list[FieldError]:
+    completions = spec.get("completions")
+    faults: list[FieldError] = []
+    if completions is None:
+        faults.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    told = f"{PARALLELISM_MAX} when completion mode is Indexed"
+    faults += _at_most(spec, "parallelism", PARALLELISM_MAX, told, path)
+    if completions is not None:
+        faults += _at_most(spec, "maxFailedIndexes", completions, "completions", path)
+    faults += _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_MAX, str(FAILED_INDEXES_MAX), path)
+    if (completions or 0) > COMPLETIONS_HIGH and "backoffLimitPerIndex" in spec:
+        faults += _many_indexes(spec, path)
+    return faults
+
+
+def _many_indexes(spec: Object, path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if "maxFailedIndexes" not in spec:
+        told = f"must be specified when completions is above {COMPLETIONS_HIGH}"
+        faults.append(required(f"{path}.maxFailedIndexes", told))
+    when = f"when completions are above {COMPLETIONS_HIGH} and used with backoff limit per index"
+    told = f"{PARALLELISM_OF_HIGH_MAX} {when}"
+    faults += _at_most(spec, "parallelism", PARALLELISM_OF_HIGH_MAX, told, path)
+    told = f"{FAILED_INDEXES_OF_HIGH_MAX} {when}"
+    return faults + _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_OF_HIGH_MAX, told, path)
+
+
+def _not_indexed(spec: Object, path: str) -> list[FieldError]:
+    return [
+        invalid(f"{path}.{field}", spec[field], _NEEDS_INDEXED)
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes")
+        if field in spec
+    ]
+
+
+def _replacement(spec: Object, path: str) -> list[FieldError]:
+    if "podReplacementPolicy" not in spec:
+        return []
+    with_failures = spec.get("podFailurePolicy") is not None
+    supported = ("Failed",) if with_failures else ("Failed", "TerminatingOrFailed")
+    return one_of(spec["podReplacementPolicy"], supported, path)
+
+
+def _restart_policy(spec: Object, pod: Object, path: str) -> list[FieldError]:
+    policy = pod.get("restartPolicy", "")
+    if policy in ("", "Always"):
+        return [required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in ("OnFailure", "Never"):
+        return [not_supported(path, policy, ("OnFailure", "Never"))]
+    if spec.get("podFailurePolicy") is not None and policy != "Never":
+        told = 'only "Never" is supported when podFailurePolicy is specified'
+        return [invalid(path, policy, told)]
+    return []

@@ -1,0 +1,146 @@
+"""When a job fails and when it succeeds: rules about pods' ends, and about indexes."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
+from alcove.api.kinds.batch import indexes
+from alcove.api.kinds.checks import named, not_negative, one_of, refused
+from alcove.api.objects import Object
+
+ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+OPERATORS = ("In", "NotIn")
+CONDITION_STATUSES = ("False", "True", "Unknown")
+RULES_MAX = 20
+EXIT_CODES_MAX = 255
+PATTERNS_MAX = 20
+SUCCEEDED_INDEXES_LENGTH_MAX_BYTES = 64 * 1024
+
+
+def _valid_values(choices: tuple[str, ...]) -> str:
+    return "valid values: [" + " ".join(f'"{choice}"' for choice in choices) + "]"
+
+
+def default_failure_policy(spec: Object) -> None:
+    for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+
+
+def validate_failure_policy(spec: Object, path: str) -> list[FieldError]:
+    rules = spec["podFailurePolicy"].get("rules") or []
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = {
+        container.get("name")
+        for field in ("containers", "initContainers")
+        for container in pod.get(field) or ()
+    }
+    faults: list[FieldError] = []
+    if len(rules) > RULES_MAX:
+        faults.append(too_many(f"{path}.rules", len(rules), RULES_MAX))
+    for index, rule in enumerate(rules):
+        faults += _failure_rule(rule, "backoffLimitPerIndex" in spec, containers, f"{path}.rules[{index}]")
+    return faults
+
+
+def _failure_rule(rule: Object, by_index: bool, containers: set[str], path: str) -> list[FieldError]:
+    action, codes, patterns = rule.get("action", ""), rule.get("onExitCodes"), rule.get("onPodConditions")
+    faults: list[FieldError] = []
+    if not action:
+        faults.append(required(f"{path}.action", _valid_values(ACTIONS)))
+    elif action == "FailIndex" and not by_index:
+        told = "requires the backoffLimitPerIndex to be set"
+        faults.append(invalid(f"{path}.action", action, told))
+    else:
+        faults += one_of(action, ACTIONS, f"{path}.action")
+    if codes is not None:
+        faults += _exit_codes(codes, containers, f"{path}.onExitCodes")
+    if patterns:
+        faults += _patterns(patterns, f"{path}.onPodConditions")
+    if codes is not None and patterns:
+        faults.append(refused(path, "specifying both OnExitCodes and OnPodConditions is not supported"))
+    if codes is None and not patterns:
+        faults.append(refused(path, "specifying one of OnExitCodes and OnPodConditions is required"))
+    return faults
+
+
+def _exit_codes(codes: Object, containers: set[str], path: str) -> list[FieldError]:
+    operator, values = codes.get("operator", ""), codes.get("values") or []
+    faults: list[FieldError] = []
+    if not operator:
+        faults.append(required(f"{path}.operator", _valid_values(OPERATORS)))
+    elif operator not in OPERATORS:
+        faults.append(not_supported(f"{path}.operator", operator, OPERATORS))
+    if "containerName" in codes and codes["containerName"] not in containers:
+        told = "must be one of the container or initContainer names in the pod template"
+        faults.append(invalid(f"{path}.containerName", codes["containerName"], told))
+    if not values:
+        faults.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+    elif len(values) > EXIT_CODES_MAX:
+        faults.append(too_many(f"{path}.values", len(values), EXIT_CODES_MAX))
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if operator == "In" and value == 0:
+            told = "must not be 0 for the In operator"
+            faults.append(invalid(f"{path}.values[{index}]", value, told))
+        if value in seen:
+            faults.append(duplicate(f"{path}.values[{index}]", value))
+        seen.add(value)
+    if values != sorted(values):
+        faults.append(invalid(f"{path}.values", values, "must be ordered"))
+    return faults
+
+
+def _patterns(patterns: list[Object], path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if len(patterns) > PATTERNS_MAX:
+        faults.append(too_many(path, len(patterns), PATTERNS_MAX))
+    for index, pattern in enumerate(patterns):
+        where, status = f"{path}[{index}]", pattern.get("status", "")
+        faults += named(pattern.get("type", ""), names.qualified_name, f"{where}.type")
+        if not status:
+            faults.append(required(f"{where}.status", _valid_values(CONDITION_STATUSES)))
+        else:
+            faults += one_of(status, CONDITION_STATUSES, f"{where}.status")
+    return faults
+
+
+def validate_success_policy(spec: Object, path: str) -> list[FieldError]:
+    rules = spec["successPolicy"].get("rules") or []
+    faults: list[FieldError] = []
+    if not rules:
+        told = "at least one rules must be specified when the successPolicy is specified"
+        faults.append(required(f"{path}.rules", told))
+    if len(rules) > RULES_MAX:
+        faults.append(too_many(f"{path}.rules", len(rules), RULES_MAX))
+    for index, rule in enumerate(rules):
+        faults += _success_rule(rule, spec.get("completions") or 0, f"{path}.rules[{index}]")
+    return faults
+
+
+def _success_rule(rule: Object, completions: int, path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if "succeededCount" not in rule and "succeededIndexes" not in rule:
+        told = "at least one of succeededCount or succeededIndexes must be specified"
+        return [required(path, told)]
+    total = 0
+    if "succeededIndexes" in rule:
+        text, where = rule["succeededIndexes"], f"{path}.succeededIndexes"
+        if len(text.encode()) > SUCCEEDED_INDEXES_LENGTH_MAX_BYTES:
+            faults.append(too_long(where, SUCCEEDED_INDEXES_LENGTH_MAX_BYTES))
+        try:
+            total = indexes.count(indexes.parse(text, completions))
+        except indexes.IndexesError as error:
+            faults.append(invalid(where, text, f"error parsing succeededIndexes: {error}"))
+    if "succeededCount" in rule:
+        faults += not_negative(rule, path, "succeededCount")
+        count, where = rule["succeededCount"], f"{path}.succeededCount"
+        if count > completions:
+            told = f"must be less than or equal to {completions} (the number of specified completions)"
+            faults.append(invalid(where, count, told))
+        if "succeededIndexes" in rule and count > total:
+            told = (
+                f"must be less than or equal to {total} "
+                "(the number of indexes in the specified succeededIndexes field)"
+            )
+            faults.append(invalid(where, count, told))
+    return faults
