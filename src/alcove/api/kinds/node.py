@@ -1,0 +1,53 @@
+"""node.k8s.io: runtime classes, which say what a pod's sandbox is made of."""
+
+from alcove.api import names
+from alcove.api.fields import FieldError, duplicate
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import named_required, unchanged
+from alcove.api.kinds.core.pods.affinity import check_tolerations
+from alcove.api.kinds.core.resources import check_requirements, default_resource_list
+from alcove.api.kinds.metadata import validate_labels
+from alcove.api.objects import Object
+
+
+def default_runtime_class(obj: Object) -> None:
+    fixed = (obj.get("overhead") or {}).get("podFixed")
+    if fixed:
+        default_resource_list(fixed)
+
+
+def validate_runtime_class(obj: Object) -> list[FieldError]:
+    faults = named_required(obj.get("handler", ""), names.dns_label, "handler")
+    if obj.get("overhead") is not None:
+        check_requirements({"limits": obj["overhead"].get("podFixed") or {}}, "overhead", faults)
+    scheduling = obj.get("scheduling") or {}
+    if scheduling.get("nodeSelector"):
+        faults += validate_labels(scheduling["nodeSelector"], "scheduling.nodeSelector")
+    return faults + _tolerations(scheduling.get("tolerations") or [])
+
+
+def _tolerations(tolerations: list[Object]) -> list[FieldError]:
+    faults: list[FieldError] = []
+    check_tolerations(tolerations, "scheduling.tolerations", faults)
+    seen: set[tuple[str, ...]] = set()
+    for index, toleration in enumerate(tolerations):
+        key = tuple(toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
+        if key in seen:
+            faults.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
+        seen.add(key)
+    return faults
+
+
+def validate_runtime_class_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new, old, "", "handler")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "runtimeclasses": Strategy(
+        default=default_runtime_class,
+        validate=validate_runtime_class,
+        validate_update=validate_runtime_class_update,
+        create_on_update=True,
+        unconditional_update=False,
+    ),
+}
