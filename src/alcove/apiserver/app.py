@@ -13,11 +13,14 @@ from typing import Any
 from msgspec import Struct
 
 from alcove.api.errors import ApiError, InternalError
-from alcove.apiserver import paths, resolve
+from alcove.api.ids import ALL, GroupResource
+from alcove.apiserver import flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
 from alcove.apiserver.call import Call
+from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
+from alcove.apiserver.http.protocol import SLICE_BYTES
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.routes import Routes
@@ -35,6 +38,7 @@ class Parts(Struct, frozen=True):
     services: Services
     authenticator: Authenticator
     authorizer: Authorizer
+    flow: Flow
     handlers: Handlers
     routes: Routes
 
@@ -47,6 +51,7 @@ class App:
         self.pipeline: tuple[Step, ...] = (
             self._authenticate,
             self._resolve,
+            self._limit,
             self._authorize,
             self._answer,
         )
@@ -54,11 +59,14 @@ class App:
     def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         try:
             call = Call(request, paths.parse(request.path), self._clock())
-            outcome = self._run(call, 0)
         except ApiError as error:
             return error_response(error)
+        try:
+            outcome = self._run(call, 0)
+        except ApiError as error:
+            outcome = error_response(error)
         except Exception:
-            return _unexpected(request)
+            outcome = _unexpected(request)
         if isinstance(outcome, Response):
             return self._finish(call, outcome)
         return self._wait(call, outcome)
@@ -87,6 +95,9 @@ class App:
             response = error_response(error)
         except Exception:
             response = _unexpected(call.request)
+        except BaseException:
+            self._release(call)
+            raise
         return self._finish(call, response)
 
     def _finish(self, call: Call, response: Response) -> Response:
@@ -94,7 +105,17 @@ class App:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
             response.headers = headers
+        if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
+            # The work of a large answer is not over before it is written.
+            response.done = lambda: self._release(call)
+        else:
+            self._release(call)
         return response
+
+    def _release(self, call: Call) -> None:
+        width, call.seats = call.seats, 0
+        if width:
+            self._parts.flow.release(call.identity.tenant, width)
 
     # The steps
 
@@ -114,6 +135,27 @@ class App:
         call.tenant = resolve.tenant_of(call.target, call.identity)
         call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
         return None
+
+    def _limit(self, call: Call) -> Outcome | Awaitable[Outcome]:
+        width = self._width(call)
+        if self._parts.flow.try_acquire(call.identity.tenant, width):
+            call.seats = width
+            return None
+        return self._queue(call, width)
+
+    async def _queue(self, call: Call, width: int) -> Outcome:
+        await self._parts.flow.acquire(call.identity.tenant, width)
+        call.seats = width
+        return None
+
+    def _width(self, call: Call) -> int:
+        """How much work a request is: the objects that a list goes through, the bytes that a write brings."""
+        if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
+            target = call.target
+            resource = GroupResource(target.group, target.resource)
+            tenant = None if call.tenant == ALL else call.tenant
+            return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
+        return flow.width(size_bytes=len(call.request.body))
 
     def _authorize(self, call: Call) -> Outcome:
         self._parts.authorizer.require(call.identity, _access(call))

@@ -29,6 +29,8 @@ class Call:
         """The tenant asked for; `all` for lists and watches over all of them."""
         self.kind: Kind
         self.verb = ""
+        self.seats = 0
+        """What flow control gave and wants back."""
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""

@@ -24,13 +24,16 @@ from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
+from alcove.apiserver.auth.subjects import Subject
 from alcove.apiserver.auth.tls import Serving
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
+from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.server import Server
+from alcove.apiserver.identity import MASTERS
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import Subresources
@@ -38,6 +41,7 @@ from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
+from alcove.cli.kubeconfig import Certificate, render
 from alcove.store.base import ABSENT, Mismatch, Op, Store
 from alcove.store.sqlite import SqliteStore
 
@@ -93,8 +97,12 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
         reviews = Reviews(authorizer, authenticator, clock)
         subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
         discovery = Discovery(custom)
-        routes = Routes({"/api": discovery.answer, "/apis": discovery.answer}, {"/api/": discovery.answer, "/apis/": discovery.answer}, lambda: "")
-        parts = Parts(services, authenticator, authorizer, Handlers(services, subresources), routes)
+        routes = Routes(
+            {"/api": discovery.answer, "/apis": discovery.answer},
+            {"/api/": discovery.answer, "/apis/": discovery.answer},
+            lambda: "",
+        )
+        parts = Parts(services, authenticator, authorizer, Flow(), Handlers(services, subresources), routes)
         app = App(parts)
         identify = authenticator.identity_from_certificate
         async with Server(app.handle, config.host, config.port, serving.context, identify) as server:
@@ -105,6 +113,18 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
                 yield Running(url, authority, app)
             finally:
                 renewal.cancel()
+
+
+def write_admin_kubeconfig(config: Config, running: Running) -> Path:
+    """Ring0's administrator's way in, for who can read the data directory."""
+    subject = Subject(SYSTEM, "admin", (MASTERS,))
+    issued = running.authority.client(subject, time.time())
+    credential = Certificate(issued.certificate_pem, issued.key_pem)
+    text = render(running.url, running.authority.certificate_pem, SYSTEM, "admin", credential)
+    path = config.data / "admin.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
 
 
 async def _renew(serving: Serving) -> None:

@@ -12,7 +12,7 @@ from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.cache.collections import Collection, Space
 from alcove.apiserver.cache.entries import Entry, Event, Kind
-from alcove.store.base import Change, Store
+from alcove.store.base import Change, Lagged, Store
 from alcove.store.base import Event as StoreEvent
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,12 @@ class Cache:
             )
         for collection in self._collections.values():
             self._forget_history(collection, snapshot.revision)
-        async with self._store.feed(snapshot.revision) as feed:
+        while True:
+            with suppress(Lagged):
+                await self._take(newest)
+
+    async def _take(self, newest: Revision) -> None:
+        async with self._store.feed(self.revision) as feed:
             self._tell_loaded(newest)
             async for batch in feed:
                 self._apply(batch)
@@ -159,12 +164,18 @@ class Cache:
             return [] if after >= self._floor else None
         return collection.history(tenant, after)
 
+    def count(self, tenant: TenantId | None, resource: GroupResource, namespace: str | None = None) -> int:
+        collection = self._collections.get(resource)
+        if collection is None:
+            return 0
+        if tenant is None:
+            return sum(space.count(namespace) for space in collection.spaces.values())
+        space = collection.spaces.get(tenant)
+        return space.count(namespace) if space else 0
+
     def counts(self) -> dict[GroupResource, int]:
         """Objects per resource, for metrics."""
-        return {
-            resource: sum(space.count(None) for space in collection.spaces.values())
-            for resource, collection in self._collections.items()
-        }
+        return {resource: self.count(None, resource) for resource in self._collections}
 
     # reader.Reader
 

@@ -1,0 +1,46 @@
+# One command each. `make help` explains them.
+PY := .venv/bin/python
+export PYTHONDONTWRITEBYTECODE ?=
+
+.PHONY: help setup fix check test test-slow bench up lock clean
+
+help: ## Show what each target does
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/ready ## Make .venv with the locked dependencies, and install the tools tests and bench need
+
+.venv/ready: requirements.lock pyproject.toml deploy/packages
+	./deploy/packages
+	python3 -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+fix: setup ## Format, and mend what the linter can
+	.venv/bin/ruff check --fix --quiet src tests bench || true
+	.venv/bin/ruff format --quiet src tests bench
+
+check: setup ## Lint, format, strict types, import contracts
+	.venv/bin/ruff check src tests bench
+	.venv/bin/ruff format --check --quiet src tests bench
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-timing
+
+test: check ## Everything CI runs: checks, then all tests but the slow ones
+	.venv/bin/pytest -n 2 --dist loadgroup -m "not slow and not alone"
+	.venv/bin/pytest -m "alone and not slow"
+
+test-slow: setup ## The long tests
+	.venv/bin/pytest -m slow --timeout=1800
+
+bench: setup ## Measure; every published figure comes from here
+	$(PY) -m bench.apiserver
+
+up: setup ## Start an API server on this machine and say how to reach it
+	.venv/bin/alcove apiserver
+
+lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+
+clean: ## Remove everything made here
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

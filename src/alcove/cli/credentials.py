@@ -1,0 +1,68 @@
+"""Credentials for a tenant's users, asked of the API server: a signing request, approved, signed.
+
+The key is made here and never leaves; ring0's caller acts as the tenant's own administrator, since no
+signer signs for another tenant than the requester's.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from alcove.api.errors import InternalError
+from alcove.api.objects import Object
+from alcove.cli.connection import Connection
+from alcove.cli.kubeconfig import Certificate
+
+SIGNER = "kubernetes.io/kube-apiserver-client"
+ADMIN = "admin"
+
+
+def issue(connection: Connection, tenant: str, user: str, groups: tuple[str, ...]) -> Certificate:
+    """A certificate for `user` of `tenant`. Raises ApiError, ConnectionFailed."""
+    connection.request("GET", f"/api/v1/tenants/{tenant}")
+    key = ec.generate_private_key(ec.SECP256R1())
+    path = f"/apis/certificates.k8s.io/v1/tenants/{tenant}/certificatesigningrequests"
+    acting = {"Impersonate-User": ADMIN, "Impersonate-Tenant": tenant}
+    request = connection.request("POST", path, _request(key, tenant, user, groups), acting)
+    name = request["metadata"]["name"]
+    try:
+        request["status"] = {"conditions": [_APPROVED]}
+        signed = connection.request("PUT", f"{path}/{name}/approval", request, acting)
+    finally:
+        connection.request("DELETE", f"{path}/{name}", headers=acting)
+    certificate = signed.get("status", {}).get("certificate")
+    if not certificate:
+        raise InternalError(f"the certificate was not signed: {signed.get('status')}")
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Certificate(base64.b64decode(certificate), pem)
+
+
+_APPROVED = {"type": "Approved", "status": "True", "reason": "AlcoveTenantKubeconfig"}
+
+
+def _request(key: ec.EllipticCurvePrivateKey, tenant: str, user: str, groups: tuple[str, ...]) -> Object:
+    names = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, f"tenant:{tenant}"),
+        *(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, group) for group in groups),
+        x509.NameAttribute(NameOID.COMMON_NAME, user),
+    ]
+    csr = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(key, hashes.SHA256())
+    pem = csr.public_bytes(serialization.Encoding.PEM)
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": f"kubeconfig-{secrets.token_hex(5)}"},
+        "spec": {
+            "signerName": SIGNER,
+            "usages": ["client auth"],
+            "request": base64.b64encode(pem).decode(),
+        },
+    }

@@ -1,0 +1,87 @@
+"""The `alcove` command: every verb, and every process it can start. Heavy imports wait until a verb needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli import tenant
+
+app = typer.Typer(
+    name="alcove",
+    help="Hard multi-tenancy for Kubernetes: every tenant its own API, networks, DNS and share.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(tenant.app, name="tenant")
+
+
+def default_data() -> Path:
+    """Where a cluster keeps its state when nobody says: the user's state directory."""
+    return Path.home() / ".local" / "state" / "alcove"
+
+
+@app.command()
+def apiserver(
+    data: Annotated[
+        Path, typer.Option(help="Directory of the store, keys and certificates.")
+    ] = default_data(),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 6443,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Further name or address clients use; repeatable.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="YAML list of static tokens: token, user, tenant, groups.")
+    ] = None,
+) -> None:
+    """Serve the tenancy-native Kubernetes API."""
+    from alcove.processes.apiserver import Config
+
+    config = Config(
+        data=data or default_data(), host=host, port=port, hosts=tuple(name or ()), tokens=token_file
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        _run_apiserver(config)
+    except OSError as error:
+        raise typer.Exit(_fail(f"cannot serve on {host}:{port}: {error.strerror or error}")) from error
+
+
+def _run_apiserver(config: object) -> None:
+    import uvloop
+
+    from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
+
+    assert isinstance(config, Config)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with serve(config) as running:
+            path = write_admin_kubeconfig(config, running)
+            typer.echo(f"serving {running.url}  KUBECONFIG={path}")
+            await stop.wait()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(run())
+
+
+def _fail(message: str) -> int:
+    typer.secho(f"error: {message}", err=True, fg=typer.colors.RED)
+    return 1
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""House rules that no linter knows."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = sorted((ROOT / "src").rglob("*.py"))
+LINES_MAX = 450
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
+
+
+def tracked() -> list[Path]:
+    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in told.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    assert not text.strip() or text.lstrip().startswith('"""'), "begin with a docstring: what it owns, what it promises"
+    assert text.count("\n") <= LINES_MAX, f"more than {LINES_MAX} lines: split it by concept"
+    assert path.stem not in FORBIDDEN_NAMES, "name it after its noun"
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_left_for_later(path: Path) -> None:
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+
+
+def test_no_path_of_a_developers_machine() -> None:
+    own = Path(__file__)
+    for path in tracked():
+        if path == own or path.suffix in {".png", ".svg"}:
+            continue
+        text = path.read_text(errors="replace")
+        assert not re.search(r"(?<![\w.])/(root|work)/(?!\.)", text), path
