@@ -1,0 +1,12 @@
+"""Server-side apply and the ownership of fields, as structured-merge-diff defines them.
+
+`update` is called on every other write, `apply` carries out an apply patch.
+"""
+
+from alcove.api.patch.apply.applying import apply
+from alcove.api.patch.apply.fieldset import FieldSet
+from alcove.api.patch.apply.managed import restore_times
+from alcove.api.patch.apply.updating import update
+from alcove.api.patch.apply.versions import Convert
+
+__all__ = ["Convert", "FieldSet", "apply", "restore_times", "update"]

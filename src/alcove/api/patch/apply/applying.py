@@ -1,0 +1,125 @@
+"""Server-side apply: a configuration is merged into the object, and its applier owns what it names."""
+
+from alcove.api import objects
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.patch.apply import check, conflicts, lastapplied, managed
+from alcove.api.patch.apply.conflicts import Conflicts
+from alcove.api.patch.apply.fieldset import FieldSet, difference, exclude, intersection
+from alcove.api.patch.apply.managed import Entry, Managed, Owner
+from alcove.api.patch.apply.merge import merge
+from alcove.api.patch.apply.prune import prune
+from alcove.api.patch.apply.reconcile import reconcile
+from alcove.api.patch.apply.updating import NOTHING
+from alcove.api.patch.apply.versions import Changes, Convert, Versions
+from alcove.api.patch.document import bounded, copy, type_name
+from alcove.api.schema.node import Node
+
+
+@bounded
+def apply(
+    live: Object | None,
+    config: Object,
+    *,
+    node: Node,
+    manager: str,
+    api_version: str,
+    now: str,
+    subresource: str = "",
+    force: bool = False,
+    reset: FieldSet = NOTHING,
+    convert: Convert | None = None,
+) -> Object:
+    """`live` with `config` applied, as a new object with its managedFields. `live` is None on create.
+
+    Fields that the manager applied before and leaves out now are removed, unless others own them. Raises
+    Conflict where others own what would change, unless `force`: then they lose it; BadRequest for a
+    configuration that does not fit the schema, or lists whose items have no keys. `reset` are the fields
+    that this write cannot set.
+    """
+    _check(config, node, api_version)
+    versions = Versions(api_version, node, convert)
+    owner = Owner.applier(manager, subresource)
+    owned = _owned(live, versions, subresource, now, reset)
+    previous = owned.pop(owner, None)
+    claimed = exclude(versions.shape.applied(config) or {}, reset.trie)
+    entry = Entry(api_version, now, claimed)
+
+    before = _bare(live) if live is not None else {"apiVersion": api_version, "kind": config.get("kind")}
+    merged = copy(before)
+    merge(merged, copy(config), versions.shape)
+    if previous is not None and difference(previous.trie, claimed):
+        merged = prune(merged, previous, {**owned, owner: entry}, versions)
+
+    owned, found = _settle(owned, Changes(before, merged, versions, reset))
+    if found and not force:
+        if manager == lastapplied.KUBECTL:
+            found = conflicts.without(found, lastapplied.allowed(before, node, api_version))
+        if found:
+            raise conflicts.error(found)
+    if previous is not None and _says_the_same(previous, entry) and merged == before:
+        entry = previous
+    if manager == lastapplied.KUBECTL:
+        lastapplied.follow(merged, config)
+    managed.write(merged, {**owned, owner: entry})
+    return merged
+
+
+def _check(config: Object, node: Node, api_version: str) -> None:
+    if type(config) is not dict:
+        raise BadRequest(f"error decoding patch: a configuration must be an object, got {type_name(config)}")
+    version = config.get("apiVersion")
+    if version != api_version:
+        raise BadRequest(
+            "Incorrect version specified in apply patch. "
+            f"Specified patch version: {version or ''}, expected: {api_version}"
+        )
+    if objects.get(config, "metadata", "managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    faults = check.faults(config, node)
+    if faults:
+        where = (
+            f"{objects.namespace(config)}/{objects.name(config)}; {api_version}, Kind={config.get('kind')}"
+        )
+        told = faults[0] if len(faults) == 1 else "errors:\n  " + "\n  ".join(faults)
+        raise BadRequest(f"failed to create typed patch object ({where}): {told}")
+
+
+def _bare(obj: Object) -> Object:
+    meta = {name: value for name, value in objects.metadata(obj).items() if name != "managedFields"}
+    return {**obj, "metadata": meta}
+
+
+def _owned(live: Object | None, versions: Versions, subresource: str, now: str, reset: FieldSet) -> Managed:
+    """Who owns what before the apply. What is there without an owner belongs to "before-first-apply"."""
+    if live is None:
+        return {}
+    owned = managed.read(objects.get(live, "metadata", "managedFields"))
+    if not owned:
+        owner = Owner.updater(managed.BEFORE_FIRST_APPLY, versions.api_version, subresource)
+        there = exclude(versions.shape.created(live), reset.trie)
+        owned[owner] = Entry(versions.api_version, now, there)
+    for owner, entry in owned.items():
+        seen = versions.at(live, entry.api_version)
+        if seen is not None:
+            owned[owner] = entry.with_trie(reconcile(entry.trie, seen[1]))
+    return owned
+
+
+def _settle(owned: Managed, changes: Changes) -> tuple[Managed, Conflicts]:
+    """What the others own after the change, and what they lose by it against their will."""
+    after: Managed = {}
+    found: Conflicts = {}
+    for owner, entry in owned.items():
+        seen = changes.at(entry.api_version)
+        if seen is None:
+            continue
+        lost = intersection(entry.trie, seen.changed)
+        if lost:
+            found[owner] = lost
+        after[owner] = entry.with_trie(difference(difference(entry.trie, seen.changed), seen.removed))
+    return after, found
+
+
+def _says_the_same(left: Entry, right: Entry) -> bool:
+    return left.api_version == right.api_version and left.trie == right.trie

@@ -1,0 +1,344 @@
+"""How a schema's values divide into fields that can be owned one by one.
+
+Shapes are compiled from schema nodes once, when first used, and kept with them. A shape tells which paths
+a value has, in the two ways that server-side apply counts them:
+
+- `added`: every path that comes into being with the value, objects and lists included. What a writer
+  gets when it sets a field that was not there.
+- `applied`: what an applied configuration claims: leaves, list items and the keys of free maps. Of an
+  object with declared fields only its fields.
+
+Both run on every write, straight from the object to the FieldsV1 dict, in its canonical order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.patch.apply import elements
+from alcove.api.patch.apply.elements import OWN
+from alcove.api.patch.apply.fieldset import LEAF, WHOLE, Trie
+from alcove.api.schema.node import ListType, Node, Type
+
+_CONTAINERS = (Type.OBJECT, Type.MAP, Type.LIST, Type.ANY)
+_ALWAYS_THERE = frozenset(("metadata", "spec", "status", "strategy", "updateStrategy"))
+"""Fields of stock kinds that are structs, not pointers, in Go: they are there before anybody sets them."""
+_SERVERS = frozenset(
+    (
+        "clusterName",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "tenant",
+        "uid",
+    )
+)
+"""Metadata that nobody owns: identity, and what the server writes."""
+
+
+class Shape:
+    """A value owned as one: a scalar, or (`leaf` is WHOLE) an atomic list or map."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Trie = LEAF) -> None:
+        self.leaf = leaf
+
+    def added(self, value: Any) -> Trie:
+        return self.leaf
+
+    def applied(self, value: Any) -> Trie | None:
+        """None: nothing is claimed, not even the path itself."""
+        return LEAF
+
+
+class Field(NamedTuple):
+    element: str
+    shape: Shape
+    is_given: bool
+    """The field is there from the start: setting it is no addition."""
+
+
+class Struct(Shape):
+    """An object or a map: every field by itself."""
+
+    __slots__ = ("_quick", "fields", "ignored", "is_open", "rest")
+
+    def __init__(self, rest: Shape) -> None:
+        super().__init__()
+        self.fields: dict[str, Field] = {}
+        """Declared fields."""
+        self._quick: dict[str, tuple[str, Callable[[Any], Trie] | None]] = {}
+        self.rest = rest
+        """Of all other fields."""
+        self.is_open = True
+        """Whether there may be other fields."""
+        self.ignored: frozenset[str] = frozenset()
+
+    def declare(self, fields: dict[str, Field]) -> None:
+        self.fields = fields
+        self._quick = {
+            name: (field.element, None if field.shape is SCALAR else field.shape.added)
+            for name, field in fields.items()
+        }
+
+    def field(self, name: str) -> tuple[str, Shape]:
+        """The path element and the shape of one field."""
+        known = self.fields.get(name)
+        return ("f:" + name, self.rest) if known is None else (known.element, known.shape)
+
+    def added(self, value: Any) -> Trie:
+        if type(value) is not dict or not value:
+            return LEAF
+        trie = {OWN: LEAF}
+        if not self.fields and self.rest is SCALAR:
+            for name in sorted(value):
+                trie["f:" + name] = LEAF
+            return trie
+        quick = self._quick
+        for name in sorted(value):
+            known = quick.get(name)
+            if known is None:
+                trie["f:" + name] = self.rest.added(value[name])
+            else:
+                element, added = known
+                trie[element] = LEAF if added is None else added(value[name])
+        return trie
+
+    def applied(self, value: Any) -> Trie | None:
+        if type(value) is not dict or not value:
+            return LEAF
+        trie: Trie = {}
+        for name in sorted(value.keys() - self.ignored):
+            known = self.fields.get(name)
+            if known is None:
+                trie["f:" + name] = _owning(self.rest.applied(value[name]))
+            elif (claimed := known.shape.applied(value[name])) is not None:
+                trie[known.element] = claimed
+        return trie or None
+
+    def created(self, value: Object) -> Trie:
+        """Like `added`, of a whole new object: what it is born with is no addition."""
+        trie: Trie = {}
+        for name in sorted(value.keys() - self.ignored):
+            self.add_field(trie, name, value[name])
+        return trie
+
+    def add_field(self, trie: Trie, name: str, value: Any) -> None:
+        """Puts the paths of a field into `trie` that come into being, or go, with its value."""
+        known = self.fields.get(name)
+        if known is None:
+            trie["f:" + name] = self.rest.added(value)
+        elif not known.is_given:
+            trie[known.element] = known.shape.added(value)
+        elif (below := _born(known.shape, value)) is not None:
+            trie[known.element] = below
+
+
+def _born(shape: Shape, value: Any) -> Trie | None:
+    """The paths of a field that is there anyhow, empty, once it has `value`; None if it has none."""
+    if isinstance(shape, Struct):
+        return shape.created(value) or None if type(value) is dict else LEAF
+    trie = shape.added(value)
+    return {element: node for element, node in trie.items() if element != OWN} if trie else trie
+
+
+def _owning(claimed: Trie | None) -> Trie:
+    """What is claimed below a path, and the path itself."""
+    return {OWN: LEAF, **claimed} if claimed else LEAF
+
+
+class ItemList(Shape):
+    """A list whose items are owned one by one: a set, or a list of objects with keys."""
+
+    __slots__ = ("item",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item: Shape = SCALAR
+
+    def names(self, item: Any) -> Any:
+        """The JSON value that tells this item from the others. Raises BadRequest if it has none."""
+        raise NotImplementedError
+
+    def element(self, item: Any) -> str:
+        """The item's path element. Raises BadRequest for an item that cannot be told from others."""
+        raise NotImplementedError
+
+    def index(self, items: Any) -> dict[str, list[Any]]:
+        """Items by element, in the order of the first of each; several: duplicates."""
+        found: dict[str, list[Any]] = {}
+        for item in items or ():
+            found.setdefault(self.element(item), []).append(item)
+        return found
+
+    def added(self, value: Any) -> Trie:
+        if type(value) is not list or not value:
+            return LEAF
+        added = self.item.added
+        trie = {OWN: LEAF}
+        for element, item in self._ordered(value):
+            # Duplicates are owned as one value.
+            trie[element] = LEAF if element in trie else added(item)
+        return trie
+
+    def applied(self, value: Any) -> Trie | None:
+        if type(value) is not list:
+            return LEAF
+        trie: Trie = {}
+        for element, item in self._ordered(value):
+            trie[element] = LEAF if element in trie else _owning(self.item.applied(item))
+        return trie or None
+
+    def _ordered(self, items: list[Any]) -> list[tuple[str, Any]]:
+        """Items with their elements, in canonical order."""
+        if len(items) == 1:
+            return [(self.element(items[0]), items[0])]
+        try:
+            ordered = sorted(items, key=self.names)
+        except TypeError:  # Names of several types.
+            ordered = sorted(items, key=lambda item: elements.order(self.element(item)))
+        return [(self.element(item), item) for item in ordered]
+
+
+class SetList(ItemList):
+    """A set of scalars."""
+
+    __slots__ = ()
+
+    def names(self, item: Any) -> Any:
+        if item is None or type(item) is dict or type(item) is list:
+            raise BadRequest("the items of a set must be strings, numbers or booleans")
+        return item
+
+    def element(self, item: Any) -> str:
+        return elements.value(self.names(item))
+
+
+class KeyedList(ItemList):
+    """A list of objects told apart by the values of their key fields, or those fields' defaults."""
+
+    __slots__ = ("defaults", "keys")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__()
+        self.keys = tuple(sorted(keys))
+        self.defaults: Object = {}
+
+    def names(self, item: Any) -> Any:
+        return [*self._values(item).items()]
+
+    def element(self, item: Any) -> str:
+        return elements.key(self._values(item))
+
+    def _values(self, item: Any) -> Object:
+        if type(item) is not dict:
+            raise BadRequest("the items of an associative list with keys must be objects")
+        values = {}
+        for key in self.keys:
+            if key in item:
+                values[key] = item[key]
+            elif key in self.defaults:
+                values[key] = self.defaults[key]
+        if not values:
+            told = " ".join(f'"{key}"' for key in self.keys)
+            raise BadRequest(
+                f"associative list with keys has an element that omits all key fields [{told}] "
+                "(and doesn't have default values for any key fields)"
+            )
+        return values
+
+
+SCALAR = Shape()
+ATOMIC = Shape(WHOLE)
+DEDUCED = Struct(SCALAR)
+"""A value without a schema: objects divide into their fields, all else is one value."""
+DEDUCED.rest = DEDUCED
+
+
+def of(node: Node) -> Shape:
+    """The shape of a node's values."""
+    if node.type not in _CONTAINERS:
+        return SCALAR
+    compiled = node.compiled
+    # A node copied from one that was in use brings that one's shape along.
+    if compiled is None or compiled[0] is not node:
+        compiled = _compile(node)
+    return compiled[1]  # type: ignore[no-any-return]
+
+
+def root(node: Node) -> Struct:
+    """The shape of whole objects of a kind: without what nobody owns."""
+    shape = of(node)
+    assert isinstance(shape, Struct)
+    compiled = node.compiled
+    if compiled[2] is None:
+        node.compiled = compiled = (node, shape, _as_root(shape))
+    return compiled[2]  # type: ignore[no-any-return]
+
+
+def _compile(node: Node) -> tuple[Node, Shape, Struct | None]:
+    shape = _outline(node)
+    node.compiled = compiled = (node, shape, None)  # Before its parts: they may lead back here.
+    if isinstance(shape, Struct) and shape is not DEDUCED:
+        _fill_struct(shape, node)
+    elif isinstance(shape, ItemList) and node.items is not None:
+        shape.item = of(node.items)
+        if isinstance(shape, KeyedList):
+            parts = {key: node.items.properties.get(key) for key in shape.keys}
+            shape.defaults = {key: part.default for key, part in parts.items() if part and part.has_default}
+    return compiled
+
+
+def _outline(node: Node) -> Shape:
+    if node.type is Type.LIST:
+        match node.list_type:
+            case ListType.MAP:
+                return KeyedList(node.list_map_keys)
+            case ListType.SET:
+                return SetList()
+            case ListType.ATOMIC:
+                return ATOMIC
+    if node.atomic or node.name == "RawExtension":
+        return ATOMIC
+    if node.type is Type.ANY or (node.type is Type.MAP and node.values is None):
+        return DEDUCED
+    return Struct(DEDUCED)
+
+
+def _fill_struct(shape: Struct, node: Node) -> None:
+    if node.values is not None:
+        shape.rest = of(node.values)
+    shape.is_open = node.values is not None or node.preserve_unknown or not node.properties
+    shape.declare(
+        {
+            name: Field(elements.field(name), of(part), _is_given(node, name, part))
+            for name, part in node.properties.items()
+        }
+    )
+
+
+def _is_given(node: Node, name: str, part: Node) -> bool:
+    """Whether Go's zero value of the definition has this field. Schemas without a name are no Go types."""
+    return bool(node.name) and part.type in _CONTAINERS and (name in _ALWAYS_THERE or name in node.required)
+
+
+def _as_root(shape: Struct) -> Struct:
+    metadata = Struct(DEDUCED)
+    metadata.ignored = _SERVERS
+    declared = shape.fields.get("metadata")
+    if declared is not None and isinstance(declared.shape, Struct):
+        metadata.rest = declared.shape.rest
+        metadata.declare(declared.shape.fields)
+    whole = Struct(shape.rest)
+    whole.is_open = shape.is_open
+    whole.ignored = frozenset(("apiVersion", "kind"))
+    whole.declare({**shape.fields, "metadata": Field("f:metadata", metadata, True)})
+    return whole

@@ -1,0 +1,80 @@
+"""Fields owned at other API versions than the one a request speaks.
+
+An owner's fields are paths of the version it wrote at. To tell what a change means to it, the object is
+looked at in that version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from alcove.api.objects import Object
+from alcove.api.patch.apply.compare import Comparison, compare
+from alcove.api.patch.apply.fieldset import FieldSet, exclude
+from alcove.api.patch.apply.shape import Struct, root
+from alcove.api.schema.node import Node
+
+Convert = Callable[[Object, str], tuple[Object, Node] | None]
+"""(object, apiVersion) → the object at that version, and that version's schema; None: it is not served.
+
+Must leave the object it is given as it is, and bear objects with fields missing or null.
+"""
+
+
+class Versions:
+    """The request's version, and the way to the others. Without a way, all have the same fields."""
+
+    def __init__(self, api_version: str, node: Node, convert: Convert | None) -> None:
+        self.api_version = api_version
+        self.shape = root(node)
+        self._convert = convert
+
+    def at(self, obj: Object, api_version: str) -> tuple[Object, Struct] | None:
+        """`obj` as of a version, and its shape; None: that version is gone, and what is owned there with it."""
+        if self._convert is None or api_version == self.api_version == obj.get("apiVersion"):
+            return obj, self.shape
+        converted = self._convert(obj, api_version)
+        return None if converted is None else (converted[0], root(converted[1]))
+
+    def distinct(self, api_version: str) -> str:
+        """The version, or, where all are the same, the request's."""
+        return self.api_version if self._convert is None else api_version
+
+
+class Changes:
+    """What a write changes, as each version sees it. Fields in `reset` do not count: the write cannot set them."""
+
+    def __init__(self, old: Object | None, new: Object, versions: Versions, reset: FieldSet) -> None:
+        self.is_creation = old is None
+        self._old = old
+        self._new = new
+        self._versions = versions
+        self._reset = reset.trie
+        self._reset_whole = [element[2:] for element, below in self._reset.items() if not below]
+        self._known: dict[str, Comparison | None] = {}
+
+    def at(self, api_version: str) -> Comparison | None:
+        """None: that version is no longer served."""
+        api_version = self._versions.distinct(api_version)
+        if api_version not in self._known:
+            self._known[api_version] = self._compared(api_version)
+        return self._known[api_version]
+
+    def _compared(self, api_version: str) -> Comparison | None:
+        now = self._versions.at(self._new, api_version)
+        if now is None:
+            return None
+        new, shape = now
+        if self._old is None:
+            return Comparison(exclude(shape.created(self._counted(new)), self._reset), {})
+        was = self._versions.at(self._old, api_version)
+        if was is None:
+            return None
+        found = compare(self._counted(was[0]), self._counted(new), shape)
+        return Comparison(exclude(found.changed, self._reset), exclude(found.removed, self._reset))
+
+    def _counted(self, obj: Object) -> Object:
+        """Without what is reset whole, so that it is not looked into."""
+        if not self._reset_whole:
+            return obj
+        return {name: value for name, value in obj.items() if name not in self._reset_whole}
