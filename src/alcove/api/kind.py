@@ -73,6 +73,8 @@ class Strategy(Struct, frozen=True, kw_only=True):
     """Immutable fields and allowed transitions: (new, old)."""
     validate_status: Callable[[Object, Object], Sequence[FieldError]] = _no_update_faults
     """A write to the status subresource: (new, old)."""
+    validate_subresource: Mapping[str, Callable[[Object, Object], Sequence[FieldError]]] = {}
+    """A write to a subresource with rules of its own (a request's approval), by its name: (new, old)."""
     prepare_create: Callable[[Object], None] = _no_change
     """Sets what the server owns (a pod's phase and QoS class, …); status was dropped before."""
     prepare_update: Callable[[Object, Object], None] = lambda _new, _old: None

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from msgspec import Struct
 
-from alcove.api import names
-from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from alcove.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.checks import one_of_required
+from alcove.api.kinds.core.signers import check_signer_name
 from alcove.api.objects import Object
 
 EXPIRATION_SECONDS_MIN = 600
@@ -46,8 +46,6 @@ USAGES = (
     "signing",
     "timestamping",
 )
-_DOMAIN_LENGTH_MAX = names.SUBDOMAIN_LENGTH_MAX
-_PATH_LENGTH_MAX = names.SUBDOMAIN_LENGTH_MAX + names.LABEL_LENGTH_MAX + 1
 _BEGIN, _DASHES = b"-----BEGIN ", b"-----"
 
 
@@ -110,33 +108,6 @@ def _certificate_fault(text: str) -> str:
     return ""
 
 
-def validate_signer_name(name: str, path: str) -> list[FieldError]:
-    """`example.com/signer-name`: a domain of two labels or more, and a path of subdomains."""
-    if not name:
-        return [required(path)]
-    domain, *rest = name.split("/")
-    if len(rest) != 1:
-        told = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        return [invalid(path, name, told)]
-    faults = [too_long(path, _DOMAIN_LENGTH_MAX)] if len(domain.encode()) > _DOMAIN_LENGTH_MAX else []
-    labels = domain.split(".")
-    faults += _first_bad(labels, names.dns_label, domain, path)
-    if len(labels) < 2:
-        told = "should be a domain with at least two segments separated by dots"
-        faults.append(invalid(path, domain, told))
-    faults += _first_bad(rest[0].split("."), names.dns_subdomain, rest[0], path)
-    if len(rest[0].encode()) > _PATH_LENGTH_MAX:
-        faults.append(too_long(path, _PATH_LENGTH_MAX))
-    return faults
-
-
-def _first_bad(labels: Sequence[str], check: names.Check, segment: str, path: str) -> list[FieldError]:
-    for label in labels:
-        if wrong := check(label):
-            return [invalid(path, segment, f'validating label "{label}": {told}') for told in wrong]
-    return []
-
-
 def validate_request(csr: Object) -> list[FieldError]:
     spec = csr.get("spec") or {}
     faults: list[FieldError] = []
@@ -155,7 +126,7 @@ def validate_request(csr: Object) -> list[FieldError]:
         told = "the legacy signerName is not allowed via this API version"
         faults.append(invalid("spec.signerName", LEGACY_SIGNER, told))
     else:
-        faults += validate_signer_name(spec.get("signerName", ""), "spec.signerName")
+        check_signer_name(spec.get("signerName", ""), "spec.signerName", faults)
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < EXPIRATION_SECONDS_MIN:
         told = "may not specify a duration less than 600 seconds (10 minutes)"
@@ -268,6 +239,7 @@ STRATEGIES: dict[str, Strategy] = {
     "certificatesigningrequests": Strategy(
         validate=validate_request,
         validate_status=validate_status,
+        validate_subresource={"approval": validate_approval},
         prepare_create=prepare_create,
         prepare_update=prepare_update,
         fields={"spec.signerName": lambda csr: str((csr.get("spec") or {}).get("signerName", ""))},

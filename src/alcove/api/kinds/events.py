@@ -26,7 +26,11 @@ _TOLD_NAMES = {
 
 
 def validate_event(event: Object) -> list[FieldError]:
-    faults = _namespace(event) + _texts(event) + _series(event)
+    return _namespace(event) + _texts(event)
+
+
+def validate_new_event(event: Object) -> list[FieldError]:
+    faults = _series(event)
     if not event.get("eventTime"):
         faults.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
@@ -98,6 +102,8 @@ def validate_event_update(new: Object, old: Object) -> list[FieldError]:
         for field in _FIXED
         if not same({field: new.get(field)}, {field: old.get(field)})
     ]
+    if not same({"series": new.get("series")}, {"series": old.get("series")}):
+        faults += _series(new)
     if _microseconds(new) != _microseconds(old):
         faults.append(invalid("eventTime", new.get("eventTime"), IMMUTABLE))
     return faults
@@ -123,6 +129,7 @@ def _text(field: str) -> Callable[[Object], str]:
 STRATEGIES: dict[str, Strategy] = {
     "events": Strategy(
         validate=validate_event,
+        validate_create=validate_new_event,
         validate_update=validate_event_update,
         fields={
             **{

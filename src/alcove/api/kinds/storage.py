@@ -14,6 +14,7 @@ from alcove.api.fields import (
 )
 from alcove.api.kind import Strategy
 from alcove.api.kinds.checks import child, fill, named, not_negative, one_of, one_of_required, unchanged
+from alcove.api.kinds.core.volumesources import check_csi_driver
 from alcove.api.kinds.labelselectors import validate_label_selector
 from alcove.api.objects import Object
 from alcove.api.validation import NOT_NEGATIVE, same
@@ -22,7 +23,6 @@ PARAMETERS_MAX = 512
 PARAMETERS_SIZE_MAX_BYTES = 256 * 1024
 ERROR_MESSAGE_LENGTH_MAX_BYTES = 1024
 NODE_ID_LENGTH_MAX_BYTES = 256
-DRIVER_NAME_LENGTH_MAX_BYTES = 63
 TOKEN_SECONDS_MIN = 600
 TOKEN_SECONDS_MAX = 1 << 32
 
@@ -163,21 +163,13 @@ def validate_csi_driver_update(new: Object, old: Object) -> list[FieldError]:
     return faults
 
 
-def driver_name_faults(value: str, path: str) -> list[FieldError]:
-    """A CSI driver's name where another object refers to it."""
-    if not value:
-        return [required(path)]
-    long = len(value.encode()) > DRIVER_NAME_LENGTH_MAX_BYTES
-    faults = [too_long(path, DRIVER_NAME_LENGTH_MAX_BYTES)] if long else []
-    return faults + [invalid(path, value, told) for told in names.dns_subdomain(value.lower())]
-
-
 def validate_csi_node(obj: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     seen: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         path, name = f"spec.drivers[{index}]", driver.get("name", "")
-        faults += driver_name_faults(name, f"{path}.name") + _node_id(driver, path)
+        check_csi_driver(name, f"{path}.name", faults)
+        faults += _node_id(driver, path)
         faults += not_negative(driver.get("allocatable") or {}, f"{path}.allocatable", "count")
         if name in seen:
             faults.append(duplicate(f"{path}.name", name))
@@ -223,7 +215,8 @@ def _without_allocatable(driver: Object) -> Object:
 
 def validate_attachment(obj: Object) -> list[FieldError]:
     spec = obj.get("spec") or {}
-    faults = driver_name_faults(spec.get("attacher", ""), "spec.attacher")
+    faults: list[FieldError] = []
+    check_csi_driver(spec.get("attacher", ""), "spec.attacher", faults)
     faults += _attachment_source(spec.get("source") or {})
     return faults + named(spec.get("nodeName", ""), names.dns_subdomain, "spec.nodeName")
 

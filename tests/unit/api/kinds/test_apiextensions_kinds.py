@@ -44,7 +44,7 @@ def definition(*versions: Object, name: str = "crontabs.example.com", **spec: ob
 
 def told(crd: Object) -> list[str]:
     STRATEGY.default(crd)
-    return [str(fault) for fault in STRATEGY.validate(crd)]
+    return [str(fault) for fault in (*STRATEGY.validate(crd), *STRATEGY.validate_create(crd))]
 
 
 def names(**fields: object) -> Object:
@@ -194,6 +194,13 @@ def test_community_groups_need_approval() -> None:
     ]
     assert not told(in_community_group("unapproved, experimental"))
     assert not told(in_community_group("https://example.com/pull/1"))
+
+
+def test_approval_may_stay_missing_but_not_go() -> None:
+    missing, given = in_community_group(""), in_community_group("unapproved")
+    assert not STRATEGY.validate_update(missing, missing)
+    [fault] = STRATEGY.validate_update(missing, given)
+    assert fault.field == APPROVAL
 
 
 def established(crd: Object, *stored: str) -> Object:

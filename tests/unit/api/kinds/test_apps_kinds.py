@@ -25,9 +25,9 @@ def workload(labels: Object | None = None, **spec: object) -> Object:
 
 
 def told(resource: str, obj: Object) -> list[str]:
-    filled = copy.deepcopy(obj)
-    STRATEGIES[resource].default(filled)
-    return [str(fault) for fault in STRATEGIES[resource].validate(filled)]
+    strategy, filled = STRATEGIES[resource], copy.deepcopy(obj)
+    strategy.default(filled)
+    return [str(fault) for fault in (*strategy.validate(filled), *strategy.validate_create(filled))]
 
 
 @pytest.mark.parametrize("resource", WORKLOADS)

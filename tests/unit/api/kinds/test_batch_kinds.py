@@ -371,9 +371,9 @@ def test_cron_job(obj: Object, expected: list[str]) -> None:
 
 def test_cron_job_leaves_room_for_its_jobs_names() -> None:
     obj = cron_job()
-    CRON_JOBS.default(obj)
+    assert not CRON_JOBS.validate_create(obj)
     obj["metadata"]["name"] = "x" * 53
-    assert [str(fault) for fault in CRON_JOBS.validate(obj)] == [
+    assert [str(fault) for fault in CRON_JOBS.validate_create(obj)] == [
         f'metadata.name: Invalid value: "{"x" * 53}": must be no more than 52 characters'
     ]
 

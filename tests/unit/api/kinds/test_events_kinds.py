@@ -50,7 +50,7 @@ CASES: list[tuple[Object, list[str]]] = [
 
 @pytest.mark.parametrize(("obj", "expected"), CASES)
 def test_validate(obj: Object, expected: list[str]) -> None:
-    assert [str(fault) for fault in STRATEGY.validate(obj)] == expected
+    assert [str(fault) for fault in (*STRATEGY.validate(obj), *STRATEGY.validate_create(obj))] == expected
 
 
 def test_only_the_series_goes_on() -> None:

@@ -8,8 +8,9 @@ from alcove.api.objects import Object
 
 def told(resource: str, spec: Object, **meta: object) -> list[str]:
     obj = {"metadata": {"name": "x", **meta}, "spec": spec}
-    STRATEGIES[resource].default(obj)
-    return [str(fault) for fault in STRATEGIES[resource].validate(obj)]
+    strategy = STRATEGIES[resource]
+    strategy.default(obj)
+    return [str(fault) for fault in (*strategy.validate(obj), *strategy.validate_create(obj))]
 
 
 SERVICE = {"service": {"name": "web", "port": {"number": 80}}}

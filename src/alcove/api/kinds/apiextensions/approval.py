@@ -34,3 +34,11 @@ def approval_faults(crd: Object) -> list[FieldError]:
         return [required(_PATH, f"{told}, {_SEE}")]
     how = 'with either a URL or a reason starting with "unapproved"'
     return [invalid(_PATH, text, f"{told} {how}, {_SEE}")]
+
+
+def changed_approval_faults(new: Object, old: Object) -> list[FieldError]:
+    """What was missing may stay missing; what changes must be right."""
+    faults = approval_faults(new)
+    return (
+        [] if [fault.fault for fault in faults] == [fault.fault for fault in approval_faults(old)] else faults
+    )

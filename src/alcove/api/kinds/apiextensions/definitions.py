@@ -7,7 +7,7 @@ their version (`spec.subresources…`), as Kubernetes does.
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, required
 from alcove.api.kind import Strategy
-from alcove.api.kinds.apiextensions.approval import approval_faults
+from alcove.api.kinds.apiextensions.approval import approval_faults, changed_approval_faults
 from alcove.api.kinds.apiextensions.conversion import (
     ca_bundle_faults,
     default_conversion,
@@ -69,7 +69,7 @@ def validate_definition(crd: Object) -> list[FieldError]:
             "spec.versions[*].schema instead"
         )
         faults.append(invalid("spec.preserveUnknownFields", True, told))
-    return faults + approval_faults(crd)
+    return faults
 
 
 def _group(group: str) -> list[FieldError]:
@@ -115,7 +115,7 @@ def validate_definition_update(new: Object, old: Object) -> list[FieldError]:
         faults += unchanged(now, before, "spec", "scope") + unchanged(own, known, "spec.names", "kind")
         faults += ca_bundle_faults(now, before)
     faults += unchanged(now, before, "spec", "group") + unchanged(own, known, "spec.names", "plural")
-    return faults + _stored_versions(new, old)
+    return faults + _stored_versions(new, old) + changed_approval_faults(new, old)
 
 
 def _stored_versions(new: Object, old: Object) -> list[FieldError]:
@@ -144,6 +144,7 @@ STRATEGIES: dict[str, Strategy] = {
     "customresourcedefinitions": Strategy(
         default=default_definition,
         validate=validate_definition,
+        validate_create=approval_faults,
         validate_update=validate_definition_update,
         validate_status=validate_definition_status,
         prepare_create=prepare_create,

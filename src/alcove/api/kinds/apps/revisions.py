@@ -7,16 +7,21 @@ from alcove.api.objects import Object
 
 
 def validate_revision(obj: Object) -> list[FieldError]:
-    faults = not_negative(obj, "", "revision")
+    return not_negative(obj, "", "revision")
+
+
+def validate_new_revision(obj: Object) -> list[FieldError]:
     if obj.get("data") is None:
-        faults.append(required("data", "data is mandatory"))
-    elif not isinstance(obj["data"], dict):
-        faults.append(required("data", "data must be a valid JSON object"))
-    return faults
+        return [required("data", "data is mandatory")]
+    return [] if isinstance(obj["data"], dict) else [required("data", "data must be a valid JSON object")]
 
 
 def validate_revision_update(new: Object, old: Object) -> list[FieldError]:
     return unchanged(new, old, "", "data")
 
 
-STRATEGY = Strategy(validate=validate_revision, validate_update=validate_revision_update)
+STRATEGY = Strategy(
+    validate=validate_revision,
+    validate_create=validate_new_revision,
+    validate_update=validate_revision_update,
+)

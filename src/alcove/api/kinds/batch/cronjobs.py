@@ -37,11 +37,13 @@ def validate_cron_job(obj: Object) -> list[FieldError]:
     policy = spec.get("concurrencyPolicy", "")
     faults += one_of_required(policy, CONCURRENCY_POLICIES, "spec.concurrencyPolicy")
     faults += _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
-    faults += not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-    if len(name(obj).encode()) > NAME_LENGTH_MAX_BYTES:
-        told = f"must be no more than {NAME_LENGTH_MAX_BYTES} characters"
-        faults.append(invalid("metadata.name", name(obj), told))
-    return faults
+    return faults + not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+
+
+def validate_new_cron_job(obj: Object) -> list[FieldError]:
+    if len(name(obj).encode()) <= NAME_LENGTH_MAX_BYTES:
+        return []
+    return [invalid("metadata.name", name(obj), f"must be no more than {NAME_LENGTH_MAX_BYTES} characters")]
 
 
 def _schedule(schedule: str, path: str) -> list[FieldError]:
@@ -85,6 +87,7 @@ def _job_template(spec: Object, path: str) -> list[FieldError]:
 STRATEGY = Strategy(
     default=default_cron_job,
     validate=validate_cron_job,
+    validate_create=validate_new_cron_job,
     has_status=True,
     counts_generation=True,
 )

@@ -29,11 +29,12 @@ def validate_ingress(ingress: Object) -> list[FieldError]:
         faults += _tls(tls, f"spec.tls[{index}]")
     if "ingressClassName" in spec:
         faults += named(spec["ingressClassName"], names.dns_subdomain, "spec.ingressClassName")
-    return faults + _class_annotation(ingress, spec)
+    return faults
 
 
-def _class_annotation(ingress: Object, spec: Object) -> list[FieldError]:
-    asked, chosen = annotations(ingress).get(CLASS_ANNOTATION), spec.get("ingressClassName")
+def validate_new_ingress(ingress: Object) -> list[FieldError]:
+    asked = annotations(ingress).get(CLASS_ANNOTATION)
+    chosen = (ingress.get("spec") or {}).get("ingressClassName")
     if asked is None or chosen is None or asked == chosen:
         return []
     told = "must match `ingressClassName` when both are specified"
@@ -193,6 +194,7 @@ def validate_ingress_class_update(new: Object, old: Object) -> list[FieldError]:
 STRATEGIES: dict[str, Strategy] = {
     "ingresses": Strategy(
         validate=validate_ingress,
+        validate_create=validate_new_ingress,
         validate_status=validate_ingress_status,
         has_status=True,
         counts_generation=True,
