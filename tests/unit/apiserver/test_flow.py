@@ -1,0 +1,350 @@
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alcove.api.errors import TooManyRequests
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver import flow as flow_module
+from alcove.apiserver.flow import Flow, Limits, width
+
+A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
+SMALL = Limits(
+    seats=10,
+    seats_per_tenant=8,
+    seats_of_system=2,
+    queue_per_tenant_max=50,
+    queued_max=100,
+    wait_seconds_max=5.0,
+)
+
+
+class Crowd:
+    """Requests against one flow, each held until it is let go, and the order they were let in."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.served: list[tuple[TenantId, int]] = []
+        self.gates: list[asyncio.Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def send(self, tenant: TenantId, width: int = 1, *, held: bool = False) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._request(tenant, width, held))
+        self.tasks.append(task)
+        return task
+
+    async def _request(self, tenant: TenantId, width: int, held: bool) -> None:
+        async with self.flow.seat(tenant, width=width):
+            self.served.append((tenant, width))
+            if held:
+                gate = asyncio.Event()
+                self.gates.append(gate)
+                await gate.wait()
+
+    def let_go(self, count: int | None = None) -> None:
+        going, self.gates = self.gates[:count], self.gates[count or len(self.gates) :]
+        for gate in going:
+            gate.set()
+
+    async def finish(self) -> None:
+        async with asyncio.timeout(20):
+            while not all(task.done() for task in self.tasks):
+                self.let_go()
+                await asyncio.sleep(0)
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def no_seat_is_lost(flow: Flow) -> bool:
+    return (flow.in_use, flow.waiting, flow._free + flow._spent) == (0, 0, flow.limits.seats)
+
+
+async def test_free_seats_are_taken_without_waiting() -> None:
+    flow = Flow(SMALL)
+    assert flow.try_acquire(A, 3)
+    assert flow.in_use == 3
+    flow.release(A, 3)
+    assert flow.in_use == 0
+
+
+async def test_tenant_alone_has_most_seats_but_not_all() -> None:
+    flow = Flow(SMALL)
+    assert flow.try_acquire(A, 8)
+    assert not flow.try_acquire(A, 1)
+    assert not flow.try_acquire(B, 1), "the last two are ring0's"
+    assert flow.try_acquire(SYSTEM, 2)
+    assert flow.in_use == 10
+
+
+async def test_seats_given_back_are_free_from_the_next_turn_on() -> None:
+    flow = Flow(SMALL)
+    crowd = Crowd(flow)
+    for _ in range(20):
+        crowd.send(A)
+    await asyncio.sleep(0)
+    assert len(crowd.served) == 8, "a turn never does more than all seats' work"
+    await crowd.finish()
+    assert len(crowd.served) == 20
+    assert no_seat_is_lost(flow)
+
+
+async def test_request_wider_than_a_tenant_may_be_is_narrowed_to_that() -> None:
+    flow = Flow(SMALL)
+    assert flow.try_acquire(A, 1_000)
+    assert flow.in_use == 8
+    flow.release(A, 1_000)
+    assert flow.in_use == 0
+
+
+async def test_flood_delays_a_neighbour_by_one_turn_at_most() -> None:
+    crowd = Crowd(Flow(SMALL))
+    for _ in range(40):
+        crowd.send(A, 4)
+    await asyncio.sleep(0)
+    before = len(crowd.served)
+    await crowd.send(B, 1)
+    overtaking = crowd.served[before : crowd.served.index((B, 1))]
+    assert sum(width for _, width in overtaking) <= SMALL.seats
+    await crowd.finish()
+
+
+async def test_narrow_request_goes_before_wide_ones_that_came_first() -> None:
+    crowd = Crowd(Flow(SMALL))
+    crowd.send(A, 8, held=True)
+    await turns()
+    for tenant, width_asked in ((A, 8), (A, 8), (B, 8), (C, 1)):
+        crowd.send(tenant, width_asked)
+    await turns()
+    crowd.let_go()
+    await crowd.finish()
+    assert crowd.served[1] == (C, 1)
+
+
+async def test_wide_request_is_not_starved_by_narrow_ones() -> None:
+    crowd = Crowd(Flow(SMALL))
+    for _ in range(8):
+        crowd.send(A, held=True)
+    await turns()
+    wide = crowd.send(B, 8)
+    for _ in range(40):
+        crowd.send(A, held=True)
+    for _ in range(100):
+        await turns(2)
+        crowd.let_go(2)
+        if wide.done():
+            break
+    assert crowd.served.index((B, 8)) <= 8 + 8
+    await crowd.finish()
+
+
+async def test_waiting_for_own_seats_does_not_hold_up_others() -> None:
+    crowd = Crowd(Flow(Limits(seats=20, seats_per_tenant=8, seats_of_system=2)))
+    for _ in range(20):
+        crowd.send(A, held=True)
+    await turns()
+    assert crowd.served == [(A, 1)] * 8
+    assert crowd.flow.try_acquire(B, 4)
+    crowd.flow.release(B, 4)
+    await crowd.finish()
+    assert no_seat_is_lost(crowd.flow)
+
+
+async def test_ring0_has_its_share_however_many_wait() -> None:
+    flow = Flow(SMALL)
+    crowd = Crowd(flow)
+    for tenant in (A, B, C):
+        for _ in range(20):
+            crowd.send(tenant, 2, held=True)
+    await turns()
+    assert flow.waiting > 0
+    assert flow.try_acquire(SYSTEM, 2)
+    assert not flow.try_acquire(SYSTEM, 1)
+    late = crowd.send(SYSTEM, 2)
+    await turns()
+    assert not late.done()
+    flow.release(SYSTEM, 2)
+    await turns()
+    assert late.done()
+    await crowd.finish()
+    assert no_seat_is_lost(flow)
+
+
+async def test_full_queue_is_told_to_come_back() -> None:
+    flow = Flow(SMALL)
+    crowd = Crowd(flow)
+    for _ in range(8 + 50):
+        crowd.send(A, held=True)
+    await turns()
+    with pytest.raises(TooManyRequests, match='too many requests of tenant "a"') as caught:
+        await flow.acquire(A)
+    assert caught.value.details is not None
+    assert caught.value.details.retry_after_seconds == 1
+    assert flow.rejected_full == 1
+    await crowd.finish()
+
+
+async def test_all_queues_together_are_bounded() -> None:
+    flow = Flow(SMALL)
+    crowd = Crowd(flow)
+    for tenant in (A, B, C):
+        for _ in range(40):
+            crowd.send(tenant, held=True)
+    await turns()
+    assert flow.waiting == 100
+    await turns()
+    assert flow.rejected_full == 120 - 8 - 100
+    for task in crowd.tasks:
+        task.cancel()
+    await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    await turns()
+    assert no_seat_is_lost(flow)
+
+
+async def test_waiting_too_long_is_told_to_come_back() -> None:
+    now = 100.0
+    flow = Flow(SMALL, clock=lambda: now)
+    crowd = Crowd(flow)
+    crowd.send(A, 8, held=True)
+    await turns()
+    early = crowd.send(A)
+    await turns()
+    now = 103.0
+    late = crowd.send(A)
+    await turns()
+    now = 105.0
+    flow.expire()
+    await turns()
+    assert isinstance(early.exception(), TooManyRequests)
+    assert not late.done()
+    assert (flow.rejected_late, flow.waiting) == (1, 1)
+    await asyncio.gather(early, return_exceptions=True)
+    crowd.tasks.remove(early)
+    await crowd.finish()
+    assert no_seat_is_lost(flow)
+
+
+async def test_expiry_comes_by_itself() -> None:
+    flow = Flow(Limits(seats=10, seats_per_tenant=8, seats_of_system=2, wait_seconds_max=0.01))
+    assert flow.try_acquire(A, 8)
+    async with asyncio.timeout(10):
+        with pytest.raises(TooManyRequests):
+            await flow.acquire(A)
+
+
+@pytest.mark.parametrize("granted_first", [False, True])
+async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> None:
+    flow = Flow(SMALL)
+    assert flow.try_acquire(A, 8)
+    waiting = asyncio.create_task(flow.acquire(A, 4))
+    await turns()
+    if granted_first:
+        flow.release(A, 8)
+        while flow.waiting:
+            flow._turn()
+        waiting.cancel()
+    else:
+        waiting.cancel()
+        await turns()
+        flow.release(A, 8)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await turns()
+    assert no_seat_is_lost(flow)
+
+
+async def test_idle_tenants_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_module, "IDLE_TENANTS_KEPT_MAX", 10)
+    flow = Flow(SMALL)
+    for n in range(100):
+        async with flow.seat(TenantId(f"t{n}")):
+            pass
+    assert len(flow._shares) <= 11
+
+
+async def test_waits_are_told() -> None:
+    now = 1.0
+    waits: list[float] = []
+    flow = Flow(SMALL, clock=lambda: now, on_wait=waits.append)
+    assert flow.try_acquire(A, 8)
+    waiting = asyncio.create_task(flow.acquire(A))
+    await turns()
+    now = 3.5
+    flow.release(A, 8)
+    await waiting
+    assert waits == [2.5]
+
+
+def test_width_grows_with_objects_and_bytes() -> None:
+    assert width() == 1
+    assert width(objects=5_000) > width(objects=500) > width(objects=100) > 1
+    assert width(size_bytes=3 << 20) > 50
+
+
+widths = st.lists(st.integers(1, 5), min_size=30, max_size=30)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(widths, min_size=2, max_size=4), st.integers(0, 3))
+def test_backlogged_tenants_are_served_equally_within_one_request(
+    backlog: list[list[int]], held: int
+) -> None:
+    async def scenario() -> None:
+        limits = Limits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        crowd = Crowd(Flow(limits))
+        crowd.send(TenantId("z"), 11, held=True)
+        await turns()
+        tenants = [TenantId(f"t{n}") for n in range(len(backlog))]
+        left = {tenant: list(asked) for tenant, asked in zip(tenants, backlog, strict=True)}
+        for tenant, asked in left.items():
+            for n, width_asked in enumerate(asked):
+                crowd.send(tenant, width_asked, held=n % 4 < held)
+        await turns()
+        assert len(crowd.served) == 1
+        await crowd.finish()
+        totals = dict.fromkeys(tenants, 0)
+        for tenant, width_served in crowd.served[1:]:
+            totals[tenant] += width_served
+            assert left[tenant].pop(0) == width_served, "first come, first served, within a tenant"
+            if not all(left.values()):
+                break
+            assert max(totals.values()) - min(totals.values()) <= 5
+
+    asyncio.run(scenario())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([A, B, C, SYSTEM]),
+            st.integers(1, 12),
+            st.booleans(),
+            st.sampled_from(["run", "cancel"]),
+        ),
+        max_size=60,
+    )
+)
+def test_seats_are_never_exceeded_nor_lost(requests: list[tuple[TenantId, int, bool, str]]) -> None:
+    async def scenario() -> None:
+        flow = Flow(SMALL)
+        crowd = Crowd(flow)
+        for n, (tenant, width_asked, held, fate) in enumerate(requests):
+            task = crowd.send(tenant, width_asked, held=held)
+            if n % 3 == 0:
+                await asyncio.sleep(0)
+            if fate == "cancel":
+                task.cancel()
+            assert flow.in_use <= SMALL.seats
+            assert all(share.held <= SMALL.seats_per_tenant for share in flow._shares.values())
+            assert flow.in_use - flow._system.held <= SMALL.seats - SMALL.seats_of_system
+            if n % 5 == 0:
+                crowd.let_go(2)
+        await crowd.finish()
+        await turns()
+        assert no_seat_is_lost(flow)
+
+    asyncio.run(scenario())
