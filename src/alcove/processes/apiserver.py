@@ -34,6 +34,7 @@ from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
+from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import Subresources
@@ -97,9 +98,19 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
         reviews = Reviews(authorizer, authenticator, clock)
         subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
         discovery = Discovery(custom)
+        openapi = OpenApi(custom)
         routes = Routes(
-            {"/api": discovery.answer, "/apis": discovery.answer},
-            {"/api/": discovery.answer, "/apis/": discovery.answer},
+            {
+                "/api": discovery.answer,
+                "/apis": discovery.answer,
+                "/openapi/v2": openapi.everything,
+                "/openapi/v3": openapi.index,
+            },
+            {
+                "/api/": discovery.answer,
+                "/apis/": discovery.answer,
+                "/openapi/v3/": openapi.version,
+            },
             lambda: "",
         )
         parts = Parts(services, authenticator, authorizer, Flow(), Handlers(services, subresources), routes)

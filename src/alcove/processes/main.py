@@ -30,8 +30,9 @@ def default_data() -> Path:
 @app.command()
 def apiserver(
     data: Annotated[
-        Path, typer.Option(help="Directory of the store, keys and certificates.")
-    ] = default_data(),
+        Path | None,
+        typer.Option(help="Directory of the store, keys and certificates [~/.local/state/alcove]."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 6443,
     name: Annotated[

@@ -1,0 +1,1 @@
+"""OpenAPI v2 and v3 of what a tenant is served: `kubectl explain`, validation, generated clients."""

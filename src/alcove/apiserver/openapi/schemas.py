@@ -1,0 +1,169 @@
+"""Definitions as OpenAPI has them: stock ones from their package, custom ones from their CRDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+
+_DEFS = "#/$defs/"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+
+
+class Dialect(Enum):
+    V2 = "#/definitions/"
+    V3 = "#/components/schemas/"
+
+
+def name_of(kind: Kind) -> str:
+    """The definition's name; a custom kind's is its group turned around, as Kubernetes names them."""
+    if kind.definition:
+        return kind.definition
+    return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+
+
+def list_name_of(kind: Kind) -> str:
+    return name_of(kind) + "List"
+
+
+def build(kinds: Iterable[Kind], documents: Mapping[str, Object], dialect: Dialect) -> dict[str, Object]:
+    """The definitions of these kinds, their lists, and everything they refer to."""
+    found: dict[str, Object] = {}
+    wanted: list[str] = [f"{_META}.{name}" for name in ("DeleteOptions", "Status", "ListMeta", "WatchEvent")]
+    for kind in kinds:
+        own = name_of(kind)
+        if own in documents:
+            wanted.append(own)
+        else:
+            found[own] = _custom(kind, dialect)
+            wanted.append(f"{_META}.ObjectMeta")
+        if list_name_of(kind) in documents:
+            wanted.append(list_name_of(kind))
+        else:
+            found[list_name_of(kind)] = _list(kind, dialect)
+    while wanted:
+        name = wanted.pop()
+        if name not in found and name in documents:
+            found[name] = _converted(name, documents[name], dialect)
+            wanted += _references(documents[name])
+    return dict(sorted(found.items()))
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        target = schema.get("$ref")
+        if isinstance(target, str):
+            yield target.removeprefix(_DEFS)
+        for value in schema.values():
+            yield from _references(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _references(value)
+
+
+def _converted(name: str, schema: Object, dialect: Dialect) -> Object:
+    if name == _INT_OR_STRING:
+        return {"format": "int-or-string", **_either("integer", dialect)}
+    if name == _QUANTITY:
+        return {"description": schema.get("description", ""), **_either("number", dialect)}
+    converted: Object = _convert(schema, dialect)
+    return converted
+
+
+def _either(other: str, dialect: Dialect) -> Object:
+    """A string or something else, which v2 has no words for."""
+    return {"type": "string"} if dialect is Dialect.V2 else {"oneOf": [{"type": other}, {"type": "string"}]}
+
+
+def _convert(schema: Any, dialect: Dialect) -> Any:
+    if isinstance(schema, list):
+        return [_convert(value, dialect) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    converted = {
+        field: _field(field, value, dialect) for field, value in schema.items() if field != "$schema"
+    }
+    if "$ref" in converted and len(converted) > 1 and dialect is Dialect.V3:
+        # In OpenAPI 3.0 nothing beside a reference counts.
+        converted["allOf"] = [{"$ref": converted.pop("$ref")}]
+    return converted
+
+
+def _field(field: str, value: Any, dialect: Dialect) -> Any:
+    if field == "$ref":
+        return dialect.value + value.removeprefix(_DEFS)
+    if field == "type" and isinstance(value, list):
+        return next((each for each in value if each != "null"), "object")
+    if field in ("properties", "definitions"):
+        return {name: _convert(each, dialect) for name, each in value.items()}
+    if field in ("default", "enum", "example", "required"):
+        return value
+    return _convert(value, dialect)
+
+
+_CUSTOM_ONLY_V3 = ("oneOf", "anyOf", "not", "nullable", "default", "x-kubernetes-validations")
+
+
+def _custom(kind: Kind, dialect: Dialect) -> Object:
+    """A custom kind: its CRD's schema with the fields every object has."""
+    raw = kind.schema.raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema: Object = _plain(raw) if dialect is Dialect.V2 else dict(raw)
+    meta = {"$ref": f"{dialect.value}{_META}.ObjectMeta"}
+    schema["type"] = "object"
+    schema["properties"] = {
+        **(schema.get("properties") or {}),
+        "apiVersion": {"type": "string", "description": "Version of the kind's schema."},
+        "kind": {"type": "string", "description": "Kind of the object."},
+        "metadata": meta if dialect is Dialect.V2 else {"allOf": [meta]},
+    }
+    schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+    return schema
+
+
+def _plain(schema: Any) -> Any:
+    """What v2 can say of a schema."""
+    if isinstance(schema, list):
+        return [_plain(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return {field: schema[field] for field in ("type", "description") if field in schema}
+    kept = {field: value for field, value in schema.items() if field not in _CUSTOM_ONLY_V3}
+    for field in ("properties", "items", "additionalProperties", "allOf"):
+        if field not in kept:
+            continue
+        inner = kept[field]
+        kept[field] = (
+            {name: _plain(each) for name, each in inner.items()} if field == "properties" else _plain(inner)
+        )
+    return kept
+
+
+def _list(kind: Kind, dialect: Dialect) -> Object:
+    item, meta = {"$ref": dialect.value + name_of(kind)}, {"$ref": f"{dialect.value}{_META}.ListMeta"}
+    wrap = dialect is Dialect.V3
+    return {
+        "type": "object",
+        "description": f"A list of {kind.kind}.",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of the list's schema."},
+            "kind": {"type": "string", "description": "Kind of the list."},
+            "metadata": {"allOf": [meta]} if wrap else meta,
+            "items": {
+                "type": "array",
+                "description": "The objects.",
+                "items": {"allOf": [item]} if wrap else item,
+            },
+        },
+        "x-kubernetes-group-version-kind": [_gvk(kind, kind.list_kind or kind.kind + "List")],
+    }
+
+
+def _gvk(kind: Kind, name: str) -> Object:
+    return {"group": kind.group, "version": kind.version, "kind": name}
