@@ -1,0 +1,93 @@
+"""arktos.futurewei.com: networks, a tenant's isolation domains; `v1` serves the same objects.
+
+Tenants, which Arktos adds to the core group, have their strategy there.
+"""
+
+import ipaddress
+
+from alcove.api import addresses, names
+from alcove.api.fields import FieldError, duplicate, invalid
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import conditions, named, one_of_required, unchanged
+from alcove.api.kinds.core import tenants
+from alcove.api.kinds.ranges import unchanged_once_set, validate_range
+from alcove.api.objects import Object
+
+NETWORK_TYPES = ("flat", "vpc", "mizar")
+IPAM = ("Arktos", "Kubernetes", "External")
+PHASES = ("Pending", "Ready", "Failed", "Terminating", "Unknown")
+
+
+def default_network(network: Object) -> None:
+    """`vpc-id` is another spelling of `vpcID`, which wins."""
+    spec = network.setdefault("spec", {})
+    other = spec.pop("vpc-id", None)
+    if other and not spec.get("vpcID"):
+        spec["vpcID"] = other
+
+
+def prepare_create(network: Object) -> None:
+    network["status"] = {"phase": "Pending"}
+
+
+def validate_network(network: Object) -> list[FieldError]:
+    spec = network.get("spec") or {}
+    faults = one_of_required(spec.get("type", ""), NETWORK_TYPES, "spec.type")
+    if spec.get("vpcID"):
+        faults += named(spec["vpcID"], names.dns_subdomain, "spec.vpcID")
+    faults += validate_range(spec, "spec")
+    subnets = spec.get("subnets") or []
+    for index, subnet in enumerate(subnets):
+        faults += named(subnet, names.dns_subdomain, f"spec.subnets[{index}]")
+        if subnet in subnets[:index]:
+            faults.append(duplicate(f"spec.subnets[{index}]", subnet))
+    return faults + _service(spec.get("service") or {}, "spec.service")
+
+
+def _service(service: Object, path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if service.get("ipam"):
+        faults += one_of_required(service["ipam"], IPAM, f"{path}.ipam")
+    seen: list[addresses.Network] = []
+    for index, cidr in enumerate(service.get("cidrs") or ()):
+        where = f"{path}.cidrs[{index}]"
+        wrong = addresses.canonical_cidr_faults(where, cidr)
+        faults += wrong
+        if wrong:
+            continue
+        given = ipaddress.ip_network(cidr)
+        faults += [
+            invalid(where, cidr, f"must not overlap {other}") for other in seen if given.overlaps(other)
+        ]
+        seen.append(given)
+    return faults
+
+
+def validate_network_update(new: Object, old: Object) -> list[FieldError]:
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    faults = unchanged(now, before, "spec", "type")
+    return faults + unchanged_once_set(now, before, "spec", "vpcID", "ip", "prefix")
+
+
+def validate_network_status(new: Object, _old: Object) -> list[FieldError]:
+    status = new.get("status") or {}
+    faults: list[FieldError] = []
+    if status.get("phase"):
+        faults += one_of_required(status["phase"], PHASES, "status.phase")
+    if status.get("dnsServiceIP"):
+        faults += addresses.ip_faults("status.dnsServiceIP", status["dnsServiceIP"])
+    return faults + conditions(status.get("conditions") or (), "status.conditions")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "networks": Strategy(
+        default=default_network,
+        validate=validate_network,
+        validate_update=validate_network_update,
+        validate_status=validate_network_status,
+        prepare_create=prepare_create,
+        has_status=True,
+        counts_generation=True,
+    ),
+    "tenants": tenants.STRATEGY,
+}
