@@ -1,0 +1,49 @@
+"""From JSON to CEL values, where a type says that they differ.
+
+Shallow adapting happens where a field is read (see `schema_types`). Objects stay plain JSON; only
+when one is compared as a whole is it adapted in depth, here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from alcove.api.cel.types import Kind, Type, is_optional
+from alcove.api.cel.values import MapList, Optional, SetList
+
+Adapter = Callable[[Any], Any]
+
+
+def deep_adapter(of: Type) -> Adapter | None:
+    """Adapts a value of this type in depth; None where JSON will do."""
+    if of.kind is Kind.OBJECT:
+        return of.deep
+    if of.kind is Kind.LIST:
+        return each_item(deep_adapter(of.params[0]))
+    if of.kind is Kind.MAP:
+        return each_value(deep_adapter(of.params[1]))
+    if is_optional(of):
+        inner = deep_adapter(of.params[0])
+        return (
+            None if inner is None else lambda value: Optional(inner(value.value)) if value.present else value
+        )
+    return None
+
+
+def each_item(adapt: Adapter | None) -> Adapter | None:
+    """Adapts items; the list stays a set or map list if it is one."""
+    if adapt is None:
+        return None
+
+    def adapt_list(items: Any) -> Any:
+        adapted = [adapt(item) for item in items]
+        if isinstance(items, SetList):
+            return SetList(adapted)
+        return MapList(adapted, items.keys) if isinstance(items, MapList) else adapted
+
+    return adapt_list
+
+
+def each_value(adapt: Adapter | None) -> Adapter | None:
+    if adapt is None:
+        return None
+    return lambda entries: {key: adapt(value) for key, value in entries.items()}

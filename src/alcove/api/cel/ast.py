@@ -1,0 +1,145 @@
+"""The tree of an expression. The parser makes it; the checker writes types into it.
+
+Macros are not expanded into folds: `all`, `map`, `sortBy`, … keep their own node (`Comprehension`),
+so they type-check with good positions and run as plain loops.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from alcove.api.cel.declarations import Overload
+    from alcove.api.cel.types import Type
+
+
+class Node:
+    __slots__ = ("depth", "offset", "type")
+
+    depth: int
+    """Height of the tree below this node, itself included."""
+
+    def __init__(self, offset: int, *children: Node) -> None:
+        self.offset = offset
+        self.type: Type = None  # type: ignore[assignment]  # the checker sets it before anyone reads it
+        self.depth = 1 + max((child.depth for child in children), default=0)
+
+
+class Literal(Node):
+    __slots__ = ("value",)
+
+    def __init__(self, offset: int, value: Any) -> None:
+        super().__init__(offset)
+        self.value = value
+
+
+class Ident(Node):
+    __slots__ = ("constant", "name")
+
+    def __init__(self, offset: int, name: str) -> None:
+        super().__init__(offset)
+        self.name = name
+        self.constant: Type | None = None
+        """Set when the name is a type's (`int`, `string`), not a variable's."""
+
+
+class Select(Node):
+    """`operand.field`, `operand.?field` (optional) or `has(operand.field)` (test)."""
+
+    __slots__ = ("constant", "field", "operand", "optional", "test")
+
+    def __init__(self, offset: int, operand: Node, field: str, *, optional: bool = False) -> None:
+        super().__init__(offset, operand)
+        self.operand = operand
+        self.field = field
+        self.optional = optional
+        self.test = False
+        self.constant: Type | None = None
+        """Set when the whole is a type's qualified name."""
+
+
+class Call(Node):
+    """A function, method or operator. Operators have cel-go's names: `_+_`, `_[_]`, `!_`, …"""
+
+    __slots__ = ("args", "function", "overloads", "target")
+
+    def __init__(self, offset: int, function: str, args: list[Node], target: Node | None = None) -> None:
+        super().__init__(offset, *args, *([target] if target else []))
+        self.function = function
+        self.args = args
+        self.target = target
+        self.overloads: list[Overload] = []
+
+
+class ListLiteral(Node):
+    __slots__ = ("items", "optional")
+
+    def __init__(self, offset: int, items: list[Node], optional: frozenset[int]) -> None:
+        super().__init__(offset, *items)
+        self.items = items
+        self.optional = optional
+
+
+class Entry:
+    __slots__ = ("key", "optional", "value")
+
+    def __init__(self, key: Node, value: Node, optional: bool) -> None:
+        self.key = key
+        self.value = value
+        self.optional = optional
+
+
+class MapLiteral(Node):
+    __slots__ = ("entries",)
+
+    def __init__(self, offset: int, entries: list[Entry]) -> None:
+        super().__init__(offset, *(part for entry in entries for part in (entry.key, entry.value)))
+        self.entries = entries
+
+
+class StructLiteral(Node):
+    """`Name{field: value}`; keys of `entries` are string literals."""
+
+    __slots__ = ("entries", "name")
+
+    def __init__(self, offset: int, name: str, entries: list[Entry]) -> None:
+        super().__init__(offset, *(entry.value for entry in entries))
+        self.name = name
+        self.entries = entries
+
+
+class Macro(Enum):
+    ALL = "all"
+    EXISTS = "exists"
+    EXISTS_ONE = "exists_one"
+    MAP = "map"
+    FILTER = "filter"
+    TRANSFORM_LIST = "transformList"
+    TRANSFORM_MAP = "transformMap"
+    TRANSFORM_MAP_ENTRY = "transformMapEntry"
+    SORT_BY = "sortBy"
+    OPT_MAP = "optMap"
+    OPT_FLAT_MAP = "optFlatMap"
+
+
+class Comprehension(Node):
+    """`source.macro(variables…, [filter,] body)`. Two variables are index or key, and value."""
+
+    __slots__ = ("body", "filter", "macro", "source", "variables")
+
+    def __init__(
+        self,
+        offset: int,
+        macro: Macro,
+        source: Node,
+        variables: tuple[str, ...],
+        body: Node,
+        filter: Node | None,
+    ) -> None:
+        super().__init__(offset, source, body, *([filter] if filter else []))
+        self.macro = macro
+        self.source = source
+        self.variables = variables
+        self.body = body
+        self.filter = filter

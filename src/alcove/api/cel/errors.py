@@ -1,0 +1,52 @@
+"""What goes wrong with an expression, before and while it runs.
+
+CompileError   the source does not parse or does not type-check; names every place
+CelError       evaluation failed (no such key, overflow, …); `&&`, `||`, `all`, `exists` may absorb it
+OutOfBudget    evaluation would cost too much; nothing absorbs it
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+
+class Issue(Struct, frozen=True):
+    """One complaint about a source text. `offset` counts code points from the start."""
+
+    offset: int
+    message: str
+
+
+class CompileError(Exception):
+    """Told as Kubernetes tells it: position, message, the line, a mark below it."""
+
+    def __init__(self, source: str, issues: Sequence[Issue]) -> None:
+        self.issues = tuple(issues)
+        super().__init__("\n".join(_display(source, issue) for issue in issues))
+
+
+class CelError(Exception):
+    pass
+
+
+class OutOfBudget(Exception):
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+_SNIPPET_MOST = 16_384
+
+
+def _display(source: str, issue: Issue) -> str:
+    before = source[: issue.offset]
+    line_number = before.count("\n") + 1
+    start = before.rfind("\n") + 1
+    end = source.find("\n", start)
+    line = source[start : end if end >= 0 else len(source)].replace("\t", " ")
+    column = issue.offset - start
+    told = f"ERROR: <input>:{line_number}:{column + 1}: {issue.message}"
+    if len(line) > _SNIPPET_MOST:
+        return told
+    dots = "".join("．" if ord(char) > 127 else "." for char in line[:column])
+    mark = "＾" if column < len(line) and ord(line[column]) > 127 else "^"
+    return f"{told}\n | {line}\n | {dots}{mark}"

@@ -1,0 +1,41 @@
+"""Property names as expressions spell them: `x-y` is `x__dash__y`, `namespace` is `__namespace__`."""
+
+import re
+
+_RESERVED = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+_SPELLED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
+_PARTS = re.compile(r"__|[-./]")
+
+
+def escape(name: str) -> str | None:
+    """The identifier for a property; None if it cannot be spelled (`1a`, `a b`)."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if _ESCAPABLE.fullmatch(name) is None:
+        return None
+    return _PARTS.sub(lambda match: _SPELLED[match.group()], name)

@@ -1,0 +1,1 @@
+"""Function libraries, one file each; `kubernetes.py` gathers them."""

@@ -1,0 +1,104 @@
+"""Which type fits where: assignability with type variables, as the checker needs it.
+
+`Bindings` maps a variable's name to the type found for it. Functions that may bind work on a copy
+and return it on success, so a failed attempt leaves no trace.
+"""
+
+from collections.abc import Sequence
+
+from alcove.api.cel.types import DYN, Kind, Type
+
+Bindings = dict[str, Type]
+
+_WILD = (Kind.DYN, Kind.ERROR)
+_NULLABLE = (Kind.NULL, Kind.OPAQUE, Kind.OBJECT, Kind.DURATION, Kind.TIMESTAMP)
+_NESTED = (Kind.LIST, Kind.MAP, Kind.OPAQUE)
+
+
+def assign(bindings: Bindings, these: Sequence[Type], those: Sequence[Type]) -> Bindings | None:
+    """Bindings under which `these` types fit `those`, one by one; None if there are none."""
+    attempt = dict(bindings)
+    return attempt if _all_fit(attempt, these, those) else None
+
+
+def substitute(bindings: Bindings, of: Type, *, free_to_dyn: bool = False) -> Type:
+    """`of` with bound variables replaced; free ones become dyn if asked."""
+    if of.kind is Kind.PARAM:
+        bound = bindings.get(of.name)
+        if bound is not None:
+            return substitute(bindings, bound, free_to_dyn=free_to_dyn)
+        return DYN if free_to_dyn else of
+    if not of.params:
+        return of
+    params = tuple(substitute(bindings, param, free_to_dyn=free_to_dyn) for param in of.params)
+    return of if params == of.params else Type(of.kind, of.name, params)
+
+
+def most_general(one: Type, other: Type) -> Type:
+    """The more general of two types that fit each other."""
+    return one if _at_most_as_specific(one, other) else other
+
+
+def _all_fit(bindings: Bindings, one: Sequence[Type], other: Sequence[Type]) -> bool:
+    return len(one) == len(other) and all(_fits(bindings, a, b) for a, b in zip(one, other, strict=True))
+
+
+def _fits(bindings: Bindings, one: Type, other: Type) -> bool:
+    if other.kind is Kind.PARAM:
+        valid, bound = _bind(bindings, one, other)
+        if valid or bound:
+            return valid
+    if one.kind is Kind.PARAM:
+        return _bind(bindings, other, one)[0]
+    if one.kind in _WILD or other.kind in _WILD:
+        return True
+    if one.kind is Kind.NULL or other.kind is Kind.NULL:
+        return (other if one.kind is Kind.NULL else one).kind in _NULLABLE
+    if one.kind is Kind.TYPE:
+        return other.kind is Kind.TYPE
+    if one.kind in _NESTED:
+        same = one.kind is other.kind and one.name == other.name
+        return same and _all_fit(bindings, one.params, other.params)
+    return one == other
+
+
+def _bind(bindings: Bindings, of: Type, variable: Type) -> tuple[bool, bool]:
+    """(whether `of` may stand for `variable`, whether the variable was bound before)."""
+    if of == variable:
+        return True, True
+    bound = bindings.get(variable.name)
+    if bound is None:
+        if _occurs(bindings, variable, of):
+            return False, False
+        bindings[variable.name] = of
+        return True, False
+    if of == bound:
+        return True, True
+    if not _fits(bindings, of, bound):
+        return False, True
+    wider = most_general(of, bound)
+    if not _occurs(bindings, variable, wider):
+        bindings[variable.name] = wider
+    return True, True
+
+
+def _occurs(bindings: Bindings, variable: Type, within: Type) -> bool:
+    if variable == within:
+        return True
+    if within.kind is Kind.PARAM:
+        bound = bindings.get(within.name)
+        return bound is not None and _occurs(bindings, variable, bound)
+    return any(_occurs(bindings, variable, param) for param in within.params)
+
+
+def _at_most_as_specific(one: Type, other: Type) -> bool:
+    if one.kind in (Kind.DYN, Kind.PARAM):
+        return True
+    if other.kind in (Kind.DYN, Kind.PARAM) or one.kind is not other.kind:
+        return False
+    if one.kind is Kind.TYPE:
+        return True
+    if one.kind in _NESTED:
+        same = one.name == other.name and len(one.params) == len(other.params)
+        return same and all(_at_most_as_specific(a, b) for a, b in zip(one.params, other.params, strict=True))
+    return one == other
