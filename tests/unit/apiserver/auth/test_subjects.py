@@ -3,7 +3,7 @@
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
@@ -24,6 +24,7 @@ def name(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
     return x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
 
 
+@settings(deadline=None)
 @given(labels, texts, st.lists(texts, max_size=4, unique=True))
 def test_what_is_written_is_read(tenant: str, user: str, groups: list[str]) -> None:
     subject = Subject(TenantId(tenant), user, tuple(groups))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.errors import Forbidden
@@ -56,6 +56,7 @@ ACCESSES = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(ACCESSES, st.sampled_from([(), ("system:masters",), ("system:masters", "system:nodes")]))
 def test_nobody_of_a_tenant_gets_anything_of_another(access: Access, groups: tuple[str, ...]) -> None:
     reader = MemoryReader()

@@ -1,7 +1,7 @@
 """Rules: matching, covering, and the law that binds the two."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.objects import Object
@@ -56,6 +56,7 @@ def allowed(raws: list[Object]) -> set[tuple[str, ...]]:
     return found
 
 
+@settings(deadline=None)
 @given(rules)
 def test_matches_what_the_words_say(raws: list[Object]) -> None:
     expected, compiled = allowed(raws), compile_rules(raws)
@@ -73,12 +74,14 @@ def test_matches_what_the_words_say(raws: list[Object]) -> None:
                         assert found == ((verb, group, resource, subresource, name) in expected)
 
 
+@settings(deadline=None)
 @given(rules, rules)
 def test_who_covers_a_role_can_do_all_that_it_allows(held: list[Object], wanted: list[Object]) -> None:
     if not escalation.missing(compile_rules(held), compile_rules(wanted)):
         assert allowed(wanted) <= allowed(held)
 
 
+@settings(deadline=None)
 @given(rules, rules)
 def test_what_is_missing_is_told_and_with_it_nothing_is_missing(
     held: list[Object], wanted: list[Object]
@@ -87,6 +90,7 @@ def test_what_is_missing_is_told_and_with_it_nothing_is_missing(
     assert not escalation.missing([*compile_rules(held), *lacking], compile_rules(wanted))
 
 
+@settings(deadline=None)
 @given(rules)
 def test_everybody_may_give_what_they_have_and_cluster_admins_anything(raws: list[Object]) -> None:
     compiled = compile_rules(raws)
@@ -95,6 +99,7 @@ def test_everybody_may_give_what_they_have_and_cluster_admins_anything(raws: lis
     assert not escalation.missing(everything, compiled)
 
 
+@settings(deadline=None)
 @given(resource_rules)
 def test_equal_rules_are_one_object_and_told_as_written(raw: Object) -> None:
     assert compile_rule(raw) is compile_rule(dict(raw))

@@ -1,0 +1,132 @@
+"""What every `Reader` promises: the watch cache over a real store, and the tests' own in memory."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from alcove.api.encode import encode
+from alcove.api.ids import GroupResource, Key, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.reader import Reader
+from alcove.store.base import Op
+from alcove.store.sqlite import SqliteStore
+from alcove.testing.memory_reader import MemoryReader
+
+ACME, OTHER = TenantId("acme"), TenantId("other")
+PODS, NAMESPACES = GroupResource("", "pods"), GroupResource("", "namespaces")
+
+
+class Filled(Protocol):
+    """A reader, and how the world it reads is changed."""
+
+    reader: Reader
+
+    async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None: ...
+
+    async def remove(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> None: ...
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self._memory = MemoryReader()
+        self.reader: Reader = self._memory
+
+    async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None:
+        self._memory.put(tenant, resource, obj)
+
+    async def remove(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> None:
+        self._memory.remove(tenant, resource, namespace, name)
+
+
+class Cached:
+    def __init__(self, store: SqliteStore, cache: Cache) -> None:
+        self._store = store
+        self._cache = cache
+        self.reader: Reader = cache
+
+    async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None:
+        metadata = obj["metadata"]
+        key = Key(resource, tenant, metadata.get("namespace", ""), metadata["name"])
+        await self._write(Op(key, encode(obj)))
+
+    async def remove(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> None:
+        await self._write(Op(Key(resource, tenant, namespace, name), None))
+
+    async def _write(self, op: Op) -> None:
+        await self._cache.reached(await self._store.write([op]))
+
+
+@pytest.fixture(params=["memory", "cache"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Filled]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    store = await SqliteStore.open(tmp_path / "store.db")
+    try:
+        async with Cache(store, lambda events: None) as cache:
+            yield Cached(store, cache)
+    finally:
+        await store.close()
+
+
+def obj(name: str, namespace: str = "", value: int = 0) -> Object:
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "value": value}
+
+
+async def test_get_finds_what_is_there_and_nothing_else(world: Filled) -> None:
+    await world.put(ACME, PODS, obj("a", "ns", 1))
+    found = world.reader.get(ACME, PODS, "ns", "a")
+    assert found is not None and found["value"] == 1
+    assert world.reader.get(ACME, PODS, "ns", "b") is None
+    assert world.reader.get(ACME, PODS, "other", "a") is None
+    assert world.reader.get(OTHER, PODS, "ns", "a") is None
+    assert world.reader.get(ACME, NAMESPACES, "ns", "a") is None
+    await world.put(ACME, PODS, obj("a", "ns", 2))
+    found = world.reader.get(ACME, PODS, "ns", "a")
+    assert found is not None and found["value"] == 2
+
+
+async def test_list_is_one_tenants_in_order(world: Filled) -> None:
+    for tenant, namespace, name in (
+        (ACME, "n2", "c"),
+        (ACME, "n1", "b"),
+        (ACME, "n1", "a"),
+        (OTHER, "n1", "x"),
+    ):
+        await world.put(tenant, PODS, obj(name, namespace))
+
+    def names(namespace: str | None = None) -> list[str]:
+        return [found["metadata"]["name"] for found in world.reader.list(ACME, PODS, namespace)]
+
+    assert names() == ["a", "b", "c"]
+    assert names("n1") == ["a", "b"]
+    assert names("n3") == []
+    await world.put(ACME, NAMESPACES, obj("n1"))
+    assert [found["metadata"]["name"] for found in world.reader.list(ACME, NAMESPACES)] == ["n1"]
+
+
+async def test_removed_is_gone(world: Filled) -> None:
+    await world.put(ACME, PODS, obj("a", "ns"))
+    await world.remove(ACME, PODS, "ns", "a")
+    assert world.reader.get(ACME, PODS, "ns", "a") is None
+    assert list(world.reader.list(ACME, PODS)) == []
+
+
+async def test_a_generation_changes_with_its_own_objects_and_only_with_them(world: Filled) -> None:
+    seen = {world.reader.generation(ACME, PODS)}
+    for value in range(3):
+        await world.put(ACME, PODS, obj("a", "ns", value))
+        now = world.reader.generation(ACME, PODS)
+        assert now not in seen
+        seen.add(now)
+    await world.put(OTHER, PODS, obj("a", "ns"))
+    await world.put(ACME, NAMESPACES, obj("n"))
+    assert world.reader.generation(ACME, PODS) == now
+    await world.remove(ACME, PODS, "ns", "a")
+    assert world.reader.generation(ACME, PODS) not in seen
+    await world.put(ACME, PODS, obj("a", "ns", 2))
+    assert world.reader.generation(ACME, PODS) not in seen
