@@ -6,14 +6,39 @@ Importing compiles nothing: `load()` does, once per process.
 """
 
 import importlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from alcove.api.columns import columns_for
-from alcove.api.conversions import autoscaling, events, networks
+from alcove.api.conversions import autoscaling as autoscaling_conversion
+from alcove.api.conversions import events as events_conversion
 from alcove.api.ids import GroupResource, GroupVersionKind
 from alcove.api.kind import VERBS, Kind, Scope, Strategy, Subresource
+from alcove.api.kinds import (
+    admissionregistration,
+    apiextensions,
+    apiregistration,
+    apps,
+    arktos,
+    authentication,
+    authorization,
+    autoscaling,
+    batch,
+    certificates,
+    coordination,
+    core,
+    discovery,
+    events,
+    mizar,
+    networking,
+    node,
+    policy,
+    rbac,
+    scheduling,
+    storage,
+)
 from alcove.api.objects import Object
 from alcove.api.schema import ours, stock
 from alcove.api.schema.definitions import Definitions
@@ -43,7 +68,7 @@ class Row(Struct, frozen=True):
 
 
 class Conversion(Struct, frozen=True):
-    """Where a version's objects are stored, if not as themselves."""
+    """Where a version's objects are stored, if not as themselves. No functions: only apiVersion differs."""
 
     resource: GroupResource
     version: str
@@ -57,16 +82,21 @@ class Group(Struct, frozen=True):
     group: str
     version: str
     package: str
-    strategies: str
+    strategies: Mapping[str, Strategy]
     rows: tuple[Row, ...]
     conversion: Conversion | None = None
 
+
+try:
+    _RESOURCE: Mapping[str, Strategy] = importlib.import_module("alcove.api.kinds.resource").STRATEGIES
+except ImportError:
+    _RESOURCE = defaultdict(Strategy)
 
 _STATUS = ("status",)
 _SCALED = ("scale", "status")
 
 GROUPS: tuple[Group, ...] = (
-    Group("", "v1", "io.k8s.api.core.v1", "core", (
+    Group("", "v1", "io.k8s.api.core.v1", core.STRATEGIES, (
         Row("bindings", "Binding", _NAMESPACE, verbs=_CREATE),
         Row("componentstatuses", "ComponentStatus", _TENANT, ("cs",), verbs=_READ),
         Row("configmaps", "ConfigMap", _NAMESPACE, ("cm",)),
@@ -88,65 +118,65 @@ GROUPS: tuple[Group, ...] = (
         Row("serviceaccounts", "ServiceAccount", _NAMESPACE, ("sa",), ("token",)),
         Row("services", "Service", _NAMESPACE, ("svc",), ("proxy", "status"), _ALL),
     )),
-    Group("", "v1", ours.CORE, "arktos", (
+    Group("", "v1", ours.CORE, arktos.STRATEGIES, (
         Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
     )),
-    Group("", "v1", ours.CORE, "arktos", (
+    Group("", "v1", ours.CORE, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
-    ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1", networks.to_storage, networks.from_storage)),
-    Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", "apiregistration", (
+    ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1")),
+    Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", apiregistration.STRATEGIES, (
         Row("apiservices", "APIService", _TENANT, (), _STATUS, _API_EXTENSIONS),
     )),
-    Group("apps", "v1", "io.k8s.api.apps.v1", "apps", (
+    Group("apps", "v1", "io.k8s.api.apps.v1", apps.STRATEGIES, (
         Row("controllerrevisions", "ControllerRevision", _NAMESPACE),
         Row("daemonsets", "DaemonSet", _NAMESPACE, ("ds",), _STATUS, _ALL),
         Row("deployments", "Deployment", _NAMESPACE, ("deploy",), _SCALED, _ALL),
         Row("replicasets", "ReplicaSet", _NAMESPACE, ("rs",), _SCALED, _ALL),
         Row("statefulsets", "StatefulSet", _NAMESPACE, ("sts",), _SCALED, _ALL),
     )),
-    Group("events.k8s.io", "v1", "io.k8s.api.events.v1", "events", (
+    Group("events.k8s.io", "v1", "io.k8s.api.events.v1", events.STRATEGIES, (
         Row("events", "Event", _NAMESPACE, ("ev",)),
-    ), Conversion(GroupResource("", "events"), "v1", events.to_storage, events.from_storage)),
-    Group("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1", "authentication", (
+    ), Conversion(GroupResource("", "events"), "v1", events_conversion.to_storage, events_conversion.from_storage)),
+    Group("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1", authentication.STRATEGIES, (
         Row("selfsubjectreviews", "SelfSubjectReview", _TENANT, verbs=_CREATE),
         Row("tokenreviews", "TokenReview", _TENANT, verbs=_CREATE),
     )),
-    Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1", "authorization", (
+    Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1", authorization.STRATEGIES, (
         Row("localsubjectaccessreviews", "LocalSubjectAccessReview", _NAMESPACE, verbs=_CREATE),
         Row("selfsubjectaccessreviews", "SelfSubjectAccessReview", _TENANT, verbs=_CREATE),
         Row("selfsubjectrulesreviews", "SelfSubjectRulesReview", _TENANT, verbs=_CREATE),
         Row("subjectaccessreviews", "SubjectAccessReview", _TENANT, verbs=_CREATE),
     )),
-    Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2", "autoscaling", (
+    Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2", autoscaling.STRATEGIES, (
         Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
     )),
-    Group("autoscaling", "v1", "io.k8s.api.autoscaling.v1", "autoscaling", (
+    Group("autoscaling", "v1", "io.k8s.api.autoscaling.v1", autoscaling.STRATEGIES, (
         Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
     ), Conversion(
-        GroupResource("autoscaling", "horizontalpodautoscalers"), "v2", autoscaling.to_storage, autoscaling.from_storage,
+        GroupResource("autoscaling", "horizontalpodautoscalers"), "v2", autoscaling_conversion.to_storage, autoscaling_conversion.from_storage,
     )),
-    Group("batch", "v1", "io.k8s.api.batch.v1", "batch", (
+    Group("batch", "v1", "io.k8s.api.batch.v1", batch.STRATEGIES, (
         Row("cronjobs", "CronJob", _NAMESPACE, ("cj",), _STATUS, _ALL),
         Row("jobs", "Job", _NAMESPACE, (), _STATUS, _ALL),
     )),
-    Group("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", "certificates", (
+    Group("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", certificates.STRATEGIES, (
         Row("certificatesigningrequests", "CertificateSigningRequest", _TENANT, ("csr",), ("approval", "status")),
     )),
-    Group("networking.k8s.io", "v1", "io.k8s.api.networking.v1", "networking", (
+    Group("networking.k8s.io", "v1", "io.k8s.api.networking.v1", networking.STRATEGIES, (
         Row("ingressclasses", "IngressClass", _TENANT),
         Row("ingresses", "Ingress", _NAMESPACE, ("ing",), _STATUS),
         Row("networkpolicies", "NetworkPolicy", _NAMESPACE, ("netpol",)),
     )),
-    Group("policy", "v1", "io.k8s.api.policy.v1", "policy", (
+    Group("policy", "v1", "io.k8s.api.policy.v1", policy.STRATEGIES, (
         Row("poddisruptionbudgets", "PodDisruptionBudget", _NAMESPACE, ("pdb",), _STATUS),
     )),
-    Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1", "rbac", (
+    Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1", rbac.STRATEGIES, (
         Row("clusterrolebindings", "ClusterRoleBinding", _TENANT),
         Row("clusterroles", "ClusterRole", _TENANT),
         Row("rolebindings", "RoleBinding", _NAMESPACE),
         Row("roles", "Role", _NAMESPACE),
     )),
-    Group("storage.k8s.io", "v1", "io.k8s.api.storage.v1", "storage", (
+    Group("storage.k8s.io", "v1", "io.k8s.api.storage.v1", storage.STRATEGIES, (
         Row("csidrivers", "CSIDriver", _TENANT),
         Row("csinodes", "CSINode", _TENANT),
         Row("csistoragecapacities", "CSIStorageCapacity", _NAMESPACE),
@@ -154,38 +184,38 @@ GROUPS: tuple[Group, ...] = (
         Row("volumeattachments", "VolumeAttachment", _TENANT, (), _STATUS),
         Row("volumeattributesclasses", "VolumeAttributesClass", _TENANT, ("vac",)),
     )),
-    Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", "admissionregistration", (
+    Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", admissionregistration.STRATEGIES, (
         Row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
         Row("validatingadmissionpolicies", "ValidatingAdmissionPolicy", _TENANT, (), _STATUS, _API_EXTENSIONS),
         Row("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),
         Row("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
     )),
     Group(
-        "apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "apiextensions", (
+        "apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", apiextensions.STRATEGIES, (
         Row("customresourcedefinitions", "CustomResourceDefinition", _TENANT, ("crd", "crds"), _STATUS, _API_EXTENSIONS),
     )),
-    Group("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1", "scheduling", (
+    Group("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1", scheduling.STRATEGIES, (
         Row("priorityclasses", "PriorityClass", _TENANT, ("pc",)),
     )),
-    Group("coordination.k8s.io", "v1", "io.k8s.api.coordination.v1", "coordination", (
+    Group("coordination.k8s.io", "v1", "io.k8s.api.coordination.v1", coordination.STRATEGIES, (
         Row("leases", "Lease", _NAMESPACE),
     )),
-    Group("node.k8s.io", "v1", "io.k8s.api.node.v1", "node", (
+    Group("node.k8s.io", "v1", "io.k8s.api.node.v1", node.STRATEGIES, (
         Row("runtimeclasses", "RuntimeClass", _TENANT),
     )),
-    Group("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", "discovery", (
+    Group("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
         Row("endpointslices", "EndpointSlice", _NAMESPACE),
     )),
-    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", "resource", (
+    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", _RESOURCE, (
         Row("deviceclasses", "DeviceClass", _TENANT),
         Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
         Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
         Row("resourceslices", "ResourceSlice", _TENANT),
     )),
-    Group("arktos.futurewei.com", "v1", ours.ARKTOS, "arktos", (
+    Group("arktos.futurewei.com", "v1", ours.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
     )),
-    Group("mizar.com", "v1", ours.MIZAR, "mizar", (
+    Group("mizar.com", "v1", ours.MIZAR, mizar.STRATEGIES, (
         Row("bouncers", "Bouncer", _RING0, ("bncr", "bncrs"), _STATUS),
         Row("dividers", "Divider", _RING0, ("divd", "divds"), _STATUS),
         Row("droplets", "Droplet", _RING0, ("drp", "drps"), _STATUS),
@@ -294,7 +324,7 @@ def _kind(group: Group, row: Row, definitions: Definitions) -> Kind:
         singular=row.kind.lower(),
         scope=row.scope,
         schema=definitions.node(definition),
-        strategy=_strategy(group.strategies, row.resource),
+        strategy=group.strategies[row.resource],
         short_names=row.short_names,
         categories=row.categories,
         verbs=row.verbs,
@@ -311,12 +341,3 @@ def _kind(group: Group, row: Row, definitions: Definitions) -> Kind:
 def _subresource(name: str, own: GroupVersionKind) -> Subresource:
     kind_of, verbs = SUBRESOURCES[name]
     return Subresource(name, kind_of(own), verbs)
-
-
-def _strategy(module: str, resource: str) -> Strategy:
-    try:
-        strategies = importlib.import_module(f"alcove.api.kinds.{module}").STRATEGIES
-    except (ImportError, AttributeError):
-        return Strategy()
-    found: Strategy = strategies.get(resource, Strategy())
-    return found

@@ -80,6 +80,7 @@ _NETWORK_SPEC: dict[str, Any] = {
         "mizar",
     ),
     "vpcID": _text("VPC the network is mapped to. One that exists is attached to, another is made."),
+    "vpc-id": _text("Another spelling of `vpcID`; stored as that."),
     "ip": _text("First address of the range of a VPC to be made; without one, a free range is taken."),
     "prefix": _number("Length of that range's network prefix."),
     "subnets": _names("Subnets of the VPC to be used; without any, `{vpc}-subnet` is made."),
@@ -263,11 +264,8 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
     f"{CORE}.TenantSpec": _TENANT_SPEC,
     f"{CORE}.TenantStatus": _TENANT_STATUS,
     f"{CORE}.Tenant": _kind(_TENANT, "", "Tenant", _ref(f"{CORE}.TenantSpec"), _ref(f"{CORE}.TenantStatus")),
-    f"{CORE}.NetworkSpec": _record(
-        _NETWORK, {**_NETWORK_SPEC, "vpc-id": _text("Another spelling of `vpcID`.")}, ("type",)
-    ),
     f"{CORE}.Network": _kind(
-        _NETWORK, "", "Network", _ref(f"{CORE}.NetworkSpec"), _ref(f"{ARKTOS}.NetworkStatus")
+        _NETWORK, "", "Network", _ref(f"{ARKTOS}.NetworkSpec"), _ref(f"{ARKTOS}.NetworkStatus")
     ),
     f"{ARKTOS}.NetworkSpec": _record(_NETWORK, _NETWORK_SPEC, ("type",)),
     f"{ARKTOS}.NetworkStatus": _NETWORK_STATUS,
