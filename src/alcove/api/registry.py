@@ -5,8 +5,6 @@ The tables below are the whole truth about names, scopes, verbs and subresources
 Importing compiles nothing: `load()` does, once per process.
 """
 
-import importlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -36,6 +34,7 @@ from alcove.api.kinds import (
     node,
     policy,
     rbac,
+    resource,
     scheduling,
     storage,
 )
@@ -86,11 +85,6 @@ class Group(Struct, frozen=True):
     rows: tuple[Row, ...]
     conversion: Conversion | None = None
 
-
-try:
-    _RESOURCE: Mapping[str, Strategy] = importlib.import_module("alcove.api.kinds.resource").STRATEGIES
-except ImportError:
-    _RESOURCE = defaultdict(Strategy)
 
 _STATUS = ("status",)
 _SCALED = ("scale", "status")
@@ -206,7 +200,7 @@ GROUPS: tuple[Group, ...] = (
     Group("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
         Row("endpointslices", "EndpointSlice", _NAMESPACE),
     )),
-    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", _RESOURCE, (
+    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
         Row("deviceclasses", "DeviceClass", _TENANT),
         Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
         Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
