@@ -1,0 +1,178 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver.audit import AuditLog, Entry, Limits
+from alcove.apiserver.identity import Identity
+
+ADMIN = Identity(SYSTEM, "admin", ("system:masters",))
+ALICE = Identity(TenantId("acme"), "alice", ("dev",), uid="u-1", extra={"scopes": ("a", "b")})
+
+
+def entry(**changes: Any) -> Entry:
+    given: dict[str, Any] = {
+        "received": 1_700_000_000.25,
+        "seconds": 0.0015,
+        "verb": "get",
+        "path": "/api/v1/namespaces/default/pods/web",
+        "tenant": TenantId("acme"),
+        "caller": ALICE,
+        "identity": ALICE,
+        "code": 200,
+    }
+    return Entry(**given | changes)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def written(path: Path, *entries: Entry) -> list[dict[str, Any]]:
+    log = AuditLog(path)
+    for one in entries:
+        log.record(one)
+    await log.close()
+    return lines(path)
+
+
+async def test_entry_is_a_kubernetes_audit_event(tmp_path: Path) -> None:
+    asked = entry(
+        version="v1",
+        resource="pods",
+        namespace="default",
+        name="web",
+        source="192.0.2.7",
+        user_agent="kubectl/1.32",
+        audit_id="id-1",
+        annotations={"authorization.k8s.io/decision": "allow"},
+    )
+    assert await written(tmp_path / "audit.log", asked) == [
+        {
+            "kind": "Event",
+            "apiVersion": "audit.k8s.io/v1",
+            "level": "Metadata",
+            "auditID": "id-1",
+            "stage": "ResponseComplete",
+            "requestURI": "/api/v1/namespaces/default/pods/web",
+            "verb": "get",
+            "tenant": "acme",
+            "user": {
+                "username": "alice",
+                "tenant": "acme",
+                "uid": "u-1",
+                "groups": ["dev"],
+                "extra": {"scopes": ["a", "b"]},
+            },
+            "sourceIPs": ["192.0.2.7"],
+            "userAgent": "kubectl/1.32",
+            "objectRef": {
+                "tenant": "acme",
+                "resource": "pods",
+                "namespace": "default",
+                "name": "web",
+                "apiVersion": "v1",
+            },
+            "responseStatus": {"code": 200, "metadata": {}},
+            "requestReceivedTimestamp": "2023-11-14T22:13:20.250000Z",
+            "stageTimestamp": "2023-11-14T22:13:20.251500Z",
+            "latencySeconds": 0.0015,
+            "annotations": {"authorization.k8s.io/decision": "allow"},
+        }
+    ]
+
+
+async def test_impersonation_shows_both(tmp_path: Path) -> None:
+    (line,) = await written(tmp_path / "audit.log", entry(caller=ADMIN, identity=ALICE))
+    assert (line["user"]["username"], line["impersonatedUser"]["username"]) == ("admin", "alice")
+    assert "objectRef" not in line
+
+
+async def test_failure_says_why(tmp_path: Path) -> None:
+    (line,) = await written(tmp_path / "audit.log", entry(code=403, reason="Forbidden"))
+    assert line["responseStatus"] == {"code": 403, "metadata": {}, "status": "Failure", "reason": "Forbidden"}
+
+
+async def test_every_event_has_an_id_of_its_own(tmp_path: Path) -> None:
+    found = await written(tmp_path / "audit.log", *[entry()] * 200)
+    assert len({UUID(line["auditID"]) for line in found}) == 200
+
+
+async def test_reads_can_be_left_out_but_not_refused_ones(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.log", reads=False)
+    for verb, code in (("get", 200), ("list", 200), ("get", 403), ("create", 201)):
+        log.record(entry(verb=verb, code=code))
+    await log.close()
+    found = [(line["verb"], line["responseStatus"]["code"]) for line in lines(tmp_path / "audit.log")]
+    assert found == [("get", 403), ("create", 201)]
+
+
+async def test_query_strings_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    await written(path, entry(path="/api/v1/namespaces/n/pods/p/exec?command=login&command=hunter2"))
+    assert "hunter2" not in path.read_text()
+
+
+async def test_file_is_for_its_owner_only_and_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    await written(path, entry())
+    assert len(await written(path, entry())) == 2
+    assert [file.stat().st_mode & 0o777 for file in files(tmp_path)] == [0o600]
+
+
+async def test_lines_are_written_without_being_asked(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = AuditLog(path)
+    log.record(entry())
+    async with asyncio.timeout(10):
+        while not log._writer.done_bytes:  # noqa: ASYNC110, another thread's
+            await asyncio.sleep(0.01)
+    assert len(lines(path)) == 1
+    await log.close()
+
+
+async def test_files_are_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    for number in range(6):
+        log = AuditLog(path, Limits(file_bytes_max=100, files_max=3))
+        log.record(entry(name=f"n{number}", resource="pods"))
+        await log.close()
+    kept = {path.name: [line["objectRef"]["name"] for line in lines(path)] for path in files(tmp_path)}
+    assert kept == {"audit.log.1": ["n5"], "audit.log.2": ["n4"]}
+
+
+async def test_full_buffer_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditLog(tmp_path / "audit.log", Limits(buffer_bytes_max=20_000))
+    handed: list[bytearray] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(log._writer, "lines", type("Stuck", (), {"put": staticmethod(handed.append)}))
+        for _ in range(1_000):
+            log.record(entry())
+        log._hand_over()
+    assert log.recorded == 1_000
+    assert log.dropped > 800
+    assert sum(map(len, handed)) < 20_000 + 64 * 600
+    assert sum(batch.count(b"\n") for batch in handed) == 1_000 - log.dropped
+    await log.close()
+
+
+async def test_disk_that_refuses_is_counted_and_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "audit.log"
+    log = AuditLog(path)
+    log.record(entry())
+    log._hand_over()
+    async with asyncio.timeout(10):
+        while not log.failed:  # noqa: ASYNC110, another thread's
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread(path.parent.mkdir)
+    log.record(entry())
+    await log.close()
+    assert len(lines(path)) == 1
