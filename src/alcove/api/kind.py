@@ -79,6 +79,8 @@ class Strategy(Struct, frozen=True, kw_only=True):
     """Sets what the server owns (a pod's phase and QoS class, …); status was dropped before."""
     prepare_update: Callable[[Object, Object], None] = lambda _new, _old: None
     """Carries over what clients may leave out (a service's cluster IP, …): (new, old)."""
+    prepare_status: Callable[[Object, Object], None] = lambda _new, _old: None
+    """The same for a write to the status subresource, before `validate_status`: (new, old)."""
     fields: Mapping[str, Callable[[Object], str]] = {}
     """Field selectors beyond metadata.name and metadata.namespace."""
     has_status: bool = False

@@ -8,7 +8,7 @@ texts enter the caches.
 import re
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache, total_ordering
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -45,7 +45,6 @@ _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_NAMES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-@total_ordering
 class Quantity(Struct, frozen=True, eq=False):
     """An exact amount. Equal amounts are equal, however they were written."""
 
@@ -62,6 +61,15 @@ class Quantity(Struct, frozen=True, eq=False):
 
     def __lt__(self, other: "Quantity") -> bool:
         return self.nano < other.nano
+
+    def __le__(self, other: "Quantity") -> bool:
+        return self.nano <= other.nano
+
+    def __gt__(self, other: "Quantity") -> bool:
+        return self.nano > other.nano
+
+    def __ge__(self, other: "Quantity") -> bool:
+        return self.nano >= other.nano
 
     def __hash__(self) -> int:
         return hash(self.nano)

@@ -119,7 +119,10 @@ _ZERO_IS_ABSENT = frozenset(
         "observedGeneration",
     ]
 )
-_EMPTY_TEXT_COUNTS = frozenset(("storageClassName", "volumeAttributesClassName"))
+_EMPTY_COUNTS = frozenset(
+    ("storageClassName", "volumeAttributesClassName", "labelSelector", "namespaceSelector", "emptyDir")
+)
+"""Where empty says something: no class at all, everything selected, a volume of that kind."""
 
 
 def same(new: Any, old: Any) -> bool:
@@ -138,9 +141,7 @@ def _without_empty(value: Any) -> Any:
     kept: dict[str, Any] = {}
     for field, inner in value.items():
         inner = _without_empty(inner)
-        if inner is None or inner == [] or inner == {}:
-            continue
-        if inner == "" and field not in _EMPTY_TEXT_COUNTS:
+        if inner is None or (inner in ("", [], {}) and field not in _EMPTY_COUNTS):
             continue
         if not inner and field in _ZERO_IS_ABSENT:
             continue

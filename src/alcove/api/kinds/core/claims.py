@@ -91,9 +91,9 @@ def _check_data_sources(spec: Object, path: str, faults: Faults) -> None:
         return
     if reference.get("namespace"):
         told = "may not be specified when dataSourceRef.namespace is specified"
-        faults.append(invalid(path, f"{path}.dataSource", told))
+        faults.append(invalid(path, {}, told))
     elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
-        faults.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+        faults.append(invalid(path, {}, "must match dataSourceRef"))
 
 
 def _check_data_source(source: Object, path: str, faults: Faults) -> None:

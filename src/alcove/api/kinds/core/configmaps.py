@@ -20,7 +20,7 @@ def _validate(config: Object) -> list[FieldError]:
     faults += [invalid(f"data[{key}]", key, told) for key in texts if key in binaries]
     check_keys(binaries, "binaryData", faults)
     if text_bytes(texts) + base64_bytes(binaries) > SIZE_MAX_BYTES:
-        faults.append(too_long("", SIZE_MAX_BYTES))
+        faults.append(too_long("[]", SIZE_MAX_BYTES))
     return faults
 
 

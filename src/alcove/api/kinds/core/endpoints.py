@@ -36,8 +36,8 @@ def _check_address(address: Object, path: str, faults: Faults) -> None:
     faults += addresses.ip_faults(f"{path}.ip", ip)
     if hostname := address.get("hostname"):
         check_value(hostname, names.dns_label, f"{path}.hostname", faults)
-    if node := address.get("nodeName"):
-        check_value(node, names.dns_subdomain, f"{path}.nodeName", faults)
+    if "nodeName" in address:
+        check_value(address["nodeName"], names.dns_subdomain, f"{path}.nodeName", faults)
     faults += addresses.endpoint_ip_faults(f"{path}.ip", ip)
 
 

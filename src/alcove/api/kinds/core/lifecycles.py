@@ -40,6 +40,11 @@ def validate_finalize(new: Object, _old: Object) -> list[FieldError]:
     return faults
 
 
+def default_phase(space: Object) -> None:
+    if "status" in space and not space["status"].get("phase"):
+        space["status"]["phase"] = "Active"
+
+
 def validate_phase(new: Object, _old: Object) -> list[FieldError]:
     """A space is terminating exactly when it was deleted."""
     phase = get(new, "status", "phase", default="")

@@ -112,7 +112,7 @@ def _check_ratio(own: dict[str, Quantity], resource: str, path: str, faults: Fau
         return
     if ratio.nano < ONE:
         faults.append(invalid(field, str(ratio), f"ratio {ratio} is less than 1"))
-    if "min" in own and "max" in own and own["min"].nano > 0:
+    if "min" in own and "max" in own and own["min"].nano:
         most = own["max"].nano / own["min"].nano
         if ratio.nano / ONE > most:
             faults.append(invalid(field, str(ratio), f"ratio {ratio} is greater than max/min = {most:f}"))

@@ -3,7 +3,13 @@
 from alcove.api import names
 from alcove.api.fields import FieldError
 from alcove.api.kind import Strategy
-from alcove.api.kinds.core.lifecycles import add_finalizer, check_finalizers, keep_finalizers, validate_phase
+from alcove.api.kinds.core.lifecycles import (
+    add_finalizer,
+    check_finalizers,
+    default_phase,
+    keep_finalizers,
+    validate_phase,
+)
 from alcove.api.objects import Object, get, metadata
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -15,6 +21,7 @@ def _default(namespace: Object) -> None:
     meta = metadata(namespace)
     if name := meta.get("name"):
         meta["labels"] = {**meta.get("labels", {}), NAME_LABEL: name}
+    default_phase(namespace)
 
 
 def _validate(namespace: Object) -> list[FieldError]:

@@ -16,13 +16,22 @@ _is_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*").fullmatch
 
 
 def _default(node: Object) -> None:
-    node.setdefault("spec", {})
+    _pair_ranges(node.setdefault("spec", {}))
     status = node.get("status", {})
     for field in ("capacity", "allocatable"):
         if amounts := status.get(field):
             default_resource_list(amounts)
     if "capacity" in status and "allocatable" not in status:
         status["allocatable"] = dict(status["capacity"])
+
+
+def _pair_ranges(spec: Object) -> None:
+    """`podCIDR` is the first of `podCIDRs`, as clients of old know it. Where the two differ it wins."""
+    first, ranges = spec.get("podCIDR"), spec.get("podCIDRs")
+    if first and (not ranges or ranges[0] != first):
+        spec["podCIDRs"] = [first]
+    elif ranges and not first:
+        spec["podCIDR"] = ranges[0]
 
 
 def _validate(node: Object) -> list[FieldError]:
@@ -34,7 +43,7 @@ def _validate(node: Object) -> list[FieldError]:
     for index, cidr in enumerate(ranges):
         faults += addresses.cidr_faults(f"spec.podCIDRs[{index}]", cidr)
     families = {addresses.ip_family(cidr) for cidr in ranges}
-    if len(ranges) > 2 or (len(ranges) == 2 and len(families) != 2):
+    if len(ranges) > 2 or (len(ranges) == 2 and families != {"IPv4", "IPv6"}):
         told = "may specify no more than one CIDR for each IP family"
         faults.append(invalid("spec.podCIDRs", ranges, told))
     return faults

@@ -6,7 +6,7 @@ from alcove.api import names, quantity
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.core.claims import check_claim_spec, default_claim_spec
-from alcove.api.kinds.core.resources import is_native
+from alcove.api.kinds.core.resources import default_resource_list, is_native
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, annotations, get
 from alcove.api.quantity import Quantity
@@ -26,6 +26,13 @@ _ATTRIBUTES = "volumeAttributesClassName"
 
 def _default(claim: Object) -> None:
     default_claim_spec(claim.setdefault("spec", {}))
+    if "status" in claim:
+        status = claim["status"]
+        if not status.get("phase"):
+            status["phase"] = "Pending"
+        for field in ("capacity", "allocatedResources"):
+            if amounts := status.get(field):
+                default_resource_list(amounts)
 
 
 def _validate(claim: Object) -> list[FieldError]:

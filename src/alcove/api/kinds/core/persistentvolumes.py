@@ -51,6 +51,8 @@ def _default(volume: Object) -> None:
     if "hostPath" in spec:
         spec["hostPath"].setdefault("type", "")
     default_attached_volume(spec)
+    if "status" in volume and not volume["status"].get("phase"):
+        volume["status"]["phase"] = "Pending"
 
 
 def _validate(volume: Object) -> list[FieldError]:
@@ -253,8 +255,9 @@ def _with_labels_renamed(new: Object | None, old: Object) -> Object:
     for term, other in zip(terms, others, strict=False):
         expressions = [dict(expression) for expression in term.get("matchExpressions", ())]
         for expression, wanted in zip(expressions, other.get("matchExpressions", ()), strict=False):
-            if _RENAMED_LABELS.get(expression.get("key", "")) == wanted.get("key"):
-                expression["key"] = wanted["key"]
+            renamed = _RENAMED_LABELS.get(expression.get("key", ""))
+            if renamed is not None and renamed == wanted.get("key"):
+                expression["key"] = renamed
         if expressions:
             term["matchExpressions"] = expressions
     return {**old, "required": {**old.get("required", {}), "nodeSelectorTerms": terms}}

@@ -63,12 +63,13 @@ def _validate_status(new: Object, _old: Object) -> list[FieldError]:
         check_not_negative(status.get(field, 0), f"status.{field}", faults)
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
     for field in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        if status.get(field, 0) > replicas:
-            told = "cannot be greater than status.replicas"
-            faults.append(invalid(f"status.{field}", status[field], told))
-    if status.get("availableReplicas", 0) > ready:
+        count = status.get(field, 0)
+        if count > replicas:
+            faults.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
+    available = status.get("availableReplicas", 0)
+    if available > ready:
         told = "cannot be greater than readyReplicas"
-        faults.append(invalid("status.availableReplicas", status["availableReplicas"], told))
+        faults.append(invalid("status.availableReplicas", available, told))
     return faults
 
 

@@ -28,8 +28,10 @@ _EXISTS_ONLY = (
 
 
 def _default(quota: Object) -> None:
-    if hard := quota.setdefault("spec", {}).get("hard"):
-        default_resource_list(hard)
+    for holder in (quota.setdefault("spec", {}), quota.get("status", {})):
+        for field in ("hard", "used"):
+            if amounts := holder.get(field):
+                default_resource_list(amounts)
 
 
 def _validate(quota: Object) -> list[FieldError]:
@@ -40,8 +42,8 @@ def _validate(quota: Object) -> list[FieldError]:
     for scope in scopes:
         if scope not in _SCOPES:
             faults.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        if not _scope_fits(scope, spec):
-            faults.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+        told = "unsupported scope applied to resource"
+        faults += [invalid("spec.scopes", scopes, told) for _ in _uncountable(scope, spec)]
     _check_opposites(scopes, scopes, "spec.scopes", faults)
     if selector := spec.get("scopeSelector"):
         _check_selector(selector, spec, faults)
@@ -54,8 +56,8 @@ def _check_amounts(amounts: dict[str, str], path: str, faults: Faults) -> None:
         check_amount(resource, amount, f"{path}[{resource}]", faults)
 
 
-def _scope_fits(scope: str, spec: Object) -> bool:
-    """Whether every standard resource of the quota is one that the scope can count."""
+def _uncountable(scope: str, spec: Object) -> list[str]:
+    """The quota's standard resources that the scope cannot count."""
     if scope in _POD_SCOPES:
         counted: tuple[str, ...] = _PODS + _COMPUTE
     elif scope == "BestEffort":
@@ -63,8 +65,10 @@ def _scope_fits(scope: str, spec: Object) -> bool:
     elif scope == "VolumeAttributesClass":
         counted = _CLAIMS
     else:
-        return True
-    return all(resource in counted for resource in spec.get("hard", ()) if _is_standard(resource))
+        return []
+    return [
+        resource for resource in spec.get("hard", ()) if _is_standard(resource) and resource not in counted
+    ]
 
 
 def _is_standard(resource: str) -> bool:
@@ -85,8 +89,8 @@ def _check_selector(selector: Object, spec: Object, faults: Faults) -> None:
         values = expression.get("values", [])
         if scope not in _SCOPES:
             faults.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        if not _scope_fits(scope, spec):
-            faults.append(invalid(path, selector, "unsupported scope applied to resource"))
+        told = "unsupported scope applied to resource"
+        faults += [invalid(path, selector, told) for _ in _uncountable(scope, spec)]
         if scope in _UNVALUED and operator != "Exists":
             faults.append(invalid(f"{path}.operator", operator, _EXISTS_ONLY))
         if operator in ("In", "NotIn"):

@@ -6,7 +6,13 @@ from alcove.api import names
 from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import ALL
 from alcove.api.kind import Strategy
-from alcove.api.kinds.core.lifecycles import add_finalizer, check_finalizers, keep_finalizers, validate_phase
+from alcove.api.kinds.core.lifecycles import (
+    add_finalizer,
+    check_finalizers,
+    default_phase,
+    keep_finalizers,
+    validate_phase,
+)
 from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, get
@@ -33,6 +39,7 @@ def _default(tenant: Object) -> None:
     if not control_plane.get("mode"):
         control_plane["mode"] = "Shared"
     spec.setdefault("weight", DEFAULT_WEIGHT)
+    default_phase(tenant)
 
 
 def _validate(tenant: Object) -> list[FieldError]:

@@ -20,6 +20,7 @@ _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _LOCAL = "localhost/"
+_LOCAL_LENGTH_MAX = 4095
 _is_cost = re.compile(r"0|-?[1-9][0-9]{0,9}").fullmatch
 _APPARMOR_NAMES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/default",)}
 _SECCOMP_NAMES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/default", "docker/default")}
@@ -113,6 +114,28 @@ def _mismatch(
     else:
         return []
     return [] if matches else [forbidden(f"{path}.type", f"{what} type in annotation and field must match")]
+
+
+def fill_apparmor_fields(annotations: Mapping[str, str], spec: Object) -> None:
+    """On creation, the field says what the old annotation of a container says, unless the pod's does."""
+    if spec.get("os", {}).get("name") == "windows":
+        return
+    whole = spec.get("securityContext", {}).get("appArmorProfile")
+    for container, _ in all_containers(spec, "spec"):
+        profile = _apparmor_field(annotations.get(_APPARMOR + container.get("name", ""), ""))
+        own = container.get("securityContext", {})
+        if profile is not None and profile != whole and "appArmorProfile" not in own:
+            container["securityContext"] = {**own, "appArmorProfile": profile}
+
+
+def _apparmor_field(annotation: str) -> Object | None:
+    for kind, known in _APPARMOR_NAMES.items():
+        if annotation in known:
+            return {"type": kind}
+    local = annotation.removeprefix(_LOCAL)
+    if local == annotation or not local or local != local.strip() or len(local) > _LOCAL_LENGTH_MAX:
+        return None
+    return {"type": "Localhost", "localhostProfile": local}
 
 
 def check_annotation_changes(

@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from alcove.api.fields import FieldError, forbidden
 from alcove.api.kinds.core.networks import refuse_two_networks
 from alcove.api.kinds.core.pods.affinity import merge_label_keys
-from alcove.api.kinds.core.pods.annotations import MIRROR, check_pod_annotations, check_profiles_match
+from alcove.api.kinds.core.pods.annotations import (
+    MIRROR,
+    check_pod_annotations,
+    check_profiles_match,
+    fill_apparmor_fields,
+)
 from alcove.api.kinds.core.pods.containers import check_image_spacing
 from alcove.api.kinds.core.pods.defaults import fill_service_account_alias
 from alcove.api.kinds.core.pods.spec import validate_pod_spec
@@ -31,7 +36,7 @@ def validate_pod(pod: Object) -> list[FieldError]:
         for index, container in enumerate(spec.get(field, ())):
             check_image_spacing(container, f"spec.{field}[{index}]", faults)
     if spec.get("resourceClaims") and MIRROR in annotations:
-        faults.append(forbidden("", "static pods do not support resource claims"))
+        faults.append(forbidden("[]", "static pods do not support resource claims"))
     return faults
 
 
@@ -72,5 +77,7 @@ def prepare_new_pod(pod: Object) -> None:
             }
         ]
     pod["status"] = status
+    if annotations := pod.get("metadata", {}).get("annotations"):
+        fill_apparmor_fields(annotations, spec)
     if "affinity" in spec or "topologySpreadConstraints" in spec:
         merge_label_keys(spec, pod.get("metadata", {}).get("labels", {}))

@@ -24,18 +24,31 @@ def default_pod(pod: Object) -> None:
     """A Pod object: its spec's defaults and those that templates do not get."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in spec.get("containers", ()):
         _request_what_is_limited(container["resources"])
     for container in spec.get("initContainers", ()):
         _request_what_is_limited(container["resources"])
     if "resources" in spec:
         _default_pod_resources(spec)
+    if status := pod.get("status"):
+        _pair_ips(status)
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
         for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
             for port in container.get("ports", ()):
                 if not port.get("hostPort") and "containerPort" in port:
                     port["hostPort"] = port["containerPort"]
+
+
+def _pair_ips(status: Object) -> None:
+    """`podIP` is the first of `podIPs`, as clients of old know it. Where the two differ it wins."""
+    first, addresses = status.get("podIP"), status.get("podIPs")
+    if first and (not addresses or addresses[0].get("ip") != first):
+        status["podIPs"] = [{"ip": first}]
+    elif addresses and not first:
+        status["podIP"] = addresses[0].get("ip", "")
 
 
 def default_pod_template(template: Object) -> None:
@@ -176,7 +189,7 @@ def _default_field_sources(sources: Iterable[Object]) -> None:
 
 
 def _default_volume(volume: Object) -> None:
-    if len(volume) == 1 and "name" in volume:
+    if len(volume) == ("name" in volume):
         volume["emptyDir"] = {}
         return
     for field in _VOLUME_MODES:
@@ -214,12 +227,16 @@ _ATTACHED: dict[str, dict[str, Any]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
 }
 
+_TELLS_EMPTY = ("azureDisk",)
+"""Whose fields are optional, so that an empty one is a value, if a wrong one."""
+
 
 def _default_attached_volume(volume: Object) -> None:
     for field, defaults in _ATTACHED.items():
         if field in volume:
+            absent = (None,) if field in _TELLS_EMPTY else (None, "")
             for name, value in defaults.items():
-                if volume[field].get(name) in (None, ""):
+                if volume[field].get(name) in absent:
                     volume[field][name] = value
 
 

@@ -13,13 +13,14 @@ _REFERENCE = re.compile(
     re.ASCII,
 ).fullmatch
 _REFERENCE_LENGTH_MAX = 1024
+_PATH_LENGTH_MAX = 255
 _IDENTIFIER = re.compile("[a-f0-9]{64}").fullmatch
 
 
 @lru_cache(maxsize=4096)
 def _tag(image: str) -> str:
     reference = _REFERENCE(image)
-    if reference is None or _IDENTIFIER(image):
+    if reference is None or _IDENTIFIER(image) or len(reference["path"]) > _PATH_LENGTH_MAX:
         return ""
     if reference["tag"]:
         return str(reference["tag"])

@@ -43,7 +43,8 @@ def check_container_security(security: Object, host_users: bool, path: str, faul
     for field in ("runAsUser", "runAsGroup"):
         if field in security:
             check_id(security[field], f"{path}.{field}", faults)
-    if mount := security.get("procMount"):
+    if "procMount" in security:
+        mount = security["procMount"]
         check_choice(mount, ("Default", "Unmasked"), f"{path}.procMount", faults)
         if host_users and mount == "Unmasked":
             told = "`hostUsers` must be false to use `Unmasked`"
@@ -74,14 +75,17 @@ def check_pod_security(spec: Object, path: str, faults: Faults) -> None:
         check_id(group, f"{path}.supplementalGroups[{index}]", faults)
     if sysctls := security.get("sysctls"):
         _check_sysctls(sysctls, spec, f"{path}.sysctls", faults)
-    if policy := security.get("fsGroupChangePolicy"):
+    if "fsGroupChangePolicy" in security:
+        policy = security["fsGroupChangePolicy"]
         check_choice(policy, ("Always", "OnRootMismatch"), f"{path}.fsGroupChangePolicy", faults)
     _check_seccomp(security.get("seccompProfile"), f"{path}.seccompProfile", faults)
     _check_windows_options(security.get("windowsOptions"), f"{path}.windowsOptions", faults)
     _check_apparmor(security.get("appArmorProfile"), f"{path}.appArmorProfile", faults)
-    if policy := security.get("supplementalGroupsPolicy"):
+    if "supplementalGroupsPolicy" in security:
+        policy = security["supplementalGroupsPolicy"]
         check_choice(policy, ("Merge", "Strict"), f"{path}.supplementalGroupsPolicy", faults)
-    if policy := security.get("seLinuxChangePolicy"):
+    if "seLinuxChangePolicy" in security:
+        policy = security["seLinuxChangePolicy"]
         check_choice(policy, ("Recursive",), f"{path}.seLinuxChangePolicy", faults)
 
 

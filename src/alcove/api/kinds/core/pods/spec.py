@@ -49,7 +49,6 @@ _NAMED = (
     ("hostname", names.dns_label),
     ("subdomain", names.dns_label),
     ("priorityClassName", names.dns_subdomain),
-    ("runtimeClassName", names.dns_subdomain),
 )
 
 
@@ -147,6 +146,8 @@ def _check_names(spec: Object, path: str, faults: Faults) -> None:
     for field, check in _NAMED:
         if name := spec.get(field):
             check_value(name, check, f"{path}.{field}", faults)
+    if "runtimeClassName" in spec:
+        check_value(spec["runtimeClassName"], names.dns_subdomain, f"{path}.runtimeClassName", faults)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= INT32_MAX:
         told = names.out_of_range(1, INT32_MAX)

@@ -12,6 +12,14 @@ _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
 
 
+def prepare_pod_status(new: Object, old: Object) -> None:
+    """Keeps what a node that does not know of it would drop."""
+    status, before = new.setdefault("status", {}), old.get("status", {})
+    for field in ("qosClass", "observedGeneration"):
+        if field in before and not status.get(field):
+            status[field] = before[field]
+
+
 def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     check_annotation_changes(annotations(new), annotations(old), "metadata.annotations", faults)
@@ -20,8 +28,8 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     _check_nomination(status, before, spec, faults)
     if status.get("observedGeneration", 0) < 0:
         faults.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
-    if status.get("qosClass", "") != before.get("qosClass", ""):
-        faults.append(invalid("status.qosClass", status.get("qosClass", ""), "field is immutable"))
+    if status.get("qosClass") and status["qosClass"] != before.get("qosClass", ""):
+        faults.append(invalid("status.qosClass", status["qosClass"], "field is immutable"))
     _check_all_transitions(status, before, spec, faults)
     _check_claims(status.get("resourceClaimStatuses", ()), spec, faults)
     _check_ips(status, before, faults)
@@ -122,6 +130,6 @@ def _check_ip_list(entries: Sequence[Object], before: Sequence[Object], path: st
             faults += addresses.ip_faults(f"{path}[{index}]", entry.get("ip", ""))
     if len(entries) > 1:
         families = {addresses.ip_family(entry.get("ip", "")) for entry in entries}
-        if len(entries) > 2 or len(families) != 2:
+        if len(entries) > 2 or families != {"IPv4", "IPv6"}:
             told = "may specify no more than one IP for each IP family"
             faults.append(invalid(path, list(entries), told))

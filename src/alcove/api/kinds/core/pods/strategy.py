@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from alcove.api.kind import Strategy
 from alcove.api.kinds.core.pods.create import prepare_new_pod, validate_new_pod, validate_pod
 from alcove.api.kinds.core.pods.defaults import default_pod
-from alcove.api.kinds.core.pods.status import validate_pod_status
+from alcove.api.kinds.core.pods.status import prepare_pod_status, validate_pod_status
 from alcove.api.kinds.core.pods.update import validate_pod_update
 from alcove.api.objects import Object, get
 
@@ -51,6 +51,7 @@ STRATEGY = Strategy(
     validate_update=validate_pod_update,
     validate_status=validate_pod_status,
     prepare_create=prepare_new_pod,
+    prepare_status=prepare_pod_status,
     fields=FIELDS,
     has_status=True,
     counts_generation=True,

@@ -39,7 +39,7 @@ def _replace(new: Object, old: Object, spec: Object) -> None:
 
 def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
     if MIRROR in annotations(old):
-        return [forbidden("", "static pods do not support ephemeral containers")]
+        return [forbidden("[]", "static pods do not support ephemeral containers")]
     faults = validate_pod(new)
     check_annotation_changes(annotations(new), annotations(old), "metadata.annotations", faults)
     field = "spec.ephemeralContainers"
@@ -87,10 +87,10 @@ def _resized(asked: list[Object], current: list[Object]) -> list[Object]:
 
 def validate_resize(new: Object, old: Object) -> list[FieldError]:
     if MIRROR in annotations(old):
-        return [forbidden("", "static pods cannot be resized")]
+        return [forbidden("[]", "static pods cannot be resized")]
     spec, before = new.get("spec", {}), old.get("spec", {})
     if before.get("os", {}).get("name") == "windows":
-        return [forbidden("", "windows pods cannot be resized")]
+        return [forbidden("[]", "windows pods cannot be resized")]
     faults = validate_pod(new)
     was = old.get("status", {}).get("qosClass") or qos_class(before)
     if qos_class(spec) != was:
@@ -144,13 +144,13 @@ def _check_removed(new: Object, old: Object, faults: Faults) -> None:
 
 def _check_only_resources(new: Object, old: Object, faults: Faults) -> None:
     for now, then in zip(new.get("containers", ()), old.get("containers", ()), strict=True):
-        if not same(_unsized(now), _unsized(then)):
+        if not same(_unsized(now, ()), _unsized(then)):
             faults.append(forbidden("spec", "only cpu and memory resources are mutable"))
     for index, (now, then) in enumerate(
         zip(new.get("initContainers", ()), old.get("initContainers", ()), strict=True)
     ):
         field = f"spec.initContainers[{index}]"
-        if not same(_unsized(now), _unsized(then)):
+        if not same(_unsized(now, ()), _unsized(then)):
             told = "only cpu and memory resources for init or sidecar containers are mutable"
             faults.append(forbidden(field, told))
         if not same(now, then) and not is_sidecar(now) and _restarts_to_resize(now):
@@ -164,13 +164,17 @@ def _restarts_to_resize(container: Object) -> bool:
     )
 
 
-def _unsized(holder: Object) -> Object:
-    """A container or pod without what may be resized."""
-    resources = {
-        side: _except(amounts, _RESIZED) if side in ("requests", "limits") else amounts
-        for side, amounts in holder.get("resources", {}).items()
+def _unsized(holder: Object, kept: Sequence[str] = ("claims",)) -> Object:
+    """A container or pod without what may be resized.
+
+    Of a new container no claims are kept: as in Kubernetes, one with claims cannot be resized.
+    """
+    resources = holder.get("resources", {})
+    rest = {side: _except(resources[side], _RESIZED) for side in ("requests", "limits") if side in resources}
+    return {
+        **holder,
+        "resources": {**rest, **{field: resources[field] for field in kept if field in resources}},
     }
-    return {**holder, "resources": resources}
 
 
 def _except(obj: Object, fields: Sequence[str]) -> Object:

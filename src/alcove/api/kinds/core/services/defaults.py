@@ -54,7 +54,8 @@ def prepare_new_service(service: Object) -> None:
         spec["ipFamilyPolicy"] = "RequireDualStack" if has_no_backends else "SingleStack"
     families = list(spec.get("ipFamilies", ()))
     for address in spec.get("clusterIPs", ())[len(families) :]:
-        if family := addresses.ip_family(address):
+        family = addresses.ip_family(address)
+        if family and family not in families:
             families.append(family)
     families = families or ["IPv4"]
     if has_no_backends and len(families) == 1 and spec["ipFamilyPolicy"] != "SingleStack":
