@@ -1,0 +1,226 @@
+"""Claims of devices, and templates of claims. What is claimed stays; what is allocated is the status."""
+
+from collections.abc import Mapping
+
+from alcove.api import names
+from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import fill, named, named_required, one_of_required, refused, unchanged
+from alcove.api.kinds.core.nodeselectors import check_node_selector
+from alcove.api.kinds.metadata import validate_annotations, validate_labels
+from alcove.api.kinds.resource.devices import (
+    CONFIGS_MAX,
+    driver_name,
+    each,
+    each_named,
+    full_name,
+    repeated,
+    validate_config,
+    validate_selectors,
+    validate_toleration,
+)
+from alcove.api.kinds.resource.slices import pool_name
+from alcove.api.objects import Object, get
+from alcove.api.validation import NOT_POSITIVE, same
+
+REQUESTS_MAX = 32
+CONSTRAINTS_MAX = 32
+FIRST_AVAILABLE_MAX = 8
+RESERVED_FOR_MAX = 256
+MODES = ("All", "ExactCount")
+_ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
+_NOT_A_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+
+Requests = Mapping[str, set[str]]
+"""Names of requests, each with those of its alternatives."""
+
+
+def _default_request(request: Object) -> None:
+    fill(request, "allocationMode", "ExactCount")
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+
+
+def _default_spec(spec: Object) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        if request.get("exactly") is not None:
+            _default_request(request["exactly"])
+        for alternative in request.get("firstAvailable") or ():
+            _default_request(alternative)
+
+
+def default_claim(claim: Object) -> None:
+    _default_spec(claim.get("spec") or {})
+
+
+def default_template(template: Object) -> None:
+    _default_spec(get(template, "spec", "spec", default={}))
+
+
+def validate_claim(claim: Object) -> list[FieldError]:
+    return _spec(claim.get("spec") or {}, "spec")
+
+
+def validate_template(template: Object) -> list[FieldError]:
+    spec = template.get("spec") or {}
+    meta = spec.get("metadata") or {}
+    faults = validate_labels(meta.get("labels") or {}, "spec.metadata.labels")
+    faults += validate_annotations(meta.get("annotations") or {}, "spec.metadata.annotations")
+    return faults + _spec(spec.get("spec") or {}, "spec.spec")
+
+
+def _requests(devices: Object) -> dict[str, set[str]]:
+    return {
+        request.get("name", ""): {each.get("name", "") for each in request.get("firstAvailable") or ()}
+        for request in devices.get("requests") or ()
+    }
+
+
+def _spec(spec: Object, path: str) -> list[FieldError]:
+    devices, path = spec.get("devices") or {}, f"{path}.devices"
+    known = _requests(devices)
+    faults = each_named(devices.get("requests") or (), REQUESTS_MAX, _request, f"{path}.requests")
+    faults += each(
+        devices.get("constraints") or (),
+        CONSTRAINTS_MAX,
+        lambda constraint, where: _constraint(constraint, known, where),
+        f"{path}.constraints",
+    )
+    return faults + each(
+        devices.get("config") or (),
+        CONFIGS_MAX,
+        lambda config, where: _references(config, known, where) + validate_config(config, where),
+        f"{path}.config",
+    )
+
+
+def _request(request: Object, path: str) -> list[FieldError]:
+    faults = named(request.get("name", ""), names.dns_label, f"{path}.name")
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
+    if exactly is None and not alternatives:
+        return [*faults, required(path, _ONE_OF)]
+    if exactly is not None and alternatives:
+        return [*faults, refused(path, f"{_ONE_OF}, but multiple fields are set")]
+    if exactly is not None:
+        return faults + _exact(exactly, f"{path}.exactly")
+    return faults + each_named(alternatives, FIRST_AVAILABLE_MAX, _alternative, f"{path}.firstAvailable")
+
+
+def _alternative(request: Object, path: str) -> list[FieldError]:
+    return named(request.get("name", ""), names.dns_label, f"{path}.name") + _exact(request, path)
+
+
+def _exact(request: Object, path: str) -> list[FieldError]:
+    faults = named_required(
+        request.get("deviceClassName", ""), names.dns_subdomain, f"{path}.deviceClassName"
+    )
+    faults += validate_selectors(request.get("selectors") or (), f"{path}.selectors")
+    mode, count = request.get("allocationMode", ""), request.get("count", 0)
+    if mode not in MODES:
+        faults.append(not_supported(f"{path}.allocationMode", mode, MODES))
+    elif mode == "All" and count:
+        told = "must not be specified when allocationMode is 'All'"
+        faults.append(invalid(f"{path}.count", count, told))
+    elif mode == "ExactCount" and count <= 0:
+        faults.append(invalid(f"{path}.count", count, NOT_POSITIVE))
+    for index, toleration in enumerate(request.get("tolerations") or ()):
+        faults += validate_toleration(toleration, f"{path}.tolerations[{index}]")
+    return faults
+
+
+def _constraint(constraint: Object, known: Requests, path: str) -> list[FieldError]:
+    faults = _references(constraint, known, path)
+    given = [field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None]
+    if len(given) != 1:
+        told = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+        return [*faults, required(path, told)]
+    return faults + full_name(constraint[given[0]], f"{path}.{given[0]}")
+
+
+def _references(holder: Object, known: Requests, path: str) -> list[FieldError]:
+    given = holder.get("requests") or ()
+    faults = each(given, REQUESTS_MAX, lambda text, where: _reference(text, known, where), f"{path}.requests")
+    return faults + repeated(given[:REQUESTS_MAX], f"{path}.requests")
+
+
+def _reference(text: str, known: Requests, path: str) -> list[FieldError]:
+    request, slash, alternative = text.partition("/")
+    if request in known and (not slash or alternative in known[request]):
+        return []
+    return [invalid(path, text, _NOT_A_REQUEST)]
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    return unchanged(new, old, "", "spec")
+
+
+def validate_claim_status(new: Object, old: Object) -> list[FieldError]:
+    status, before = new.get("status") or {}, old.get("status") or {}
+    reserved = status.get("reservedFor") or []
+    faults = each(reserved, RESERVED_FOR_MAX, _consumer, "status.reservedFor")
+    faults += repeated(
+        [consumer.get("uid", "") for consumer in reserved[:RESERVED_FOR_MAX]], "status.reservedFor"
+    )
+    allocation, known = status.get("allocation"), before.get("allocation")
+    if reserved and allocation is None:
+        told = "may not be specified when `allocated` is not set"
+        faults.append(forbidden("status.reservedFor", told))
+    elif get(new, "metadata", "deletionTimestamp") and _added(reserved, before.get("reservedFor") or []):
+        told = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        faults.append(forbidden("status.reservedFor", told))
+    if allocation is None:
+        return faults
+    if known is not None:
+        changed = not same(allocation, known)
+        return faults + ([invalid("status.allocation", allocation, "field is immutable")] if changed else [])
+    return faults + _allocation(allocation, _requests(get(new, "spec", "devices", default={})))
+
+
+def _added(now: list[Object], before: list[Object]) -> bool:
+    return any(consumer not in before for consumer in now)
+
+
+def _consumer(consumer: Object, path: str) -> list[FieldError]:
+    return [required(f"{path}.{field}") for field in ("resource", "name", "uid") if not consumer.get(field)]
+
+
+def _allocation(allocation: Object, known: Requests) -> list[FieldError]:
+    devices, path = allocation.get("devices") or {}, "status.allocation.devices"
+    faults = each(
+        devices.get("results") or (),
+        REQUESTS_MAX,
+        lambda result, where: _result(result, known, where),
+        f"{path}.results",
+    )
+    for index, config in enumerate(devices.get("config") or ()):
+        where = f"{path}.config[{index}]"
+        faults += one_of_required(config.get("source", ""), ("FromClaim", "FromClass"), f"{where}.source")
+        faults += _references(config, known, where) + validate_config(config, where)
+    if allocation.get("nodeSelector") is not None:
+        check_node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector", faults)
+    return faults
+
+
+def _result(result: Object, known: Requests, path: str) -> list[FieldError]:
+    faults = _reference(result.get("request", ""), known, f"{path}.request")
+    faults += driver_name(result.get("driver", ""), f"{path}.driver")
+    faults += pool_name(result.get("pool", ""), f"{path}.pool")
+    return faults + named(result.get("device", ""), names.dns_label, f"{path}.device")
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "resourceclaims": Strategy(
+        default=default_claim,
+        validate=validate_claim,
+        validate_update=validate_update,
+        validate_status=validate_claim_status,
+        has_status=True,
+    ),
+    "resourceclaimtemplates": Strategy(
+        default=default_template,
+        validate=validate_template,
+        validate_update=validate_update,
+    ),
+}

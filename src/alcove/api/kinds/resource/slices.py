@@ -1,0 +1,176 @@
+"""Resource slices: the devices that a driver has on a node, or that several nodes can reach."""
+
+import re
+from collections.abc import Callable
+
+from alcove.api import names, quantity
+from alcove.api.fields import FieldError, invalid, required, too_long, too_many
+from alcove.api.kind import Strategy
+from alcove.api.kinds.checks import named, unchanged
+from alcove.api.kinds.core.nodeselectors import check_node_selector
+from alcove.api.kinds.resource.devices import (
+    driver_name,
+    each_named,
+    qualified_name,
+    validate_taint,
+)
+from alcove.api.objects import Object, get
+from alcove.api.validation import NOT_NEGATIVE, NOT_POSITIVE
+
+DEVICES_MAX = 128
+DEVICES_WITH_TAINTS_OR_COUNTERS_MAX = 64
+ATTRIBUTES_AND_CAPACITIES_MAX = 32
+TAINTS_MAX = 16
+COUNTER_SETS_MAX = 8
+COUNTERS_MAX = 32
+TEXT_LENGTH_MAX_BYTES = 64
+
+_WHERE = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_OF = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_VALUES = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
+_SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?",
+    re.ASCII,
+)
+
+
+def validate_slice(obj: Object) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    faults = driver_name(spec.get("driver", ""), "spec.driver") + _pool(spec.get("pool") or {})
+    faults += _nodes(spec)
+    devices, counters = spec.get("devices"), spec.get("sharedCounters")
+    if devices is not None and counters is not None:
+        faults.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices or ())
+    most = DEVICES_WITH_TAINTS_OR_COUNTERS_MAX if advanced else DEVICES_MAX
+    faults += each_named(devices or (), most, _device, "spec.devices")
+    return faults + each_named(counters or (), COUNTER_SETS_MAX, _counter_set, "spec.sharedCounters")
+
+
+def pool_name(name: str, path: str) -> list[FieldError]:
+    """Subdomains between slashes."""
+    if not name:
+        return [required(path)]
+    long = len(name.encode()) > names.SUBDOMAIN_LENGTH_MAX
+    faults = [too_long(path, names.SUBDOMAIN_LENGTH_MAX)] if long else []
+    return faults + [fault for part in name.split("/") for fault in named(part, names.dns_subdomain, path)]
+
+
+def _pool(pool: Object) -> list[FieldError]:
+    faults = pool_name(pool.get("name", ""), "spec.pool.name")
+    if pool.get("resourceSliceCount", 0) <= 0:
+        path, count = "spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0)
+        faults.append(invalid(path, count, NOT_POSITIVE))
+    if pool.get("generation", 0) < 0:
+        told = "must be greater than or equal to zero"
+        faults.append(invalid("spec.pool.generation", pool["generation"], told))
+    return faults
+
+
+def _nodes(spec: Object) -> list[FieldError]:
+    faults: list[FieldError] = []
+    given = [f"`{field}`" for field in _WHERE if spec.get(field)]
+    if spec.get("nodeName") == "":
+        told = "must be either unset or set to a non-empty string"
+        faults.append(invalid("spec.nodeName", "", told))
+    elif "nodeName" in spec:
+        faults += named(spec["nodeName"], names.dns_subdomain, "spec.nodeName")
+    if spec.get("nodeSelector") is not None:
+        check_node_selector(spec["nodeSelector"], "spec.nodeSelector", faults)
+        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
+        if len(terms) != 1:
+            told = "must have exactly one node selector term"
+            faults.append(invalid("spec.nodeSelector.nodeSelectorTerms", terms, told))
+    for field in ("allNodes", "perDeviceNodeSelection"):
+        if spec.get(field) is False:
+            faults.append(invalid(f"spec.{field}", False, "must be either unset or set to true"))
+    if not given:
+        faults.append(required("spec", _ONE_OF))
+    elif len(given) > 1:
+        told = f"{_ONE_OF}, but multiple fields are set"
+        faults.append(invalid("spec", f"{{{', '.join(given)}}}", told))
+    return faults
+
+
+def _device(device: Object, path: str) -> list[FieldError]:
+    faults = named(device.get("name", ""), names.dns_label, f"{path}.name")
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    if len(attributes) + len(capacity) > ATTRIBUTES_AND_CAPACITIES_MAX:
+        told = (
+            f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES_MAX}"
+        )
+        faults.append(invalid(path, len(attributes) + len(capacity), told))
+    for key, attribute in attributes.items():
+        where = f"{path}.attributes[{key}]"
+        faults += qualified_name(key, where) + _attribute(attribute, where)
+    for key in capacity:
+        faults += qualified_name(key, f"{path}.capacity[{key}]")
+    taints = device.get("taints") or ()
+    if len(taints) > TAINTS_MAX:
+        faults.append(too_many(f"{path}.taints", len(taints), TAINTS_MAX))
+    for index, taint in enumerate(taints):
+        faults += validate_taint(taint, f"{path}.taints[{index}]")
+    if device.get("nodeName"):
+        faults += named(device["nodeName"], names.dns_subdomain, f"{path}.nodeName")
+    return faults
+
+
+def _attribute(attribute: Object, path: str) -> list[FieldError]:
+    given = [field for field in _VALUES if field in attribute]
+    faults: list[FieldError] = []
+    for field in given:
+        value, where = attribute[field], f"{path}.{field}"
+        if field.endswith("s") and not value:
+            faults.append(invalid(where, value, "must not be empty if specified"))
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if isinstance(item, str):
+                faults += _text(item, field.startswith("version"), where)
+    if len(given) != 1:
+        faults.append(invalid(path, attribute if given else "", "exactly one value must be specified"))
+    return faults
+
+
+def _text(text: str, is_version: bool, path: str) -> list[FieldError]:
+    faults: list[FieldError] = []
+    if is_version and not _SEMVER.fullmatch(text):
+        faults.append(invalid(path, text, "must be a string compatible with semver.org spec 2.0.0"))
+    if len(text.encode()) > TEXT_LENGTH_MAX_BYTES:
+        faults.append(too_long(path, TEXT_LENGTH_MAX_BYTES))
+    return faults
+
+
+def _counter_set(counters: Object, path: str) -> list[FieldError]:
+    faults = named(counters.get("name", ""), names.dns_label, f"{path}.name")
+    given = counters.get("counters") or {}
+    if not given:
+        faults.append(required(f"{path}.counters"))
+    if len(given) > COUNTERS_MAX:
+        return [*faults, too_many(f"{path}.counters", len(given), COUNTERS_MAX)]
+    for key, counter in given.items():
+        where = f"{path}.counters[{key}]"
+        faults += named(key, names.dns_label, where)
+        if "value" in counter and quantity.of(counter["value"]).nano < 0:
+            faults.append(invalid(f"{where}.value", counter["value"], NOT_NEGATIVE))
+    return faults
+
+
+def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
+    now, before = new.get("spec") or {}, old.get("spec") or {}
+    faults = unchanged(now.get("pool") or {}, before.get("pool") or {}, "spec.pool", "name")
+    return faults + unchanged(now, before, "spec", "driver", "nodeName")
+
+
+def _selectable(field: str) -> Callable[[Object], str]:
+    return lambda obj: str(get(obj, "spec", field, default=""))
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "resourceslices": Strategy(
+        validate=validate_slice,
+        validate_update=validate_slice_update,
+        fields={f"spec.{field}": _selectable(field) for field in ("nodeName", "driver")},
+        counts_generation=True,
+    ),
+}
