@@ -7,6 +7,6 @@ from alcove.api.patch.apply.applying import apply
 from alcove.api.patch.apply.fieldset import FieldSet
 from alcove.api.patch.apply.managed import restore_times
 from alcove.api.patch.apply.updating import update
-from alcove.api.patch.apply.versions import Convert
+from alcove.api.patch.apply.versions import Convert, between
 
-__all__ = ["Convert", "FieldSet", "apply", "restore_times", "update"]
+__all__ = ["Convert", "FieldSet", "apply", "between", "restore_times", "update"]

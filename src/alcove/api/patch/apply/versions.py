@@ -6,8 +6,9 @@ looked at in that version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch.apply.compare import Comparison, compare
 from alcove.api.patch.apply.fieldset import FieldSet, exclude
@@ -19,6 +20,25 @@ Convert = Callable[[Object, str], tuple[Object, Node] | None]
 
 Must leave the object it is given as it is, and bear objects with fields missing or null.
 """
+
+
+def between(kinds: Iterable[Kind]) -> Convert | None:
+    """The way between the versions of one resource; None where they differ in nothing but the name."""
+    by_version = {kind.api_version: kind for kind in kinds}
+    if all(kind.to_storage is None for kind in by_version.values()):
+        return None
+
+    def convert(obj: Object, api_version: str) -> tuple[Object, Node] | None:
+        source, target = by_version.get(obj["apiVersion"]), by_version.get(api_version)
+        if source is None or target is None:
+            return None
+        if source is target:
+            return obj, target.schema
+        stored = obj if source.to_storage is None else source.to_storage(obj)
+        served = stored if target.from_storage is None else target.from_storage(stored)
+        return {**served, "apiVersion": api_version}, target.schema
+
+    return convert
 
 
 class Versions:

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from alcove.api import registry
 from alcove.api.errors import Conflict
+from alcove.api.kind import Kind
 from alcove.api.patch import apply as ssa
 from alcove.api.patch.apply import Convert
 from alcove.api.schema.definitions import Definitions, Schema
@@ -201,3 +203,56 @@ def test_without_a_converter_all_versions_have_the_same_fields() -> None:
     live["apiVersion"] = "v3"
     bare = ssa.apply(live, config, node=NODES["v1"], manager="at-v2", api_version="v3", now=NOW)
     assert bare == config
+
+
+# A stock resource of two versions.
+
+
+@pytest.fixture(scope="module")
+def autoscalers() -> dict[str, Kind]:
+    kinds = registry.load()
+    return {kind.api_version: kind for kind in kinds if kind.resource == "horizontalpodautoscalers"}
+
+
+def scaled(version: str, **spec: Any) -> Any:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": version,
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"maxReplicas": 5, "scaleTargetRef": target, **spec},
+    }
+
+
+def test_an_autoscaler_applied_at_both_versions(autoscalers: dict[str, Kind]) -> None:
+    way = ssa.between(autoscalers.values())
+    assert way is not None
+    one, two = "autoscaling/v1", "autoscaling/v2"
+
+    def apply(live: Any, config: Any, manager: str) -> Any:
+        version = config["apiVersion"]
+        if live is not None:
+            found = way(live, version)
+            assert found is not None
+            live = found[0]
+        node = autoscalers[version].schema
+        return ssa.apply(live, config, node=node, manager=manager, api_version=version, now=NOW, convert=way)
+
+    live = apply(None, scaled(one, targetCPUUtilizationPercentage=50), "a")
+    live = apply(live, scaled(two, minReplicas=2), "b")
+    # The CPU target is a's alone, though its path is another at b's version.
+    assert live["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 50
+    live = apply(live, scaled(two, minReplicas=2), "a")
+    assert "metrics" not in live["spec"]
+    with pytest.raises(Conflict, match=r'conflict with "b": .spec.minReplicas'):
+        apply(live, scaled(one, minReplicas=3), "a")
+
+
+def test_resources_of_one_form_need_no_way(autoscalers: dict[str, Kind]) -> None:
+    assert ssa.between([autoscalers["autoscaling/v2"]]) is None
+
+
+def test_no_way_to_a_version_that_is_not_served(autoscalers: dict[str, Kind]) -> None:
+    way = ssa.between(autoscalers.values())
+    assert way is not None
+    assert way(scaled("autoscaling/v1"), "autoscaling/v2beta1") is None
