@@ -1,0 +1,278 @@
+"""What `/metrics` tells, in Prometheus' form and under Kubernetes' names where there are such.
+
+Counting is a few operations on plain integers, on the loop; Prometheus' own types come in only when
+somebody asks. The number of series is bounded, whatever kinds and tenants clients make up.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import cast
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from alcove.api.ids import GroupResource, TenantId
+from alcove.apiserver.audit import AuditLog
+from alcove.apiserver.flow import Flow
+
+REQUEST_SERIES_MAX = 512
+TENANTS_KEPT = 1_000
+TENANTS_SHOWN = 20
+
+REQUEST_BUCKETS = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5),
+    *(2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
+)
+COMMIT_BUCKETS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+BATCH_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
+WAIT_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
+
+_VERBS = {"create": "POST", "update": "PUT"}
+_READ_ONLY = frozenset({"get", "list", "watch"})
+
+
+class Histogram:
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus wants them: each counts everything up to its bound."""
+        names = [*map(str, self._bounds), "+Inf"]
+        return list(zip(names, accumulate(self.counts), strict=True))
+
+
+class Inflight:
+    """Requests being answered now."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+
+class Requested(Struct, frozen=True):
+    """What a request is counted under."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+    """`resource`, `namespace` or `cluster`: what one request is about."""
+
+
+class RequestSeries:
+    """Requests of one kind. Look it up once, then `begin` and `finish` with each request."""
+
+    __slots__ = ("_inflight", "codes", "durations")
+
+    def __init__(self, inflight: Inflight) -> None:
+        self._inflight = inflight
+        self.codes: Counter[int] = Counter()
+        self.durations = Histogram(REQUEST_BUCKETS)
+
+    def begin(self) -> None:
+        self._inflight.now += 1
+
+    def finish(self, code: int, seconds: float | None) -> None:
+        """`seconds` None: one that was to last (a watch) and has no meaningful duration."""
+        self._inflight.now -= 1
+        self.codes[code] += 1
+        if seconds is not None:
+            self.durations.observe(seconds)
+
+
+class Usage:
+    """What each tenant asks of the server: exact for the busiest, forgotten for the idle."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[TenantId] = Counter()
+
+    def count(self, tenant: TenantId) -> None:
+        self.requests[tenant] += 1
+        if len(self.requests) > 2 * TENANTS_KEPT:
+            self.requests = Counter(dict(self.requests.most_common(TENANTS_KEPT)))
+
+    def top(self, count: int) -> list[tuple[TenantId, int]]:
+        return self.requests.most_common(count)
+
+
+Labelled = Iterable[tuple[Sequence[str], float]]
+"""Values with their labels."""
+
+
+class Source(Struct, frozen=True):
+    """A metric that is read where it lives, when somebody asks."""
+
+    name: str
+    help: str
+    read: Callable[[], Labelled]
+    labels: tuple[str, ...] = ()
+    is_counter: bool = False
+
+    def family(self) -> Metric:
+        kind = CounterMetricFamily if self.is_counter else GaugeMetricFamily
+        family = kind(self.name, self.help, labels=self.labels)
+        for labels, value in self.read():
+            family.add_metric(labels, value)
+        return family
+
+
+class Metrics(Collector):
+    """Everything counted by one server."""
+
+    def __init__(self) -> None:
+        self._requests: dict[Requested, RequestSeries] = {}
+        self._inflight = {"readOnly": Inflight(), "mutating": Inflight()}
+        self._sources: list[Source] = []
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        self.tenants = Usage()
+        self.watch_events: Counter[GroupResource] = Counter()
+        """Events sent to watchers."""
+        self.commit_seconds = Histogram(COMMIT_BUCKETS)
+        self.commit_transactions = Histogram(BATCH_BUCKETS)
+        self.flow_wait_seconds = Histogram(WAIT_BUCKETS)
+
+    def requests(self, requested: Requested) -> RequestSeries:
+        """The series of such requests. Beyond `REQUEST_SERIES_MAX`, all that is new shares one per verb."""
+        series = self._requests.get(requested)
+        if series is None:
+            if len(self._requests) >= REQUEST_SERIES_MAX:
+                requested = Requested(requested.verb, resource="other")
+            inflight = self._inflight["readOnly" if requested.verb in _READ_ONLY else "mutating"]
+            series = self._requests.setdefault(requested, RequestSeries(inflight))
+        return series
+
+    def committed(self, seconds: float, transactions: int) -> None:
+        """For `SqliteStore.open(observe=…)`."""
+        self.commit_seconds.observe(seconds)
+        self.commit_transactions.observe(transactions)
+
+    def add(self, source: Source) -> None:
+        self._sources.append(source)
+
+    def add_flow(self, flow: Flow) -> None:
+        """Shows `flow`; its waits come by `Flow(on_wait=metrics.flow_wait_seconds.observe)`."""
+        prefix = "apiserver_flowcontrol"
+        self.add(_gauge(f"{prefix}_current_executing_seats", "Seats in use.", lambda: flow.in_use))
+        self.add(_gauge(f"{prefix}_current_inqueue_requests", "Requests waiting.", lambda: flow.waiting))
+
+        def rejected() -> Labelled:
+            return [(("queue-full",), flow.rejected_full), (("time-out",), flow.rejected_late)]
+
+        help_text = "Requests told to come back later."
+        self.add(Source(f"{prefix}_rejected_requests", help_text, rejected, ("reason",), is_counter=True))
+
+    def add_audit(self, audit: AuditLog) -> None:
+        self.add(_counter("apiserver_audit_event", "Requests to be audited.", lambda: audit.recorded))
+        self.add(_counter("apiserver_audit_error", "Those not written.", lambda: audit.dropped))
+
+    def add_cache(self, counts: Callable[[], Mapping[GroupResource, int]]) -> None:
+        """Shows how many objects there are of each resource."""
+
+        def objects() -> Labelled:
+            return [((resource.group, resource.resource), count) for resource, count in counts().items()]
+
+        name, help_text = "apiserver_resource_objects", "Objects of each resource, of all tenants."
+        self.add(Source(name, help_text, objects, ("group", "resource")))
+
+    def add_watchers(self, count: Callable[[], int]) -> None:
+        self.add(_gauge("apiserver_registered_watchers", "Watches being served.", count))
+
+    async def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The text, and its content type, in the form that `accept` asks for."""
+        encode, content_type = choose_encoder(accept)
+        # What is counted is read at once; to write thousands of lines takes longer than requests may wait.
+        read = _Read(list(self._registry.collect()))
+        return await asyncio.to_thread(encode, cast(CollectorRegistry, read)), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._request_families()
+        inflight = GaugeMetricFamily(
+            "apiserver_current_inflight_requests", "Requests being answered.", labels=["request_kind"]
+        )
+        for kind, cell in self._inflight.items():
+            inflight.add_metric([kind], cell.now)
+        yield inflight
+        yield _labelled(
+            CounterMetricFamily(
+                "apiserver_watch_events", "Events sent to watchers.", labels=["group", "resource"]
+            ),
+            (((resource.group, resource.resource), count) for resource, count in self.watch_events.items()),
+        )
+        yield _labelled(
+            CounterMetricFamily(
+                "alcove_tenant_requests", "Requests of the busiest tenants.", labels=["tenant"]
+            ),
+            (((tenant,), count) for tenant, count in self.tenants.top(TENANTS_SHOWN)),
+        )
+        yield _histogram("alcove_store_commit_duration_seconds", "Commits of the store.", self.commit_seconds)
+        yield _histogram("alcove_store_commit_transactions", "Writes per commit.", self.commit_transactions)
+        wait = "apiserver_flowcontrol_request_wait_duration_seconds"
+        yield _histogram(wait, "How long requests waited for seats, if they did.", self.flow_wait_seconds)
+        for source in self._sources:
+            yield source.family()
+
+    def _request_families(self) -> Iterator[Metric]:
+        labels = list(Requested.__struct_fields__)
+        totals = CounterMetricFamily("apiserver_request", "Requests, by outcome.", labels=[*labels, "code"])
+        durations = HistogramMetricFamily(
+            "apiserver_request_duration_seconds", "How long requests took, watches left out.", labels=labels
+        )
+        for requested, series in self._requests.items():
+            verb = _VERBS.get(requested.verb, requested.verb.upper())
+            values = [verb, *(getattr(requested, label) for label in labels[1:])]
+            for code, count in series.codes.items():
+                totals.add_metric([*values, str(code)], count)
+            if any(series.durations.counts):
+                durations.add_metric(values, series.durations.buckets(), series.durations.total)
+        yield totals
+        yield durations
+
+
+class _Read:
+    """Metrics that were read already, for an encoder that wants a registry."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _gauge(name: str, text: str, read: Callable[[], float]) -> Source:
+    return Source(name, text, lambda: [((), read())])
+
+
+def _counter(name: str, text: str, read: Callable[[], float]) -> Source:
+    return Source(name, text, lambda: [((), read())], is_counter=True)
+
+
+def _labelled(family: CounterMetricFamily, values: Labelled) -> Metric:
+    for labels, value in values:
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=[])
+    family.add_metric([], histogram.buckets(), histogram.total)
+    return family
