@@ -120,9 +120,11 @@ INLINE bool needs_ports(const struct port *port, const struct endpoint *target)
 
 INLINE int from_port(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
-	const struct endpoint *endpoint = endpoint_of(port->vni, &pkt->flow.target);
+	const struct endpoint *endpoint = NULL;
 	int reason;
 
+	if (!(port->flags & PORT_SERVICES))
+		endpoint = endpoint_of(port->vni, &pkt->flow.target);
 	if (pkt->fragment && needs_ports(port, endpoint)) {
 		reason = fragment_ports(pkt, port->memory);
 		if (reason)

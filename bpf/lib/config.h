@@ -25,3 +25,9 @@ INLINE __u32 now_tick(void)
 {
 	return bpf_ktime_get_coarse_ns() >> 30;
 }
+
+INLINE void copy_router_mac(__u8 *mac)
+{
+	*(__u16 *)mac = *(volatile __u16 *)config.router_mac;
+	*(__u32 *)(mac + 2) = *(volatile __u32 *)(config.router_mac + 2);
+}

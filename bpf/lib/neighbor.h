@@ -20,13 +20,7 @@ struct arp {
 
 INLINE bool mac_equal(const __u8 *a, const __u8 *b)
 {
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && a[5] == b[5];
-}
-
-INLINE void copy_router_mac(__u8 *mac)
-{
-	for (int i = 0; i < 6; i++)
-		mac[i] = config.router_mac[i];
+	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
 }
 
 INLINE __be32 ip4_at(const __u8 *bytes)

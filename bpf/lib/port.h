@@ -15,7 +15,7 @@ struct port {
 	__u16 flags;
 	__u32 priority;		/* of its packets on the underlay: the class */
 	__u8 tos;		/* of the outer header */
-	__u8 pad[7];
+	__u8 pad[3];
 	struct address address4;
 	struct address address6;
 	__u64 policy_in;
@@ -23,7 +23,7 @@ struct port {
 	__u64 rate;		/* bytes a second, 0: no limit */
 	__u64 burst_ns;		/* how far ahead of the rate it may run */
 };
-_Static_assert(sizeof(struct port) == 96, "port");
+_Static_assert(sizeof(struct port) == 88, "port");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

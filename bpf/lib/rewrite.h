@@ -26,64 +26,99 @@ INLINE __u64 checksum_flags(const struct packet *pkt)
 	return pkt->flow.proto == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
 }
 
-INLINE int rewrite_address(struct __sk_buff *skb, const struct packet *pkt, const struct address *before,
-			   const struct address *after, bool source)
+/* The checksum that covers ports and, by its pseudo header, addresses. A checksum that a device is still to
+ * compute covers only the latter so far; the kernel's helper knows, we cannot. */
+INLINE int mend_word(struct __sk_buff *skb, __u32 at, __u32 before, __u32 after, __u64 flags)
 {
-	__u32 checksum = checksum_offset(pkt), at;
-	__u64 flags = checksum_flags(pkt) | BPF_F_PSEUDO_HDR;
-	__s64 change;
-
-	if (address_equal(before, after))
+	if (before == after)
 		return REASON_NONE;
-	if (pkt->family == 4) {
-		at = pkt->l3 + (source ? offsetof(struct iphdr, saddr) : offsetof(struct iphdr, daddr));
-		if (checksum && bpf_l4_csum_replace(skb, checksum, before->word[3], after->word[3], flags | 4))
-			return REASON_REWRITE;
-		if (bpf_l3_csum_replace(skb, pkt->l3 + offsetof(struct iphdr, check), before->word[3],
-					after->word[3], 4))
-			return REASON_REWRITE;
-		return bpf_skb_store_bytes(skb, at, &after->word[3], 4, 0) ? REASON_REWRITE : REASON_NONE;
-	}
-	at = pkt->l3 + (source ? offsetof(struct ipv6hdr, saddr) : offsetof(struct ipv6hdr, daddr));
-	change = bpf_csum_diff((__be32 *)before, sizeof(*before), (__be32 *)after, sizeof(*after), 0);
-	if (checksum && bpf_l4_csum_replace(skb, checksum, 0, change, flags))
-		return REASON_REWRITE;
-	return bpf_skb_store_bytes(skb, at, after, sizeof(*after), 0) ? REASON_REWRITE : REASON_NONE;
+	return bpf_l4_csum_replace(skb, at, before, after, flags | 4) ? REASON_REWRITE : REASON_NONE;
 }
 
-INLINE int rewrite_port(struct __sk_buff *skb, const struct packet *pkt, __be16 before, __be16 after, __u32 at)
+INLINE int mend_checksum(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
 {
-	__u32 checksum = checksum_offset(pkt);
-
-	if (before == after || pkt->fragment == FRAGMENT_LATER)
-		return REASON_NONE;
-	if (checksum && bpf_l4_csum_replace(skb, checksum, before, after, checksum_flags(pkt) | 2))
-		return REASON_REWRITE;
-	return bpf_skb_store_bytes(skb, pkt->l4 + at, &after, 2, 0) ? REASON_REWRITE : REASON_NONE;
-}
-
-INLINE int rewrite_ports(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
-{
+	__u64 flags = checksum_flags(pkt), pseudo = flags | BPF_F_PSEUDO_HDR;
+	const struct tuple *before = &pkt->flow;
+	__u32 at = checksum_offset(pkt);
 	int reason;
 
-	if (pkt->fragment == FRAGMENT_LATER)
+	if (!at)
 		return REASON_NONE;
-	if (pkt->flow.proto == IPPROTO_SCTP)
-		return sctp_rewrite_ports(skb, pkt->l4, ((__u32)pkt->flow.dport << 16) | pkt->flow.sport,
-					  ((__u32)after->dport << 16) | after->sport);
-	reason = rewrite_port(skb, pkt, pkt->flow.sport, after->sport, 0);
-	return reason ? reason : rewrite_port(skb, pkt, pkt->flow.dport, after->dport, 2);
+	if (pkt->family == 4) {
+		reason = mend_word(skb, at, before->source.word[3], after->source.word[3], pseudo);
+		if (!reason)
+			reason = mend_word(skb, at, before->target.word[3], after->target.word[3], pseudo);
+	} else {
+		__s64 change = bpf_csum_diff((__be32 *)before, 32, (__be32 *)after, 32, 0);
+
+		reason = bpf_l4_csum_replace(skb, at, 0, change, pseudo) ? REASON_REWRITE : REASON_NONE;
+	}
+	if (reason)
+		return reason;
+	return mend_word(skb, at, ((__u32)before->dport << 16) | before->sport,
+			 ((__u32)after->dport << 16) | after->sport, flags);
+}
+
+INLINE bool has_ports(const struct packet *pkt)
+{
+	__u8 proto = pkt->flow.proto;
+
+	return pkt->fragment != FRAGMENT_LATER &&
+	       (proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP);
+}
+
+/* The new sum of a header in which the word `before` became `after`. */
+INLINE __u32 sum_change(__u32 sum, __u32 before, __u32 after)
+{
+	sum += (~before & 0xffff) + (~before >> 16);
+	return sum + (after & 0xffff) + (after >> 16);
+}
+
+/* Packets are rewritten as frames with the MAC header at their start, so all is where it always is. */
+INLINE int write_ip4(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
+{
+	bool ports = has_ports(pkt);
+	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);
+	__u32 sum;
+
+	if (!ip)
+		return REASON_REWRITE;
+	sum = sum_change((__u16)~ip->check, ip->saddr, after->source.word[3]);
+	sum = sum_change(sum, ip->daddr, after->target.word[3]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->check = ~sum;
+	ip->saddr = after->source.word[3];
+	ip->daddr = after->target.word[3];
+	if (ports) {
+		((__be16 *)(ip + 1))[0] = after->sport;
+		((__be16 *)(ip + 1))[1] = after->dport;
+	}
+	return REASON_NONE;
+}
+
+INLINE int write_ip6(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
+{
+	__be16 ports[2] = { after->sport, after->dport };
+
+	if (bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), after, 32, 0))
+		return REASON_REWRITE;
+	if (has_ports(pkt) && bpf_skb_store_bytes(skb, pkt->l4, ports, sizeof(ports), 0))
+		return REASON_REWRITE;
+	return REASON_NONE;
 }
 
 /* Makes the packet be of the flow `after`. */
 STAGE int rewrite(struct __sk_buff *skb, struct packet *pkt NONNULL, const struct tuple *after NONNULL)
 {
-	int reason = rewrite_address(skb, pkt, &pkt->flow.source, &after->source, true);
+	int reason;
 
+	if (pkt->flow.proto == IPPROTO_SCTP && has_ports(pkt))
+		reason = sctp_mend_checksum(skb, pkt, after);
+	else
+		reason = mend_checksum(skb, pkt, after);
 	if (!reason)
-		reason = rewrite_address(skb, pkt, &pkt->flow.target, &after->target, false);
-	if (!reason)
-		reason = rewrite_ports(skb, pkt, after);
+		reason = pkt->family == 4 ? write_ip4(skb, pkt, after) : write_ip6(skb, pkt, after);
 	pkt->flow.source = after->source;
 	pkt->flow.target = after->target;
 	pkt->flow.sport = after->sport;

@@ -39,20 +39,18 @@ STAGE __u32 crc_change(__u32 change, __u32 after)
 	return change;
 }
 
-/* Changes both ports, given as they stand in the packet, and the checksum with them. */
-INLINE int sctp_rewrite_ports(struct __sk_buff *skb, __u32 l4, __u32 before, __u32 after)
+INLINE int sctp_mend_checksum(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *after)
 {
-	__u32 crc, length = skb->len - l4;
+	__u32 change = (((__u32)pkt->flow.dport << 16) | pkt->flow.sport) ^ (((__u32)after->dport << 16) | after->sport);
+	__u32 crc, at = pkt->l4 + 8;
 
-	if (before == after)
+	if (!change)
 		return REASON_NONE;
-	if (bpf_skb_load_bytes(skb, l4 + 8, &crc, sizeof(crc)))
+	if (bpf_skb_load_bytes(skb, at, &crc, sizeof(crc)))
 		return REASON_REWRITE;
 	/* Zero: the device will fill it in. */
-	if (crc) {
-		crc ^= crc_change(before ^ after, length - 4);
-		if (bpf_skb_store_bytes(skb, l4 + 8, &crc, sizeof(crc), 0))
-			return REASON_REWRITE;
-	}
-	return bpf_skb_store_bytes(skb, l4, &after, sizeof(after), 0) ? REASON_REWRITE : REASON_NONE;
+	if (!crc)
+		return REASON_NONE;
+	crc ^= crc_change(change, skb->len - pkt->l4 - 4);
+	return bpf_skb_store_bytes(skb, at, &crc, sizeof(crc), 0) ? REASON_REWRITE : REASON_NONE;
 }

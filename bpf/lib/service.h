@@ -156,8 +156,7 @@ INLINE int choose(void *memory, const struct service *service, const struct pack
 }
 
 /* The flow as the backend sees it: from the client to the backend, by the claimed source port. */
-STAGE int translated(struct tuple *after NONNULL, const struct tuple *before NONNULL,
-		     const struct flow *choice NONNULL)
+INLINE void translated(struct tuple *after, const struct tuple *before, const struct flow *choice)
 {
 	*after = *before;
 	after->target = choice->peer;
@@ -165,7 +164,6 @@ STAGE int translated(struct tuple *after NONNULL, const struct tuple *before NON
 	after->sport = choice->own_port;
 	if (choice->flags & FLOW_HAIRPIN)
 		address_of_hairpin(&after->source, address_is_ip4(&before->source));
-	return 0;
 }
 
 INLINE void reversed(struct tuple *key, const struct tuple *flow)

@@ -99,8 +99,8 @@ INLINE void fill_outer(struct outer *outer, struct __sk_buff *skb, const struct 
 	outer->vxlan.flags = VXLAN_HAS_VNI;
 	outer->vxlan.vni = bpf_htonl(pkt->vni << 8);
 	/* Receivers set the MACs anew; these only must not be a VXLAN device's own. */
-	for (int i = 0; i < 6; i++)
-		outer->eth.h_dest[i] = outer->eth.h_source[i] = config.router_mac[i];
+	copy_router_mac(outer->eth.h_dest);
+	copy_router_mac(outer->eth.h_source);
 	outer->eth.h_proto = pkt->family == 4 ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
 }
 

@@ -53,6 +53,8 @@ _POINTERS = (
     "bpf_object__find_program_by_name",
 )
 _log: list[str] = []
+_INFORMATION = 1
+_libc = ctypes.CDLL(None)
 
 
 @cache
@@ -78,11 +80,12 @@ def library() -> ctypes.CDLL:
 
 def _collect(level: int, form: bytes, values: int) -> int:
     """Keeps what libbpf says, the verifier's log above all, for the exception that will follow."""
-    buffer = ctypes.create_string_buffer(65536)
-    ctypes.CDLL(None).vsnprintf(buffer, c_size_t(len(buffer)), form, c_void_p(values))
-    if level <= 1:
-        _log.append(buffer.value.decode(errors="replace").rstrip())
-        del _log[:-50]
+    if level > _INFORMATION:
+        return 0
+    buffer = ctypes.create_string_buffer(1 << 20)
+    _libc.vsnprintf(buffer, c_size_t(len(buffer)), form, c_void_p(values))
+    _log.append(buffer.value.decode(errors="replace").rstrip())
+    del _log[:-50]
     return 0
 
 

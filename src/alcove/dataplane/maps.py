@@ -40,7 +40,7 @@ CONFIG = Layout(
     router_mac="6s", exit_mac="6s", path_ticks="H",
 )  # fmt: skip
 PORT = Layout(
-    "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="7x", address4="16s",
+    "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", address4="16s",
     address6="16s", policy_in="Q", policy_out="Q", rate="Q", burst_ns="Q",
 )  # fmt: skip
 BUCKET = Layout("bucket", busy_until_ns="Q")

@@ -41,6 +41,15 @@ def lacking() -> str:
     return ""
 
 
+def plain_bridges(filtered: bool = False) -> None:
+    """Bridges of the calling thread's namespace are switches: netfilter does not look into their frames, or
+    does."""
+    for family in ("ip", "ip6", "arp"):
+        setting = Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables")
+        if setting.exists():
+            setting.write_text(str(int(filtered)))
+
+
 class Pod:
     """A namespace with a port of a node in it."""
 
@@ -186,6 +195,7 @@ class Lab:
                 netlink = Netlink()
                 netlink.do(links.bridge("br"))
                 netlink.close()
+                plain_bridges()
             for number in range(self.count):
                 self.nodes.append(Node(self, number))
             for node in self.nodes:
