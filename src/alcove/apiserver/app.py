@@ -32,6 +32,9 @@ Outcome = Response | None
 Step = Callable[[Call], Outcome | Awaitable[Outcome]]
 
 
+_COLLECTION_READS = frozenset({"list", "watch", "deletecollection"})
+
+
 class Parts(Struct, frozen=True):
     """What the pipeline is made of."""
 
@@ -125,7 +128,9 @@ class App:
             return self._parts.routes.public(call)
         certificate = request.certificate
         if isinstance(certificate, ApiError):
-            raise certificate
+            if "authorization" not in request.headers:
+                raise certificate
+            certificate = None
         call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
         if request.impersonation:
             call.identity = impersonate(call.caller, request.impersonation, self._parts.authorizer)
@@ -173,7 +178,7 @@ def _access(call: Call) -> Access:
     if not target.is_resource:
         return Access(call.verb, call.tenant, path=target.path)
     name = target.name
-    if not name and call.request.raw_query:
+    if not name and call.verb in _COLLECTION_READS and call.request.raw_query:
         name = _selected_name(call)
     return Access(
         call.verb, call.tenant, target.group, target.resource, target.subresource, target.namespace, name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from msgspec import structs
+
 from alcove.api.ids import ALL, Key, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.http.messages import Request
@@ -46,6 +48,10 @@ class Call:
     def view(self) -> View:
         form = negotiate(self.request.headers.get("accept", ""))
         return View(self.kind, form, self.query.get("includeObject", "Metadata"))
+
+    @property
+    def narrowed_view(self) -> View:
+        return structs.replace(self.view, narrowed=True)
 
     @property
     def namespace(self) -> str:

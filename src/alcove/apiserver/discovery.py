@@ -10,15 +10,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 import orjson
+from msgspec import structs
 
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
+from alcove.apiserver import nodes
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import JSON, Response
+from alcove.apiserver.nodes import NODES
 from alcove.apiserver.reader import Kinds
-from alcove.apiserver.resolve import NODES, READ
 
 ENCODINGS_MAX = 64
 
@@ -63,7 +65,13 @@ def visible(kinds: Iterable[Kind], tenant: TenantId) -> list[Kind]:
     """What a tenant is told of: ring0's kinds only in ring0, and of nodes the view to read."""
     if tenant == SYSTEM:
         return list(kinds)
-    return [kind for kind in kinds if kind.scope is not Scope.RING0 or kind.group_resource == NODES]
+    return [_as_seen(kind) for kind in kinds if kind.scope is not Scope.RING0 or kind.group_resource == NODES]
+
+
+def _as_seen(kind: Kind) -> Kind:
+    if kind.group_resource != NODES:
+        return kind
+    return structs.replace(kind, verbs=nodes.READ, subresources=())
 
 
 def document(kinds: Sequence[Kind], path: str) -> Object:
@@ -107,12 +115,6 @@ def _group(name: str, versions: Iterable[str]) -> Object:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _verbs(kind: Kind) -> list[str]:
-    if kind.group_resource == NODES and kind.scope is not Scope.RING0:
-        return sorted(READ)
-    return list(kind.verbs)
-
-
 def _resource_list(group: str, version: str, kinds: Iterable[Kind]) -> Object:
     resources: list[Object] = []
     for kind in kinds:
@@ -128,7 +130,7 @@ def _resource(kind: Kind) -> Object:
         "singularName": kind.singular,
         "namespaced": kind.scope is Scope.NAMESPACE,
         "kind": kind.kind,
-        "verbs": _verbs(kind),
+        "verbs": list(kind.verbs),
     }
     if kind.short_names:
         told["shortNames"] = list(kind.short_names)
@@ -178,7 +180,7 @@ def _discovered(kind: Kind) -> Object:
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.scope is Scope.NAMESPACE else "Cluster",
         "singularResource": kind.singular,
-        "verbs": _verbs(kind),
+        "verbs": list(kind.verbs),
     }
     if kind.short_names:
         told["shortNames"] = list(kind.short_names)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from alcove.api.ids import Revision
 from alcove.api.kind import Column, Kind
 from alcove.api.objects import Object
+from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.negotiate import Form
 
@@ -24,11 +25,13 @@ class View(Struct, frozen=True):
     form: Form
     include: str = "Metadata"
     """What a table's rows carry of the object: None, Metadata or Object."""
+    narrowed: bool = False
+    """Nodes, as tenants may see them."""
 
     @property
     def is_verbatim(self) -> bool:
         """The stored bytes are the answer."""
-        return self.form is Form.JSON and self.is_stored_version
+        return self.form is Form.JSON and self.is_stored_version and not self.narrowed
 
     @property
     def is_stored_version(self) -> bool:
@@ -40,8 +43,8 @@ class View(Struct, frozen=True):
         )
 
     @property
-    def memo(self) -> tuple[str, str, str, str]:
-        return (self.kind.group, self.kind.version, self.form.value, self.include)
+    def memo(self) -> tuple[str, str, str, str, bool]:
+        return (self.kind.group, self.kind.version, self.form.value, self.include, self.narrowed)
 
     @property
     def content_type(self) -> bytes:
@@ -61,6 +64,8 @@ def render(view: View, entry: Entry) -> bytes:
     """One object as a whole answer."""
     if view.is_verbatim:
         return entry.body
+    if view.narrowed:
+        entry = nodes.shown(entry)
     if view.form is Form.JSON:
         return orjson.dumps(converted(view.kind, entry))
     if view.form is Form.TABLE:

@@ -11,13 +11,12 @@ from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.call import Call
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.nodes import NODES, READ
 from alcove.apiserver.paths import Target
 from alcove.apiserver.rbac.authorize import Access, forbidden
 from alcove.apiserver.reader import Kinds
 
 TENANTS = GroupResource("", "tenants")
-NODES = GroupResource("", "nodes")
-READ = frozenset({"get", "list", "watch"})
 
 _OBJECT_VERBS = {
     "GET": "get",

@@ -1,11 +1,9 @@
 """What handlers work with, wired once by the process."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec import Struct
 
-from alcove.api.ids import TenantId
 from alcove.api.registry import Registry
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
@@ -23,9 +21,3 @@ class Services(Struct, frozen=True):
     admission: Chain
     clock: Callable[[], float]
     """Epoch seconds."""
-
-
-class NodeView(Protocol):
-    """Which nodes a tenant may see."""
-
-    def visible(self, tenant: TenantId) -> frozenset[str]: ...

@@ -19,7 +19,7 @@ from alcove.api.registry import Registry
 from alcove.apiserver.admission import plugins
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.app import App, Parts
-from alcove.apiserver.auth import bootstrap
+from alcove.apiserver.auth import bootstrap, openid
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.signingkeys import SigningKeys
@@ -29,11 +29,12 @@ from alcove.apiserver.auth.tls import Serving
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import Flow
+from alcove.apiserver.http.messages import Response
 from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
+from alcove.apiserver.kinds import StockKinds
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.resources.handlers import Handlers
@@ -88,9 +89,10 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
     serving = Serving(pki, authority, (config.host, *config.hosts), clock)
     hub = Hub()
     async with Cache(store, hub.publish) as cache:
-        custom = CustomKinds(kinds, cache)
+        custom = StockKinds(kinds)
         authorizer = Authorizer(cache)
-        tokens = Tokens(SigningKeys.open(pki), cache, clock)
+        signing_keys = SigningKeys.open(pki)
+        tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
         authenticator = Authenticator(cache, tokens, clock, static)
         chain = Chain(plugins(cache, custom, authorizer, tokens, authority, clock))
@@ -105,6 +107,12 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
                 "/apis": discovery.answer,
                 "/openapi/v2": openapi.everything,
                 "/openapi/v3": openapi.index,
+                openid.CONFIGURATION_PATH: lambda call: Response(
+                    200, openid.configuration(tokens.issuer(call.tenant), signing_keys)
+                ),
+                openid.KEYS_PATH: lambda call: Response(
+                    200, openid.key_set(signing_keys), b"application/jwk-set+json"
+                ),
             },
             {
                 "/api/": discovery.answer,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from alcove.api import meta, objects
 from alcove.api.encode import encode
-from alcove.api.errors import Conflict, MethodNotAllowed, NotFound
+from alcove.api.errors import Conflict, Forbidden, MethodNotAllowed, NotFound
 from alcove.api.ids import GroupResource, GroupVersionKind, Key
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
@@ -17,8 +17,9 @@ from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render, render_list
-from alcove.apiserver.resources import body, writing
+from alcove.apiserver.resources import body, lookup, writing
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
 from alcove.apiserver.services import Services
@@ -117,9 +118,13 @@ async def delete_object(
     kind = writing.storage_kind(services, call)
     resource = call.kind.group_resource
     for _ in range(writing.ATTEMPTS_MAX):
-        entry = services.cache.entry(key)
+        entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(resource, key.name)
+        if is_built_in(entry):
+            raise Forbidden.of(
+                resource, key.name, "it is built in; write an object of this name to replace it"
+            )
         obj = entry.decode()
         _check_preconditions(resource, entry, obj, options)
         attributes = writing.attributes(call, kind, Operation.DELETE, None, entry.decode(), options.raw)

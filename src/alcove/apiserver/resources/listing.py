@@ -17,6 +17,7 @@ from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render_list
+from alcove.apiserver.resources import lookup
 from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
@@ -71,7 +72,7 @@ def list_objects(services: Services, call: Call) -> Response | Coroutine[Any, An
 
 
 def _current(services: Services, call: Call, after: Position) -> Iterable[Entry]:
-    return services.cache.entries(call.list_tenant, call.kind.storage_resource, call.list_namespace, after)
+    return lookup.every(services, call.list_tenant, call.kind.storage_resource, call.list_namespace, after)
 
 
 def _at(

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alcove.api.errors import BadRequest
-from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.selectors import FieldSelector, LabelSelector
-from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.nodes import PODS
 
 Matches = Callable[[Entry], bool]
-
-PODS = GroupResource("", "pods")
 
 
 def exact_fields(fields: FieldSelector) -> dict[str, str]:
@@ -57,8 +54,3 @@ def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
         return fields.matches(value)
 
     return test
-
-
-def nodes_of(cache: Cache, tenant: TenantId) -> frozenset[str]:
-    """Nodes that run pods of the tenant: all it may know of the cluster's machines."""
-    return frozenset(entry.indexed for entry in cache.entries(tenant, PODS) if entry.indexed)

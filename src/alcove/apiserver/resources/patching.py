@@ -15,7 +15,7 @@ from alcove.api.patch.apply import apply as apply_config
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
-from alcove.apiserver.resources import body, updating, writing
+from alcove.apiserver.resources import body, lookup, updating, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run, field_validation
 from alcove.apiserver.services import Services
@@ -33,7 +33,7 @@ async def patch(services: Services, call: Call) -> Response:
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form in (APPLY, _APPLY_JSON):
         return await _apply(services, call, kind)
-    if services.cache.entry(call.key) is None:
+    if lookup.find(services, call.key) is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     entry = await updating.change(
         services, call, kind, change_of(call, kind), manager=writing.field_manager(call)
@@ -125,7 +125,7 @@ async def _apply(services: Services, call: Call, kind: Kind) -> Response:
             reset=writing.reset_fields(kind, subresource),
         )
 
-    if services.cache.entry(call.key) is None:
+    if lookup.find(services, call.key) is None:
         if subresource:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         if metadata.get("uid"):

@@ -8,6 +8,7 @@ from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render
+from alcove.apiserver.resources import lookup
 from alcove.apiserver.resources.options import revision
 from alcove.apiserver.services import Services
 
@@ -15,7 +16,7 @@ from alcove.apiserver.services import Services
 def get(services: Services, call: Call) -> Response:
     if call.request.raw_query:
         check_reached(services.cache, revision(call.query.get("resourceVersion", "")))
-    entry = services.cache.entry(call.key)
+    entry = lookup.find(services, call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     view = call.view

@@ -9,14 +9,16 @@ from alcove.api.encode import encode, splice
 from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.fields import invalid
 from alcove.api.kind import Kind
+from alcove.api.kinds.certificates import prepare_approval
 from alcove.api.objects import Object
+from alcove.api.patch.apply import restore_times
 from alcove.api.patch.apply import update as own
 from alcove.api.schema.body import parse_json
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
-from alcove.apiserver.resources import body, deleting, writing
+from alcove.apiserver.resources import body, deleting, lookup, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run
 from alcove.apiserver.services import Services
@@ -35,7 +37,7 @@ async def update(services: Services, call: Call) -> Response:
     writing.place(call, obj)
     obj["metadata"]["name"] = call.target.name
     manager = writing.field_manager(call)
-    if services.cache.entry(call.key) is None:
+    if lookup.find(services, call.key) is None:
         if not kind.strategy.create_on_update or call.target.subresource:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         entry = await create_object(services, call, obj, manager=manager)
@@ -80,7 +82,7 @@ async def change(
     """
     key, name = call.key, call.target.name
     for _ in range(writing.ATTEMPTS_MAX):
-        entry = services.cache.entry(key)
+        entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
         new = wanted(entry.decode())
@@ -107,9 +109,9 @@ async def _replace(
     operation: Operation,
 ) -> Entry:
     subresource = call.target.subresource
-    new = prepare(kind, new, old, subresource)
+    now = meta.format_time(services.clock())
+    new = prepare(kind, new, old, subresource, now)
     if manager is not None:
-        now = meta.format_time(services.clock())
         own(
             old,
             new,
@@ -127,6 +129,7 @@ async def _replace(
     writing.count_generation(kind, new, old)
     writing.check_update(kind, new, old, subresource)
     await services.admission.validate(attributes)
+    restore_times(old, new)
     encoded = encode(new)
     if splice(encoded, entry.revision) == entry.body and not attributes.also:
         return entry
@@ -137,9 +140,11 @@ async def _replace(
     return await writing.commit(services, Op(entry.key, encoded, entry.revision), attributes.also)
 
 
-def prepare(kind: Kind, new: Object, old: Object, subresource: str) -> Object:
+def prepare(kind: Kind, new: Object, old: Object, subresource: str, now: str) -> Object:
     """The new object with everything that this write cannot change taken from the old one."""
     writing.carry_over(kind, new, old)
+    if subresource == "approval":
+        prepare_approval(new, old, now)
     if subresource in writing.STATUS_LIKE:
         return writing.only_status(new, old)
     if subresource not in ("", "scale"):

@@ -6,12 +6,13 @@ import random
 from collections.abc import Iterator
 
 from alcove.api.errors import Expired
-from alcove.api.ids import Revision
+from alcove.api.ids import TenantId
 from alcove.apiserver import watch
 from alcove.apiserver.cache.entries import Event
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, Writer
 from alcove.apiserver.render import View
+from alcove.apiserver.resources import lookup
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
@@ -22,27 +23,31 @@ DEFAULT_SECONDS = (1800, 3600)
 
 
 def watch_objects(services: Services, call: Call) -> Response:
+    wanted = selected(call, list_options(call))
+    return watch_space(services, call, call.list_tenant, call.view, wanted)
+
+
+def watch_space(
+    services: Services, call: Call, tenant: TenantId | None, view: View, wanted: Matches | None
+) -> Response:
+    """Watches one tenant's objects, or (None) all tenants'."""
     options = list_options(call)
-    view = call.view
-    wanted = selected(call, options)
-    resource = call.kind.storage_resource
-    after = Revision(0)
+    cache, resource = services.cache, call.kind.storage_resource
     initial: Iterator[bytes | Event]
     if options.initial_events or (options.initial_events is None and not options.revision):
-        after = services.cache.revision
-        initial = _first(services, call, options, view, wanted)
+        after = cache.revision
+        initial = _first(services, call, options, tenant, view, wanted)
     else:
-        after = options.revision or services.cache.revision
-        history = services.cache.history(call.list_tenant, resource, after)
+        after = options.revision or cache.revision
+        history = cache.history(tenant, resource, after)
         if history is None:
-            told = f"too old resource version: {after} ({services.cache.revision})"
-            return Response(200, _Refused(watch.error_event(Expired(told))), view.content_type)
+            told = f"too old resource version: {after} ({cache.revision})"
+            return Response(200, _Refused(watch.error_event(Expired(told))))
         initial = (event for event in history if _in_scope(event, call))
-        after = min(after, services.cache.revision)
     exact = exact_fields(options.fields)
     scope = watch.Scope(
         resource,
-        call.list_tenant,
+        tenant,
         call.list_namespace or exact.get("metadata.namespace") or None,
         call.target.name or exact.get("metadata.name"),
         watch.indexed_value(resource, exact),
@@ -54,19 +59,24 @@ def watch_objects(services: Services, call: Call) -> Response:
         wanted,
         initial=initial,
         after=after,
-        revision=lambda: services.cache.revision,
+        revision=lambda: cache.revision,
         seconds_max=options.timeout_seconds or random.uniform(*DEFAULT_SECONDS),
         bookmarks=options.bookmarks,
     )
-    return Response(200, watcher, b"application/json")
+    return Response(200, watcher)
 
 
 def _first(
-    services: Services, call: Call, options: ListOptions, view: View, wanted: Matches | None
+    services: Services,
+    call: Call,
+    options: ListOptions,
+    tenant: TenantId | None,
+    view: View,
+    wanted: Matches | None,
 ) -> Iterator[bytes]:
     """The objects that are there, as if they had just been added."""
     name = call.target.name
-    for entry in services.cache.entries(call.list_tenant, call.kind.storage_resource, call.list_namespace):
+    for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
         if (wanted is None or wanted(entry)) and (not name or entry.key.name == name):
             yield watch.added(entry, view)
     if options.initial_events:

@@ -169,7 +169,10 @@ def check_update(kind: Kind, new: Object, old: Object, subresource: str) -> None
         new["metadata"], kind.scope is Scope.NAMESPACE, strategy.validate_name
     )
     faults += validate_metadata_update(new["metadata"], old["metadata"])
-    if subresource in STATUS_LIKE:
+    own = strategy.validate_subresource.get(subresource)
+    if own is not None:
+        faults += own(new, old)
+    elif subresource == "status":
         faults += strategy.validate_status(new, old)
     elif subresource in ("", "scale"):
         faults += strategy.validate(new)

@@ -1,0 +1,40 @@
+"""Nodes as a tenant sees them: those its pods are on, without what tells of other tenants."""
+
+from __future__ import annotations
+
+from alcove.api import objects
+from alcove.api.encode import encode
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.cache.entries import Entry
+
+NODES = GroupResource("", "nodes")
+PODS = GroupResource("", "pods")
+READ = ("get", "list", "watch")
+
+_METADATA = ("name", "uid", "labels", "creationTimestamp")
+_SPEC = ("taints", "unschedulable")
+_STATUS = ("capacity", "allocatable", "conditions", "nodeInfo")
+
+
+def visible(cache: Cache, tenant: TenantId) -> frozenset[str]:
+    """The nodes that run pods of the tenant."""
+    return frozenset(entry.indexed for entry in cache.entries(tenant, PODS) if entry.indexed)
+
+
+def shown(entry: Entry) -> Entry:
+    """The tenant's copy: no images, addresses, volumes or annotations."""
+    obj = entry.object
+    narrowed: Object = {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "metadata": _only(obj["metadata"], _METADATA),
+        "spec": _only(objects.get(obj, "spec", default={}), _SPEC),
+        "status": _only(objects.get(obj, "status", default={}), _STATUS),
+    }
+    return Entry(entry.key, entry.revision, encode(narrowed))
+
+
+def _only(holder: Object, fields: tuple[str, ...]) -> Object:
+    return {field: holder[field] for field in fields if field in holder}

@@ -1,0 +1,261 @@
+"""A real API server in a process of its own, for tests: started on a free port, stopped with the block.
+
+with LocalServer(directory) as server:
+    server.kubectl("get", "namespaces")
+    server.as_tenant("acme").get("/api/v1/namespaces")
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+from msgspec import Struct
+
+from alcove.api.objects import Object
+from alcove.cli import credentials
+from alcove.cli.connection import Connection, load
+from alcove.cli.kubeconfig import render
+
+START_SECONDS_MAX = 30.0
+
+
+class Answer(Struct, frozen=True):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Caller:
+    """Somebody's connection to the server: plain HTTP requests, nothing interpreted."""
+
+    def __init__(self, kubeconfig: Path, *, anonymous: bool = False, token: str = "") -> None:
+        self.kubeconfig = kubeconfig
+        account = load(kubeconfig)
+        host, _, port = account.server.removeprefix("https://").partition("/")[0].partition(":")
+        self._where = (host, int(port))
+        self._token = token
+        self._tls = ssl.create_default_context(cadata=account.ca_pem.decode())
+        if not anonymous and not token:
+            pair = kubeconfig.with_suffix(".pem")
+            if not pair.exists():
+                pair.touch(mode=0o600)
+                pair.write_bytes(account.certificate_pem + account.key_pem)
+            self._tls.load_cert_chain(pair)
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def request(
+        self, method: str, path: str, body: Object | list[Any] | bytes | None = None, **headers: str
+    ) -> Answer:
+        """`headers` are given as keywords: `content_type="application/json"`."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        if data is not None:
+            sent.setdefault("content-type", "application/json")
+        if self._token:
+            sent["authorization"] = f"Bearer {self._token}"
+        response, answer = self._exchange(method, path, data, sent)
+        told = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, told, answer)
+
+    def _exchange(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        for attempt in (1, 2):
+            if self._connection is None:
+                self._connection = http.client.HTTPSConnection(*self._where, context=self._tls, timeout=30)
+            try:
+                self._connection.request(method, path, data, headers)
+                response = self._connection.getresponse()
+                return response, response.read()
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # A kept connection may have been closed in between.
+                self._connection.close()
+                self._connection = None
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.request("GET", path, None, **headers)
+
+    def post(self, path: str, body: Object, **headers: str) -> Answer:
+        return self.request("POST", path, body, **headers)
+
+    def put(self, path: str, body: Object, **headers: str) -> Answer:
+        return self.request("PUT", path, body, **headers)
+
+    def patch(self, path: str, body: Any, kind: str = "merge-patch+json", **headers: str) -> Answer:
+        return self.request("PATCH", path, body, **{"content_type": f"application/{kind}", **headers})
+
+    def delete(self, path: str, body: Object | None = None, **headers: str) -> Answer:
+        return self.request("DELETE", path, body, **headers)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, env: dict[str, str] | None = None
+    ) -> str:
+        """Standard output of the machine's kubectl as this caller. With `check` a failure raises; without,
+        its error is part of the answer."""
+        return _kubectl(self.kubeconfig, arguments, stdin, check, env or {})
+
+
+def _kubectl(
+    kubeconfig: Path, arguments: tuple[str, ...], stdin: str | None, check: bool, env: dict[str, str]
+) -> str:
+    done = subprocess.run(
+        [
+            "kubectl",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--cache-dir",
+            str(kubeconfig.with_suffix(".cache")),
+            *arguments,
+        ],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}")
+    return done.stdout if check else done.stdout + done.stderr
+
+
+class LocalServer:
+    def __init__(self, directory: Path, *options: str, port: int = 0) -> None:
+        self._directory = directory
+        self._options = options
+        self._port = port
+        self._process: subprocess.Popen[str] | None = None
+        self._callers: dict[tuple[str, str], Caller] = {}
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        return self._directory / "admin.kubeconfig"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        self.admin_kubeconfig.unlink(missing_ok=True)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        arguments = ["--data", str(self._directory), "--port", str(self._port), *self._options]
+        with (self._directory / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "alcove.processes.main", "apiserver", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("serving "):
+            told = (self._directory / "log").read_text()
+            self.stop()
+            raise RuntimeError(f"the API server did not start: {told}")
+        self._port = int(line.split()[1].rpartition(":")[2])
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        for caller in self._callers.values():
+            caller.close()
+        if self._process is not None:
+            self._process.send_signal(sent)
+            self._process.wait(START_SECONDS_MAX)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def kill(self) -> None:
+        """As power loss would."""
+        self.stop(signal.SIGKILL)
+
+    def __enter__(self) -> LocalServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        return (self._directory / "log").read_text()
+
+    @property
+    def system(self) -> Caller:
+        """Ring0's administrator."""
+        return self._caller(("system", "admin"), self.admin_kubeconfig)
+
+    def as_tenant(self, tenant: str, user: str = "admin", groups: tuple[str, ...] = ()) -> Caller:
+        """A user of a tenant, which must exist with its administrator's role (`make_tenant`)."""
+        path = self._directory / f"{tenant}-{user}.kubeconfig"
+        if not path.exists():
+            connection = Connection(load(self.admin_kubeconfig))
+            issued = credentials.issue(connection, tenant, user, groups)
+            path.write_text(render(connection.server, connection.ca_pem, tenant, user, issued))
+        return self._caller((tenant, user), path)
+
+    def anonymous(self, token: str = "") -> Caller:
+        return Caller(self.admin_kubeconfig, anonymous=True, token=token)
+
+    def _caller(self, key: tuple[str, str], path: Path) -> Caller:
+        if key not in self._callers:
+            self._callers[key] = Caller(path)
+        return self._callers[key]
+
+    def make_tenant(self, name: str) -> Caller:
+        """A tenant with what the tenant controller would give it; returns its administrator."""
+        self._must("/api/v1/tenants", {"metadata": {"name": name}, "spec": {}})
+        for namespace in ("default", "kube-system", "kube-public"):
+            self.make_namespace(name, namespace)
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/tenants/{name}"
+        everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+        paths = {"nonResourceURLs": ["*"], "verbs": ["*"]}
+        role = {"metadata": {"name": "admin-role"}, "rules": [everything, paths]}
+        self._must(f"{rbac}/clusterroles", role)
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin-role"}
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "admin"}
+        binding = {"metadata": {"name": "admin-role-binding"}, "roleRef": reference, "subjects": [subject]}
+        self._must(f"{rbac}/clusterrolebindings", binding)
+        return self.as_tenant(name)
+
+    def make_namespace(self, tenant: str, name: str) -> None:
+        """A namespace with its service account."""
+        path = f"/api/v1/tenants/{tenant}/namespaces"
+        answer = self.system.post(path, {"metadata": {"name": name}})
+        assert answer.status in (201, 409), answer.body
+        self._must(f"{path}/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+
+    def _must(self, path: str, body: Object) -> None:
+        answer = self.system.post(path, body)
+        assert answer.status == 201, answer.body
+
+
+def wait_until(check: Any, seconds_max: float = 10.0) -> Any:
+    """The first truthy answer of `check`; for what another process does in its own time."""
+    deadline = time.monotonic() + seconds_max
+    while True:
+        if answer := check():
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so within {seconds_max} s: {check}")
+        time.sleep(0.02)

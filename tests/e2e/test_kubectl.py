@@ -1,0 +1,157 @@
+"""The machine's kubectl against the API server, with nothing but a kubeconfig: in ring0 and in a tenant."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.testing.server import Caller, LocalServer
+
+DEPLOYMENT = textwrap.dedent("""\
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: web
+      labels: {app: web}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers:
+          - name: web
+            image: nginx:1.27
+            ports: [{containerPort: 80}]
+    """)
+
+
+@pytest.fixture(params=["ring0", "tenant"])
+def caller(request: pytest.FixtureRequest, server: LocalServer, tenant: Caller) -> Iterator[Caller]:
+    who = server.system if request.param == "ring0" else tenant
+    yield who
+    who.kubectl("delete", "deployments,configmaps,pods", "--all", "--grace-period=0", "--force")
+
+
+def read(caller: Caller, *what: str) -> dict[str, object]:
+    told: dict[str, object] = json.loads(caller.kubectl("get", *what, "-o", "json"))
+    return told
+
+
+def test_apply_get_describe_edit_delete(caller: Caller, tmp_path: Path) -> None:
+    assert "created" in caller.kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    assert "unchanged" in caller.kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    assert "configured" in caller.kubectl(
+        "apply", "-f", "-", stdin=DEPLOYMENT.replace("replicas: 2", "replicas: 3")
+    )
+    shown = caller.kubectl("get", "deployments", "-o", "wide")
+    assert "0/3" in shown and "nginx:1.27" in shown
+    assert "StrategyType:" in caller.kubectl("describe", "deployment", "web")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/replicas: 3/replicas: 4/" "$1"\n')
+    editor.chmod(0o755)
+    told = caller.kubectl("edit", "deployment", "web", "--validate=true", env={"KUBE_EDITOR": str(editor)})
+    assert "edited" in told
+    assert read(caller, "deployment", "web")["spec"]["replicas"] == 4  # type: ignore[index]
+    assert "deleted" in caller.kubectl("delete", "deployment", "web")
+    assert "NotFound" in caller.kubectl("get", "deployment", "web", check=False)
+
+
+def test_server_side_apply_tells_of_conflicts(caller: Caller) -> None:
+    apply = ("apply", "--server-side", "-f", "-")
+    caller.kubectl(*apply, "--field-manager=first", stdin=DEPLOYMENT)
+    other = DEPLOYMENT.replace("replicas: 2", "replicas: 5")
+    told = caller.kubectl(*apply, "--field-manager=second", stdin=other, check=False)
+    assert 'conflict with "first"' in told and ".spec.replicas" in told
+    caller.kubectl(*apply, "--field-manager=second", "--force-conflicts", stdin=other)
+    assert read(caller, "deployment", "web")["spec"]["replicas"] == 5  # type: ignore[index]
+
+
+def test_patch_label_annotate_replace_scale(caller: Caller) -> None:
+    caller.kubectl("create", "-f", "-", stdin=DEPLOYMENT)
+    caller.kubectl("label", "deployment", "web", "tier=front")
+    caller.kubectl("annotate", "deployment", "web", "note=hello")
+    caller.kubectl("patch", "deployment", "web", "-p", '{"spec":{"paused":true}}')
+    caller.kubectl(
+        "patch", "deployment", "web", "--type=json", "-p", '[{"op":"remove","path":"/spec/paused"}]'
+    )
+    caller.kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"minReadySeconds":7}}')
+    caller.kubectl("scale", "deployment", "web", "--replicas=6")
+    found = read(caller, "deployment", "web")
+    assert found["metadata"]["labels"] == {"app": "web", "tier": "front"}  # type: ignore[index]
+    assert found["metadata"]["annotations"]["note"] == "hello"  # type: ignore[index]
+    assert (found["spec"]["replicas"], found["spec"]["minReadySeconds"]) == (6, 7)  # type: ignore[index]
+    assert "paused" not in found["spec"]  # type: ignore[operator]
+    assert "replaced" in caller.kubectl("replace", "-f", "-", stdin=DEPLOYMENT)
+    assert read(caller, "deployment", "web")["spec"]["replicas"] == 2  # type: ignore[index]
+
+
+def test_diff_shows_what_would_change(caller: Caller) -> None:
+    caller.kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
+    assert caller.kubectl("diff", "-f", "-", stdin=DEPLOYMENT) == ""
+    told = caller.kubectl(
+        "diff", "-f", "-", stdin=DEPLOYMENT.replace("replicas: 2", "replicas: 9"), check=False
+    )
+    assert "+  replicas: 9" in told and "-  replicas: 2" in told
+
+
+def test_generated_objects_and_dry_run(caller: Caller) -> None:
+    caller.kubectl("create", "configmap", "settings", "--from-literal=a=b")
+    assert read(caller, "configmap", "settings")["data"] == {"a": "b"}
+    told = caller.kubectl("run", "probe", "--image=busybox", "--dry-run=server", "-o", "yaml")
+    assert "serviceAccountName: default" in told
+    assert "NotFound" in caller.kubectl("get", "pod", "probe", check=False)
+
+
+def test_wait_and_rollout_status(caller: Caller) -> None:
+    caller.kubectl("create", "-f", "-", stdin=DEPLOYMENT)
+    status = {
+        "observedGeneration": 1,
+        "replicas": 2,
+        "updatedReplicas": 2,
+        "readyReplicas": 2,
+        "availableReplicas": 2,
+    }
+    caller.kubectl(
+        "patch",
+        "deployment",
+        "web",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        json.dumps({"status": status}),
+    )
+    assert "successfully rolled out" in caller.kubectl("rollout", "status", "deployment/web", "--timeout=5s")
+    caller.kubectl("wait", "deployment/web", "--for=jsonpath={.status.readyReplicas}=2", "--timeout=5s")
+    caller.kubectl("delete", "deployment", "web", "--wait=false")
+    caller.kubectl("wait", "deployment/web", "--for=delete", "--timeout=5s")
+
+
+def test_rights_and_tokens(caller: Caller) -> None:
+    assert caller.kubectl("auth", "can-i", "create", "deployments").strip() == "yes"
+    assert "admin" in caller.kubectl("auth", "whoami")
+    assert "*.*" in caller.kubectl("auth", "can-i", "--list")
+    caller.kubectl("create", "serviceaccount", "robot")
+    assert caller.kubectl("create", "token", "robot").count(".") == 2
+    told = caller.kubectl(
+        "auth", "can-i", "list", "pods", "--as=system:serviceaccount:default:robot", check=False
+    )
+    assert told.startswith("no")
+    caller.kubectl("delete", "serviceaccount", "robot")
+
+
+def test_api_resources_and_explain(caller: Caller) -> None:
+    told = caller.kubectl("api-resources", "-o", "name")
+    assert {"pods", "deployments.apps", "networks.arktos.futurewei.com"} <= set(told.split())
+    assert "containers" in caller.kubectl("explain", "pod.spec")
+    assert "RollingUpdate" in caller.kubectl("explain", "deployment.spec.strategy.type")
+
+
+def test_unknown_fields_are_told(caller: Caller) -> None:
+    wrong = DEPLOYMENT.replace("replicas: 2", "replicas: 2\n  repliacs: 3")
+    told = caller.kubectl("apply", "-f", "-", stdin=wrong, check=False)
+    assert 'unknown field "spec.repliacs"' in told
+    told = caller.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong, check=False)
+    assert 'Warning: unknown field "spec.repliacs"' in told and "created" in told
