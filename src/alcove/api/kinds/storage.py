@@ -200,12 +200,12 @@ def _topology_keys(keys: list[str], path: str) -> list[FieldError]:
 
 def validate_csi_node_update(new: Object, old: Object) -> list[FieldError]:
     """A driver that stays keeps everything but how many volumes it can take."""
-    before = {driver.get("name"): driver for driver in (old.get("spec") or {}).get("drivers") or ()}
+    before = [_without_allocatable(driver) for driver in (old.get("spec") or {}).get("drivers") or ()]
     faults: list[FieldError] = []
-    for driver in (new.get("spec") or {}).get("drivers") or ():
-        known = before.get(driver.get("name"))
-        if known is not None and not same(_without_allocatable(driver), _without_allocatable(known)):
-            faults.append(invalid("spec.drivers", _without_allocatable(driver), "field is immutable"))
+    for driver in map(_without_allocatable, (new.get("spec") or {}).get("drivers") or ()):
+        known = [other for other in before if other.get("name") == driver.get("name")]
+        if known and not any(same(driver, other) for other in known):
+            faults.append(invalid("spec.drivers", driver, "field is immutable"))
     return faults
 
 
