@@ -118,12 +118,19 @@ def _microseconds(event: Object) -> float | None:
         return None
 
 
+# Selectors are asked of events as they are stored, so that the core names count as well.
+
+
 def _regarding(field: str) -> Callable[[Object], str]:
-    return lambda event: str((event.get("regarding") or {}).get(field, ""))
+    return lambda event: str((event.get("regarding") or event.get("involvedObject") or {}).get(field, ""))
 
 
 def _text(field: str) -> Callable[[Object], str]:
     return lambda event: str(event.get(field, ""))
+
+
+def _reporter(event: Object) -> str:
+    return str(event.get("reportingController") or event.get("reportingComponent") or "")
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -144,7 +151,8 @@ STRATEGIES: dict[str, Strategy] = {
                     "fieldPath",
                 )
             },
-            **{field: _text(field) for field in ("reason", "reportingController", "type")},
+            **{field: _text(field) for field in ("reason", "type")},
+            "reportingController": _reporter,
         },
         create_on_update=True,
     ),

@@ -155,6 +155,8 @@ POLICIES: list[tuple[Object, list[str]]] = [
     (policy(variables=[{"name": "for", "expression": "1"}, {"name": "ok", "expression": ""}]), [
         'spec.variables[0].name: Invalid value: "for": must be a valid CEL identifier',
         "spec.variables[1].expression: Required value: expression is not specified"]),
+    (policy(auditAnnotations=[{"key": "k", "valueExpression": "x" * 5121}]), [
+        "spec.auditAnnotations[0].valueExpression: Required value: must not exceed 5120 bytes in length"]),
     (policy(auditAnnotations=[{"key": "k", "valueExpression": "'v'"}, {"key": "k"}]), [
         "spec.auditAnnotations[1].valueExpression: Required value: valueExpression is not specified",
         'spec.auditAnnotations[1].key: Duplicate value: "k"']),
@@ -176,6 +178,12 @@ def test_policy_defaults() -> None:
         "objectSelector": {},
         "resourceRules": [rule(scope="*")],
     }
+
+
+def test_audit_annotations_are_bounded() -> None:
+    many = [{"key": f"k{n}", "valueExpression": "'v'"} for n in range(21)]
+    [fault] = told("validatingadmissionpolicies", policy(auditAnnotations=many))
+    assert fault.endswith("must not have more than 20 auditAnnotations")
 
 
 def test_policy_status() -> None:

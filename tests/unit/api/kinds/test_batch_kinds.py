@@ -159,6 +159,11 @@ FAILURES: list[tuple[Object, list[str]]] = [
         f'{RULE}.action: Unsupported value: "Panic": supported values: "Count", "FailIndex", "FailJob", "Ignore"']),
     (failing({"action": "FailIndex", "onExitCodes": CODES}), [
         f'{RULE}.action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set']),
+    (failing({"action": "Count", "onExitCodes": {"operator": "About", "values": list(range(256))}}), [
+        f'{RULE}.onExitCodes.operator: Unsupported value: "About": supported values: "In", "NotIn"',
+        f"{RULE}.onExitCodes.values: Too many: 256: must have at most 255 items"]),
+    (failing({"action": "Count", "onPodConditions": [{"type": "A"}] * 21}), [
+        f"{RULE}.onPodConditions: Too many: 21: must have at most 20 items"]),
     (failing({"action": "Count"}), [
         f"{RULE}: Invalid value: specifying one of OnExitCodes and OnPodConditions is required"]),
     (failing({"action": "Count", "onExitCodes": CODES, "onPodConditions": [{"type": "A"}]}), [
@@ -196,6 +201,7 @@ SUCCESSES: list[tuple[Object, list[str]]] = [
     (succeeding({"succeededIndexes": "0-2", "succeededCount": 3}), []),
     (succeeding(), [
         "spec.successPolicy.rules: Required value: at least one rules must be specified when the successPolicy is specified"]),
+    (succeeding(*[{"succeededCount": 1}] * 21), ["spec.successPolicy.rules: Too many: 21: must have at most 20 items"]),
     (succeeding({}), [f"{WON}: Required value: at least one of succeededCount or succeededIndexes must be specified"]),
     (succeeding({"succeededCount": 5}), [
         f"{WON}.succeededCount: Invalid value: 5: must be less than or equal to 4 (the number of specified completions)"]),
@@ -257,7 +263,7 @@ def condition(kind: str, status: str = "True") -> Object:
 
 
 START, END = "2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"
-COMPLETE = {
+COMPLETE: Object = {
     "startTime": START,
     "completionTime": END,
     "succeeded": 1,
@@ -281,6 +287,15 @@ STATUSES: list[tuple[Object, Object, Object, list[str]]] = [
         f'status.completionTime: Invalid value: "{START}": must be equal to or after `startTime`']),
     ({}, {**COMPLETE, "conditions": [condition("Complete")]}, {}, [
         f"{COND} cannot set Complete=True condition without the SuccessCriteriaMet=true condition"]),
+    ({}, {**COMPLETE, "conditions": [*COMPLETE["conditions"], condition("Failed"), condition("FailureTarget")]}, {}, [
+        f"{COND} cannot set Complete=True and Failed=true conditions",
+        f"{COND} cannot set Complete=True and FailureTarget=true conditions",
+        f"{COND} cannot set SuccessCriteriaMet=True and Failed=true conditions",
+        f"{COND} cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"]),
+    ({}, {"startTime": START}, {"startTime": START, "conditions": [condition("SuccessCriteriaMet")]}, [
+        f"{COND} cannot disable the SuccessCriteriaMet=True condition"]),
+    ({}, COMPLETE, {**COMPLETE, "conditions": [condition("Complete")]}, [
+        f"{COND} cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"]),
     ({}, {**FAILED, "conditions": [condition("Failed")]}, {}, [
         f"{COND} cannot set Failed=True condition without the FailureTarget=true condition"]),
     ({}, {**COMPLETE, "active": 1}, {}, ["status.active: Invalid value: 1: active>0 is invalid for finished job"]),

@@ -69,3 +69,11 @@ def test_fields() -> None:
     assert STRATEGY.fields["regarding.name"](event()) == "p"
     assert STRATEGY.fields["reportingController"](event()) == "example.com/c"
     assert STRATEGY.fields["regarding.uid"]({}) == ""
+    stored = {"involvedObject": {"name": "p"}, "reportingComponent": "c", "reason": "r"}
+    assert [
+        STRATEGY.fields[name](stored) for name in ("regarding.name", "reportingController", "reason")
+    ] == [
+        "p",
+        "c",
+        "r",
+    ]
