@@ -49,11 +49,11 @@ transactions = st.lists(asked, min_size=1, max_size=4, unique_by=lambda op: op.k
 class Model:
     """The store's promises in a few lines: the whole history, kept."""
 
-    def __init__(self, revision: Revision) -> None:
+    def __init__(self, revision: Revision, compacted: Revision) -> None:
         self.states: dict[Revision, dict[Key, Record]] = {revision: {}}
         self.events: list[Event] = []
         self.revision = revision
-        self.compacted = ABSENT
+        self.compacted = compacted
 
     @property
     def state(self) -> dict[Key, Record]:
@@ -95,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.open_store = open_store
         self.store = self.run(self.opened())
-        self.model = Model(self.run(self.store.revision()))
+        self.model = Model(self.run(self.store.revision()), self.run(self.store.compacted()))
 
     async def opened(self) -> Store:
         return await self.open_store()

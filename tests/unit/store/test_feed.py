@@ -5,7 +5,8 @@ import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.store.base import Change, Compacted, Event, Lagged, Unavailable
-from alcove.store.feed import JOIN_WITHIN_REVISIONS, QUEUED_EVENTS_MAX, Feed, Feeds
+from alcove.store.feed import JOIN_WITHIN_REVISIONS, Feed, Feeds
+from alcove.store.queue import QUEUED_EVENTS_MAX
 
 KEY = Key(GroupResource("", "pods"), TenantId("a"), "n", "x")
 
@@ -78,7 +79,7 @@ async def test_feed_left_unread_ends_with_lagged_and_frees_its_queue() -> None:
         log.commit()
         with pytest.raises(Lagged, match=str(QUEUED_EVENTS_MAX + 1)):
             await anext(slow)
-        assert not slow._queue
+        assert slow.queue.events == 0
         assert await revisions(quick, 1) == [QUEUED_EVENTS_MAX + 1]
 
 
@@ -118,7 +119,7 @@ async def test_feed_left_is_no_longer_fed() -> None:
     async with log.feeds.after(Revision(0)) as feed:
         pass
     log.commit()
-    assert not feed._queue
+    assert feed.queue.events == 0
 
 
 async def test_compacted_start_is_refused() -> None:

@@ -1,0 +1,62 @@
+"""The bounded queue between a commit and the consumer of a feed. Filled and emptied on one loop."""
+
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Sequence
+
+from alcove.store.base import Event, Lagged, StoreError
+
+QUEUED_EVENTS_MAX = 16_384
+"""What a feed holds for its consumer. The consumer is a cache in this process: further behind than
+this, it does better to read the log again."""
+
+
+class Queue:
+    """Batches of events for one consumer."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._batches: deque[Sequence[Event]] = deque()
+        self._waiter: Future[None] | None = None
+        self._error: StoreError | None = None
+        self.events = 0
+        """How many are unread."""
+
+    def push(self, events: Sequence[Event]) -> None:
+        """Adds a batch. Where too much is unread, the queue is emptied and ends with Lagged."""
+        if self._error is not None:
+            return
+        self._batches.append(events)
+        self.events += len(events)
+        if self.events > QUEUED_EVENTS_MAX and len(self._batches) > 1:
+            unread = self.events
+            self.clear()
+            self.end(Lagged(f"{unread} events were left unread"))
+        else:
+            self._wake()
+
+    def end(self, error: StoreError) -> None:
+        """Nothing more comes: when what is queued was taken, `take` raises `error`."""
+        self._error = self._error or error
+        self._wake()
+
+    def clear(self) -> None:
+        self._batches.clear()
+        self.events = 0
+
+    async def take(self) -> Sequence[Event]:
+        while not self._batches:
+            if self._error is not None:
+                raise self._error
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batch = self._batches.popleft()
+        self.events -= len(batch)
+        return batch
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,46 @@
+import asyncio
+
+import pytest
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.store.base import Change, Event, Lagged, Unavailable
+from alcove.store.queue import QUEUED_EVENTS_MAX, Queue
+
+EVENT = Event(Change.UPDATED, Key(GroupResource("", "pods"), TenantId("a"), "n", "x"), Revision(1), b"")
+
+
+@pytest.fixture
+async def queue() -> Queue:
+    return Queue(asyncio.get_running_loop())
+
+
+async def test_batches_come_out_as_they_went_in(queue: Queue) -> None:
+    queue.push([EVENT])
+    queue.push([EVENT, EVENT])
+    assert queue.events == 3
+    assert [len(await queue.take()), len(await queue.take())] == [1, 2]
+    assert queue.events == 0
+
+
+async def test_waiting_consumer_is_woken(queue: Queue) -> None:
+    waiting = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    queue.push([EVENT])
+    assert await waiting == [EVENT]
+
+
+async def test_too_much_unread_is_dropped_and_the_first_error_stays(queue: Queue) -> None:
+    for _ in range(QUEUED_EVENTS_MAX + 2):
+        queue.push([EVENT])
+    queue.end(Unavailable("closed"))
+    assert queue.events == 0
+    with pytest.raises(Lagged):
+        await queue.take()
+
+
+async def test_end_comes_after_what_is_queued(queue: Queue) -> None:
+    queue.push([EVENT])
+    queue.end(Unavailable("closed"))
+    assert await queue.take() == [EVENT]
+    with pytest.raises(Unavailable):
+        await queue.take()
