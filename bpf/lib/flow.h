@@ -98,5 +98,11 @@ INLINE __u32 tuple_hash(const struct tuple *flow)
 	hash = mix(hash, flow->source.word[2] ^ flow->source.word[1]);
 	hash = mix(hash, flow->target.word[3]);
 	hash = mix(hash, flow->target.word[2] ^ flow->target.word[1]);
-	return mix(hash, ((__u32)flow->sport << 16) | flow->dport);
+	hash = mix(hash, ((__u32)flow->sport << 16) | flow->dport);
+	/* Every bit of the ports has to reach every bit of the hash. */
+	hash ^= hash >> 16;
+	hash *= 0x85ebca6b;
+	hash ^= hash >> 13;
+	hash *= 0xc2b2ae35;
+	return hash ^ (hash >> 16);
 }

@@ -64,6 +64,9 @@ class Found(Struct, frozen=True):
     """Memory slot of each VNI."""
     next_hops: Mapping[IPv4Address, IPv4Address]
     """The way to each node; nodes without one are left out."""
+    flags: Mapping[int, int] = {}
+    """Each port's flags as they are, by index. One that once answered for a service may still have
+    connections of it: it keeps saying so as long as it lives."""
 
 
 def gateway_name(instance: str, vni: int) -> str:
@@ -125,7 +128,8 @@ def desired(instance: str, node: IPv4Address, world: World, found: Found, servic
             _add_service_routes(entries, network)
     for port in world.ports:
         if port.name in found.links:
-            add_port(entries, port, found.links[port.name], found.slots[port.vni], services)
+            index = found.links[port.name]
+            add_port(entries, port, index, found.slots[port.vni], services, found.flags.get(index, 0))
     keeping = {door.vni for door in world.doors if door.keep_client}
     for gateway in world.gateways:
         name = gateway_name(instance, gateway.vni)
@@ -233,12 +237,15 @@ def burst_ns(rate: int) -> int:
     return int(burst_bytes * 1e9 / rate) if rate else 0
 
 
-def add_port(entries: Entries, port: Port, index: int, slot: int, services: Services) -> None:
+def add_port(
+    entries: Entries, port: Port, index: int, slot: int, services: Services, flags_before: int = 0
+) -> None:
     """A port's own entries; all that has to be written when a pod starts."""
     policy_in, policy_out = _policy(entries, port.ingress), _policy(entries, port.egress)
-    has_services = port.vni in services.vnis
+    has_services = port.vni in services.vnis or bool(flags_before & PortFlag.SERVICES)
     answers = any((port.vni, one.ip) in services.answering for one in port.addresses)
     flags = (PortFlag.SERVICES if has_services else 0) | (PortFlag.BACKEND if answers else 0)
+    flags |= flags_before & PortFlag.BACKEND
     rate = port.rate_bytes_per_second
     mac = pack_mac(port.mac)
     entries[MapName.PORTS][INDEX.pack(index)] = PORT.pack(

@@ -36,7 +36,7 @@ from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_pat
 from alcove.dataplane.errors import KernelRefused, Unsupported
 from alcove.dataplane.gateways import Gateways
 from alcove.dataplane.loader import Memories, Pins
-from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, WORD, MapName, PathTaken
+from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, PORT, WORD, MapName, PathTaken
 from alcove.dataplane.model import Endpoint, Port, Settings, World
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.ports import guard, make_port
@@ -211,9 +211,12 @@ class Plane:
             hop = links.read_next_hop(self.netlink, node)
             if hop is not None:
                 hops[node] = hop
-        return Found(
-            self._own_links(), allot_slots(self._slots(), wanted_vnis(world, self.settings.node)), hops
-        )
+        slots = allot_slots(self._slots(), wanted_vnis(world, self.settings.node))
+        flags = {
+            INDEX.unpack(key)["index"]: PORT.unpack(raw)["flags"]
+            for key, raw in self.held[MapName.PORTS].items()
+        }
+        return Found(self._own_links(), slots, hops, flags)
 
     def _slots(self) -> dict[int, int]:
         held = self.held[MapName.NETWORKS]

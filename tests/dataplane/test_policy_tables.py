@@ -1,0 +1,299 @@
+"""Policies against truth tables, and while they are being changed."""
+
+import socket
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from alcove.dataplane.drops import Reason
+from alcove.dataplane.model import Backend, Block, PortRange, Profile, Protocol, Rule, Service
+from alcove.dataplane.policies import compile_profile
+from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.nodes import Lab, Pod
+from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, icmp, ipv4, tcp, udp
+from alcove.testing.probes import connect, opened, ping, tcp_server, tcp_talks, udp_socket, udp_talks
+
+VNI = 3001
+NOTHING = Profile()
+QUICK = 0.04
+
+
+class Policed:
+    """Three pods: `client` and `near` on node 0, `far` on node 1."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.network = LabNetwork(VNI, pods=[])
+        for node, name, host in ((0, "client", 11), (0, "near", 12), (1, "far", 13)):
+            self.network.pods.append(
+                lab.nodes[node].add_pod(name, VNI, f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
+            )
+        self.client, self.near, self.far = self.network.pods
+        tell(lab, self.network)
+
+    def police(self, pod: Pod, ingress: Profile | None = None, egress: Profile | None = None) -> None:
+        pod.node.set_port(pod, ingress=ingress, egress=egress)
+        pod.node.apply()
+
+    def server(self, where: str) -> Pod:
+        pod: Pod = getattr(self, where)
+        return pod
+
+
+@pytest.fixture(scope="module")
+def lab_of_policies() -> Iterator[Policed]:
+    with Lab(2) as lab:
+        yield Policed(lab)
+
+
+@pytest.fixture
+def policed(lab_of_policies: Policed) -> Iterator[Policed]:
+    yield lab_of_policies
+    for pod in lab_of_policies.network.pods:
+        lab_of_policies.police(pod)
+
+
+def block(*prefixes: str, excepts: tuple[str, ...] = ()) -> tuple[Block, ...]:
+    cut = tuple(ip_network(one) for one in excepts)
+    return tuple(Block(ip_network(prefix), cut if excepts else ()) for prefix in prefixes)
+
+
+def allow(peers: tuple[Block, ...] | None = None, *ports: PortRange) -> Profile:
+    return Profile((Rule(peers, ports or None),))
+
+
+CLIENT = block("10.0.1.11/32", "fd00:0:0:1::11/128")
+OTHERS = block("10.0.1.0/24", "fd00:0:0:1::/64", excepts=("10.0.1.11/32", "fd00:0:0:1::11/128"))
+WEB = PortRange(Protocol.TCP, 80, 80)
+TABLE = {
+    # profile of the server: TCP 80, TCP 81, UDP 80, ping
+    "no policy": (None, True, True, True, True),
+    "nothing": (NOTHING, False, False, False, False),
+    "everything": (allow(), True, True, True, True),
+    "the client": (allow(CLIENT), True, True, True, True),
+    "others": (allow(OTHERS), False, False, False, False),
+    "another network": (allow(block("192.168.0.0/16")), False, False, False, False),
+    "TCP 80": (allow(None, WEB), True, False, False, False),
+    "TCP 80 from the client": (allow(CLIENT, WEB), True, False, False, False),
+    "TCP 80 from others": (allow(OTHERS, WEB), False, False, False, False),
+    "UDP": (allow(None, PortRange(Protocol.UDP)), False, False, True, False),
+    "TCP 1-80": (allow(None, PortRange(Protocol.TCP, 1, 80)), True, False, False, False),
+    "TCP 81-90": (allow(None, PortRange(Protocol.TCP, 81, 90)), False, True, False, False),
+    "two rules": (Profile((Rule(CLIENT, (WEB,)), Rule(OTHERS))), True, False, False, False),
+    "union": (
+        Profile((Rule(CLIENT, (WEB,)), Rule(None, (PortRange(Protocol.UDP),)))),
+        True,
+        False,
+        True,
+        False,
+    ),
+}
+
+
+def outcome(policed: Policed, client: Pod, server: Pod, six: bool) -> tuple[bool, bool, bool, bool]:
+    target = server.address6 if six else server.address
+    place = server.namespace
+    with (
+        tcp_server(place, target, 80) as web,
+        tcp_server(place, target, 81) as alt,
+        udp_socket(place, target, 80) as datagrams,
+    ):
+        return (
+            tcp_talks(client.namespace, target, 80, web, timeout=QUICK),
+            tcp_talks(client.namespace, target, 81, alt, timeout=QUICK),
+            udp_talks(client.namespace, target, 80, datagrams, timeout=QUICK),
+            ping(client.namespace, target, timeout=QUICK),
+        )
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_ingress(policed: Policed, name: str, where: str) -> None:
+    profile, *wanted = TABLE[name]
+    policed.police(policed.server(where), ingress=profile)
+    for six in (False, True):
+        assert outcome(policed, policed.client, policed.server(where), six) == tuple(wanted)
+
+
+def mirrored(profile: Profile | None, server: Pod) -> Profile | None:
+    """The client's egress profile that means the same: the server in the client's place."""
+    if profile is None:
+        return None
+    own = block(f"{server.address}/32", f"{server.address6}/128")
+    rest = block("10.0.1.0/24", "fd00:0:0:1::/64", excepts=(f"{server.address}/32", f"{server.address6}/128"))
+    swap = {CLIENT: own, OTHERS: rest}
+    return Profile(
+        tuple(
+            Rule(swap.get(rule.peers, rule.peers) if rule.peers else None, rule.ports)
+            for rule in profile.rules
+        )
+    )
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_egress(policed: Policed, name: str, where: str) -> None:
+    profile, *wanted = TABLE[name]
+    server = policed.server(where)
+    policed.police(policed.client, egress=mirrored(profile, server))
+    for six in (False, True):
+        assert outcome(policed, policed.client, server, six) == tuple(wanted)
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_replies_pass_where_nothing_may_be_opened(policed: Policed, where: str) -> None:
+    """The client may be called by nobody, the server may call nobody: what the client opens works all the same."""
+    server = policed.server(where)
+    policed.police(policed.client, ingress=NOTHING)
+    policed.police(server, egress=NOTHING)
+    assert outcome(policed, policed.client, server, False) == (True, True, True, True)
+    assert outcome(policed, server, policed.client, False) == (False, False, False, False)
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_reply_shaped_syn_is_no_reply(policed: Policed, where: str) -> None:
+    """From the server's port to the client's port of a known connection, but it opens a new one."""
+    server = policed.server(where)
+    policed.police(policed.client, ingress=NOTHING)
+    with (
+        tcp_server(server.namespace, server.address, 80) as web,
+        Tap(policed.client.namespace, "eth0") as near,
+    ):
+        client = connect(policed.client.namespace, server.address, 80, source_port=50500)
+        assert client is not None
+        accepted, _ = web.accept()
+        near.drain()
+        with Tap(server.namespace, "eth0") as raw:
+            segment = tcp(server.address, policed.client.address, 80, 50500, SYN, b"sneaky")
+            raw.send(
+                ethernet(
+                    server.port.mac,
+                    ROUTER_MAC,
+                    0x0800,
+                    ipv4(server.address, policed.client.address, 6, segment),
+                )
+            )
+        assert near.catch(b"sneaky", timeout=QUICK) is None
+        client.close()
+        accepted.close()
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_new_policy_holds_for_open_connections_too(policed: Policed, where: str) -> None:
+    server = policed.server(where)
+    policed.police(server, ingress=allow(CLIENT, WEB))
+    with tcp_server(server.namespace, server.address, 80) as web:
+        client = connect(policed.client.namespace, server.address, 80)
+        assert client is not None
+        accepted, _ = web.accept()
+        accepted.settimeout(0.3)
+        policed.police(server, ingress=allow(block("10.0.0.0/8"), WEB))
+        client.sendall(b"another policy that allows it")
+        assert accepted.recv(64)
+        policed.police(server, ingress=allow(OTHERS, WEB))
+        client.sendall(b"one that does not")
+        with pytest.raises(TimeoutError):
+            accepted.recv(64)
+        client.close()
+        accepted.close()
+
+
+def test_no_packet_slips_through_while_policies_change(policed: Policed) -> None:
+    """The client is refused by every one of a row of policies; they change under its fire."""
+    server = policed.near
+    refusing = [
+        NOTHING,
+        allow(OTHERS),
+        allow(None, PortRange(Protocol.TCP)),
+        allow(block("0.0.0.0/0", excepts=("10.0.1.0/24",))),
+        Profile((Rule(OTHERS, (PortRange(Protocol.UDP),)), Rule(block("10.9.0.0/16")))),
+    ]
+    policed.police(server, ingress=NOTHING)
+    frame = ethernet(
+        policed.client.port.mac, ROUTER_MAC, 0x0800,
+        ipv4(policed.client.address, server.address, 17, udp(policed.client.address, server.address, 7, 80, b"slipped")),
+    )  # fmt: skip
+    with Tap(policed.client.namespace, "eth0") as gun, Tap(server.namespace, "eth0") as target:
+        # The checkpoint comes between any two writes: fire there.
+        plane = policed.lab.nodes[0].plane
+        shots = 0
+
+        def fire(_step: str) -> None:
+            nonlocal shots
+            for _ in range(3):
+                gun.send(frame)
+                shots += 1
+
+        plane.checkpoint = fire
+        try:
+            for _round in range(3):
+                for profile in refusing:
+                    policed.police(server, ingress=profile)
+        finally:
+            plane.checkpoint = lambda _step: None
+        assert shots > 100
+        assert target.catch(b"slipped", timeout=0.05) is None
+
+
+def test_a_service_is_judged_by_its_backend(policed: Policed) -> None:
+    vip = ip_address("172.20.0.5")
+    backend = Backend(ip_address(policed.far.address), 8080)
+    policed.network.services = (Service(VNI, vip, 80, Protocol.TCP, (backend,)),)
+    tell(policed.lab, policed.network)
+    with tcp_server(policed.far.namespace, policed.far.address, 8080) as web:
+        for port, works in ((8080, True), (80, False)):
+            profile = allow(block(f"{policed.far.address}/32"), PortRange(Protocol.TCP, port, port))
+            policed.police(policed.client, egress=profile)
+            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=QUICK) is works
+            policed.police(policed.client)
+            profile = allow(CLIENT, PortRange(Protocol.TCP, port, port))
+            policed.police(policed.far, ingress=profile)
+            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=QUICK) is works
+            policed.police(policed.far)
+    policed.network.services = ()
+    tell(policed.lab, policed.network)
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_an_error_about_an_allowed_connection_is_heard(policed: Policed, where: str) -> None:
+    """Port unreachable comes back though the client lets nobody in; an error about nothing does not."""
+    server = policed.server(where)
+    policed.police(policed.client, ingress=NOTHING)
+    with opened(policed.client.namespace, socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(0.3)
+        asker.connect((server.address, 9))
+        asker.send(b"anybody?")
+        with pytest.raises(ConnectionRefusedError):
+            asker.recv(16)
+    lost = ipv4(
+        policed.client.address,
+        server.address,
+        17,
+        udp(policed.client.address, server.address, 1, 2, b"never sent"),
+    )
+    error = icmp(3, 3, 0, lost)
+    with Tap(server.namespace, "eth0") as raw, Tap(policed.client.namespace, "eth0") as near:
+        raw.send(
+            ethernet(
+                server.port.mac, ROUTER_MAC, 0x0800, ipv4(server.address, policed.client.address, 1, error)
+            )
+        )
+        assert near.catch(b"never sent", timeout=QUICK) is None
+
+
+def test_a_refusal_is_counted_and_shown_with_its_policy(policed: Policed) -> None:
+    node = policed.lab.nodes[1]
+    samples = node.plane.samples()
+    samples.read()
+    profile = allow(OTHERS, WEB)
+    policed.police(policed.far, ingress=profile)
+    before = node.dropped(Reason.POLICY_INGRESS)
+    assert connect(policed.client.namespace, policed.far.address, 80, timeout=QUICK) is None
+    assert node.dropped(Reason.POLICY_INGRESS) > before
+    shown = [one for one in samples.read() if one.reason == Reason.POLICY_INGRESS]
+    samples.close()
+    assert shown
+    assert (str(shown[0].source), str(shown[0].target)) == (policed.client.address, policed.far.address)
+    assert (shown[0].vni, shown[0].target_port, shown[0].protocol) == (VNI, 80, 6)
+    assert shown[0].policy == compile_profile(profile).name
