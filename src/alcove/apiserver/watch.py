@@ -210,7 +210,8 @@ class Watcher:
         writer = self._writer
         self.stop()
         if writer is not None and not writer.closed:
-            writer.write(b"".join([*self._pending, last]) or b"\n")
+            if data := b"".join([*self._pending, last]):
+                writer.write(data)
             writer.finish()
 
     def _bookmark(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
+
 from alcove.api import meta, objects
-from alcove.api.encode import encode, splice
+from alcove.api.encode import encode
 from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.fields import invalid
 from alcove.api.kind import Kind
@@ -86,14 +88,12 @@ async def change(
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
         new = wanted(entry.decode())
-        named = writing.check_revision(kind, new, entry)
+        writing.check_revision(kind, new, entry)
         old = entry.decode()
         try:
             return await _replace(services, call, kind, new, old, entry, manager, operation)
-        except Mismatch as mismatch:
-            if named and mismatch.key == key:
-                raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED) from mismatch
-            # The next attempt must see what won.
+        except Mismatch:
+            # The next attempt must see what won; who named a revision is then told of the conflict.
             await services.cache.reached(await services.store.revision())
     raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED)
 
@@ -131,13 +131,23 @@ async def _replace(
     await services.admission.validate(attributes)
     restore_times(old, new)
     encoded = encode(new)
-    if splice(encoded, entry.revision) == entry.body and not attributes.also:
+    if _is_same(new, old) and not attributes.also:
         return entry
     if call.dry_run:
         return writing.provisional(entry.key, new, entry)
     if deleting.is_over(kind, new):
         return await writing.commit(services, Op(entry.key, None, entry.revision, encoded), attributes.also)
     return await writing.commit(services, Op(entry.key, encoded, entry.revision), attributes.also)
+
+
+def _is_same(new: Object, old: Object) -> bool:
+    """Compared as JSON: Python takes 1 for true."""
+    kept = {**old, "metadata": {**old["metadata"]}}
+    kept["metadata"].pop("resourceVersion", None)
+    return new == kept and orjson.dumps(new, option=_SORTED) == orjson.dumps(kept, option=_SORTED)
+
+
+_SORTED = orjson.OPT_SORT_KEYS
 
 
 def prepare(kind: Kind, new: Object, old: Object, subresource: str, now: str) -> Object:

@@ -206,8 +206,8 @@ def attributes(
     )
 
 
-def check_revision(kind: Kind, new: Object, entry: Entry) -> bool:
-    """Whether the client named the state it changes; raises Conflict if it is not the newest."""
+def check_revision(kind: Kind, new: Object, entry: Entry) -> None:
+    """Raises Conflict if the client named another state than the newest, or another object."""
     metadata = new["metadata"]
     given, uid = metadata.get("resourceVersion"), metadata.get("uid")
     current = entry.object["metadata"]["uid"] if uid else ""
@@ -216,7 +216,6 @@ def check_revision(kind: Kind, new: Object, entry: Entry) -> bool:
         raise Conflict.of(kind.group_resource, entry.key.name, why)
     if given and given != "0" and given != str(entry.revision):
         raise Conflict.of(kind.group_resource, entry.key.name, MODIFIED)
-    return bool(given) and given != "0"
 
 
 async def commit(services: Services, op: Op, also: Sequence[Op]) -> Entry:
