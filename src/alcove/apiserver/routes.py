@@ -6,6 +6,7 @@ import platform
 from collections.abc import Awaitable, Callable
 
 from alcove.api.errors import MethodNotAllowed, NotFound
+from alcove.apiserver.auth.authenticate import PUBLIC_PATHS
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, json_response
 
@@ -37,9 +38,9 @@ class Routes:
     def answer(self, call: Call) -> Answer:
         path = call.target.path
         route = self._exact.get(path) or self._prefix(path)
-        if route is None:
+        if route is None and path not in PUBLIC_PATHS:
             raise NotFound.path()
-        if call.verb not in ("get", "head"):
+        if route is None or call.verb not in ("get", "head"):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         return route(call)
 

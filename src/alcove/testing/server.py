@@ -141,7 +141,7 @@ def _kubectl(
 
 class LocalServer:
     def __init__(self, directory: Path, *options: str, port: int = 0) -> None:
-        self._directory = directory
+        self.directory = directory
         self._options = options
         self._port = port
         self._process: subprocess.Popen[str] | None = None
@@ -149,7 +149,11 @@ class LocalServer:
 
     @property
     def admin_kubeconfig(self) -> Path:
-        return self._directory / "admin.kubeconfig"
+        return self.directory / "admin.kubeconfig"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
 
     @property
     def pid(self) -> int:
@@ -158,9 +162,9 @@ class LocalServer:
 
     def start(self) -> None:
         self.admin_kubeconfig.unlink(missing_ok=True)
-        self._directory.mkdir(parents=True, exist_ok=True)
-        arguments = ["--data", str(self._directory), "--port", str(self._port), *self._options]
-        with (self._directory / "log").open("a") as log:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        arguments = ["--data", str(self.directory), "--port", str(self._port), *self._options]
+        with (self.directory / "log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "alcove.processes.main", "apiserver", *arguments],
                 stdout=subprocess.PIPE,
@@ -170,7 +174,7 @@ class LocalServer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("serving "):
-            told = (self._directory / "log").read_text()
+            told = (self.directory / "log").read_text()
             self.stop()
             raise RuntimeError(f"the API server did not start: {told}")
         self._port = int(line.split()[1].rpartition(":")[2])
@@ -198,7 +202,7 @@ class LocalServer:
 
     @property
     def log(self) -> str:
-        return (self._directory / "log").read_text()
+        return (self.directory / "log").read_text()
 
     @property
     def system(self) -> Caller:
@@ -207,7 +211,7 @@ class LocalServer:
 
     def as_tenant(self, tenant: str, user: str = "admin", groups: tuple[str, ...] = ()) -> Caller:
         """A user of a tenant, which must exist with its administrator's role (`make_tenant`)."""
-        path = self._directory / f"{tenant}-{user}.kubeconfig"
+        path = self.directory / f"{tenant}-{user}.kubeconfig"
         if not path.exists():
             connection = Connection(load(self.admin_kubeconfig))
             issued = credentials.issue(connection, tenant, user, groups)

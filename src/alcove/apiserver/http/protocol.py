@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         "_head_bytes",
         "_headers",
         "_impersonation",
+        "_reads_body",
         "_refused",
         "_request",
         "_response",
@@ -60,6 +61,7 @@ class Connection(asyncio.Protocol):
         "_server",
         "_stream",
         "_task",
+        "_unread_bytes",
         "_url",
         "_waiting",
         "address",
@@ -96,6 +98,9 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._head_bytes = 0
+        self._unread_bytes = 0
+        """Received since the last whole request, while its head is not complete."""
+        self._reads_body = False
 
     # The transport's side
 
@@ -130,7 +135,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused is not None:
             return
-        self._head_bytes += len(data)
+        if not self._reads_body:
+            self._unread_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -144,8 +150,8 @@ class Connection(asyncio.Protocol):
             known = cause if isinstance(cause, ApiError) else BadRequest(f"malformed HTTP request: {error}")
             self._refuse(known)
             return
-        if not self._headers and self._head_bytes > HEAD_BYTES_MAX:
-            self._refuse(HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes"))
+        if not self._reads_body and self._unread_bytes > HEAD_BYTES_MAX:
+            self._refuse(_head_too_large())
 
     # The parser's side
 
@@ -154,16 +160,19 @@ class Connection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        self._head_bytes += len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value)
         header = name.decode("latin-1").lower()
         self._headers[header] = value.decode("latin-1")
         if header.startswith("impersonate-"):
             self._impersonation.append((header, value.decode("utf-8", "replace")))
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes > HEAD_BYTES_MAX + BODY_BYTES_MAX:
-            raise HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes")
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise _head_too_large()
+        self._reads_body = True
         length = self._headers.get("content-length")
         if length is not None and int(length) > BODY_BYTES_MAX:
             raise _too_large()
@@ -190,7 +199,8 @@ class Connection(asyncio.Protocol):
             self.parser.should_keep_alive(),
             self._impersonation,
         )
-        self._head_bytes = 0
+        self._reads_body = False
+        self._unread_bytes = 0
         self.deadline = 0.0
         if self._answering:
             self._waiting.append(request)
@@ -313,6 +323,10 @@ class Connection(asyncio.Protocol):
 
 def _head(code: int) -> bytes:
     return b"HTTP/1.1 %d Status\r\nCache-Control: no-cache, private" % code
+
+
+def _head_too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes")
 
 
 def _too_large() -> TooLarge:
