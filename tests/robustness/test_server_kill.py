@@ -16,7 +16,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 class Writer(threading.Thread):
     """Creates and updates objects of its own, noting what the server acknowledged."""
 
-    def __init__(self, kubeconfig: Path, number: int) -> None:
+    def __init__(self, kubeconfig: Path, number: str) -> None:
         super().__init__()
         self._kubeconfig = kubeconfig
         self._number = number
@@ -30,7 +30,7 @@ class Writer(threading.Thread):
         caller = Caller(self._kubeconfig)
         try:
             for count in range(100_000):
-                name = f"w{self._number}-{count // 3}-{id(self) % 10_000}"
+                name = f"w{self._number}-{count // 3}"
                 value = str(count)
                 self.tried[name] = value
                 if count % 3 == 0:
@@ -53,10 +53,10 @@ def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
     server = LocalServer(tmp_path)
     known: dict[str, tuple[int, str]] = {}
     total = 0
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         server.start()
         check(server.system, known)
-        writers = [Writer(server.admin_kubeconfig, number) for number in range(WRITERS)]
+        writers = [Writer(server.admin_kubeconfig, f"{turn}-{number}") for number in range(WRITERS)]
         for writer in writers:
             writer.start()
         time.sleep(random.uniform(0.2, 0.8))
