@@ -35,7 +35,7 @@ from alcove.api.cel.types import (
     optional_of,
     type_of_type,
 )
-from alcove.api.cel.unify import Bindings, assign, most_general, substitute
+from alcove.api.cel.unify import Bindings, most_general, substitute
 from alcove.api.cel.values import type_of
 
 
@@ -59,7 +59,7 @@ class _Checker:
         self._globals = variables
         self._structs = structs
         self._locals: list[tuple[str, Type]] = []
-        self._bindings: Bindings = {}
+        self._bindings = Bindings()
         self._free = 0
         self._mixing = 0
         """How many calls of `format`, whose list may mix types, are around this place."""
@@ -101,11 +101,7 @@ class _Checker:
         return ERROR
 
     def _fits(self, wanted: Type, given: Type) -> bool:
-        bound = assign(self._bindings, (wanted,), (given,))
-        if bound is None:
-            return False
-        self._bindings = bound
-        return True
+        return self._bindings.attempt((wanted,), (given,))
 
     def _require(self, node: Node, wanted: Type, given: Type) -> None:
         if not self._fits(wanted, given):
@@ -231,14 +227,12 @@ class _Checker:
         for overload in overloads:
             if overload.member is not (node.target is not None):
                 continue
-            fresh: Bindings = {}
+            fresh: dict[str, Type] = {}
             params = [self._instantiate(param, fresh) for param in overload.params]
-            bound = assign(self._bindings, given, params)
-            if bound is None:
+            if not self._bindings.attempt(given, params):
                 continue
-            self._bindings = bound
             node.overloads.append(overload)
-            found = substitute(bound, self._instantiate(overload.result, fresh))
+            found = substitute(self._bindings, self._instantiate(overload.result, fresh))
             if result is None:
                 result = found
             elif result.kind is not Kind.DYN and result != found:
@@ -253,7 +247,7 @@ class _Checker:
             self.issues.append(fault)
         return result
 
-    def _instantiate(self, of: Type, fresh: Bindings) -> Type:
+    def _instantiate(self, of: Type, fresh: dict[str, Type]) -> Type:
         """`of` with its own type variables renamed to unused ones."""
         if of.kind is Kind.PARAM:
             if of.name not in fresh:

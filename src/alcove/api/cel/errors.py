@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+_ISSUES_TOLD = 10
+
 
 class Issue(Struct, frozen=True):
     """One complaint about a source text. `offset` counts code points from the start."""
@@ -22,7 +24,10 @@ class CompileError(Exception):
 
     def __init__(self, source: str, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
-        super().__init__("\n".join(_display(source, issue) for issue in issues))
+        told = [_display(source, issue) for issue in issues[:_ISSUES_TOLD]]
+        if len(issues) > _ISSUES_TOLD:
+            told.append(f"{len(issues) - _ISSUES_TOLD} more errors were truncated")
+        super().__init__("\n".join(told))
 
 
 class CelError(Exception):
@@ -34,7 +39,7 @@ class OutOfBudget(Exception):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-_SNIPPET_MOST = 16_384
+_SNIPPET_MOST = 4_096
 
 
 def _display(source: str, issue: Issue) -> str:

@@ -1,24 +1,43 @@
-"""Which type fits where: assignability with type variables, as the checker needs it.
-
-`Bindings` maps a variable's name to the type found for it. Functions that may bind work on a copy
-and return it on success, so a failed attempt leaves no trace.
-"""
+"""Which type fits where: assignability with type variables, as the checker needs it."""
 
 from collections.abc import Sequence
 
 from alcove.api.cel.types import DYN, Kind, Type
 
-Bindings = dict[str, Type]
+
+class Bindings:
+    """What type variables turned out to be. Changes can be taken back, so that attempts leave no trace."""
+
+    __slots__ = ("_found", "_trail")
+
+    def __init__(self) -> None:
+        self._found: dict[str, Type] = {}
+        self._trail: list[tuple[str, Type | None]] = []
+
+    def get(self, name: str) -> Type | None:
+        return self._found.get(name)
+
+    def set(self, name: str, of: Type) -> None:
+        self._trail.append((name, self._found.get(name)))
+        self._found[name] = of
+
+    def attempt(self, these: Sequence[Type], those: Sequence[Type]) -> bool:
+        """Binds what makes `these` types fit `those`, one by one; nothing if they do not fit."""
+        mark = len(self._trail)
+        if _all_fit(self, these, those):
+            return True
+        while len(self._trail) > mark:
+            name, before = self._trail.pop()
+            if before is None:
+                del self._found[name]
+            else:
+                self._found[name] = before
+        return False
+
 
 _WILD = (Kind.DYN, Kind.ERROR)
 _NULLABLE = (Kind.NULL, Kind.OPAQUE, Kind.OBJECT, Kind.DURATION, Kind.TIMESTAMP)
 _NESTED = (Kind.LIST, Kind.MAP, Kind.OPAQUE)
-
-
-def assign(bindings: Bindings, these: Sequence[Type], those: Sequence[Type]) -> Bindings | None:
-    """Bindings under which `these` types fit `those`, one by one; None if there are none."""
-    attempt = dict(bindings)
-    return attempt if _all_fit(attempt, these, those) else None
 
 
 def substitute(bindings: Bindings, of: Type, *, free_to_dyn: bool = False) -> Type:
@@ -70,7 +89,7 @@ def _bind(bindings: Bindings, of: Type, variable: Type) -> tuple[bool, bool]:
     if bound is None:
         if _occurs(bindings, variable, of):
             return False, False
-        bindings[variable.name] = of
+        bindings.set(variable.name, of)
         return True, False
     if of == bound:
         return True, True
@@ -78,7 +97,7 @@ def _bind(bindings: Bindings, of: Type, variable: Type) -> tuple[bool, bool]:
         return False, True
     wider = most_general(of, bound)
     if not _occurs(bindings, variable, wider):
-        bindings[variable.name] = wider
+        bindings.set(variable.name, wider)
     return True, True
 
 

@@ -37,7 +37,7 @@ def is_date_time(text: str) -> bool:
     return bool(separator) and is_date(day) and _is_clock(clock)
 
 
-_GO_DURATION = _full(r"[+-]?(?:0|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+", re.UNICODE)
+_GO_DURATION = _full(r"[+-]?(?:0|(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)", re.UNICODE)
 _SCALA_PART = re.compile(r"[0-9]+\s*([A-Za-zµ]+)")
 _SCALA_UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
 _SCALA_PREFIXES = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")

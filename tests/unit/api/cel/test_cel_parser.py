@@ -23,7 +23,7 @@ from alcove.api.cel.parser import NESTING_MOST, parse
         ("namespace + 1", "1:1", "reserved identifier: namespace"),
         ("9223372036854775808", "1:1", "invalid int literal"),
         ("18446744073709551616u", "1:1", "invalid uint literal"),
-        ("1" * 5000, "1:1", "invalid int literal"),
+        ("1" * 3000, "1:1", "invalid int literal"),
         ("'\\q'", "1:1", "Syntax error"),
         ("has(a)", "1:5", "invalid argument to has() macro"),
         ("a.all(1, true)", "1:7", "argument must be a simple name"),
@@ -68,14 +68,14 @@ def test_parses(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "(" * 5000 + "1" + ")" * 5000,
-        "[" * 5000 + "]" * 5000,
-        "{1:" * 5000 + "1" + "}" * 5000,
-        "a[" * 5000 + "0" + "]" * 5000,
-        "f(" * 5000 + "0" + ")" * 5000,
-        "a ? b : " * 5000 + "c",
-        "a" + ".b" * 5000,
-        " + ".join(["1"] * 5000),
+        "(" * 3000 + "1" + ")" * 3000,
+        "[" * 3000 + "]" * 3000,
+        "{1:" * 3000 + "1" + "}" * 3000,
+        "a[" * 3000 + "0" + "]" * 3000,
+        "f(" * 3000 + "0" + ")" * 3000,
+        "a ? b : " * 2000 + "c",
+        "a" + ".b" * 3000,
+        " + ".join(["1"] * 3000),
         "a.all(x, " * 500 + "true" + ")" * 500,
     ],
 )
@@ -85,7 +85,7 @@ def test_nesting_is_bounded(source: str) -> None:
 
 
 def test_long_chains_of_logic_are_no_nesting() -> None:
-    parse(" && ".join(["a"] * 10_000))
+    parse(" && ".join(["a"] * 4_000))
     parse("!" * 10_000 + "a")
     parse("(" * (NESTING_MOST - 1) + "1" + ")" * (NESTING_MOST - 1))
 
@@ -98,7 +98,7 @@ def test_too_long_a_source_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["'''" * 30_000, '"""' + "a" * 90_000, "'" * 99_999, "\\" * 99_999, "`" * 99_999]
+    "text", ["'''" * 6_600, '"""' + "a" * 19_000, "'" * 19_999, "\\" * 19_999, "`" * 19_999]
 )
 def test_scanning_is_linear_in_hostile_text(text: str) -> None:
     started = time.perf_counter()

@@ -1,0 +1,95 @@
+"""Compiles a custom resource's OpenAPI schema to the nodes that decoding, pruning and patches walk.
+
+The schema is taken to be structural (`structure.py` says what that is): every field that is mentioned
+anywhere is declared with its type. Nodes keep a reference to their part of the schema in `raw`.
+"""
+
+from typing import Any
+
+from alcove.api.schema.node import ListType, Node, Type
+
+Schema = dict[str, Any]
+
+_TYPES = {
+    "array": Type.LIST,
+    "boolean": Type.BOOLEAN,
+    "integer": Type.INTEGER,
+    "number": Type.NUMBER,
+    "string": Type.STRING,
+}
+_LIST_TYPES = {"atomic": ListType.ATOMIC, "set": ListType.SET, "map": ListType.MAP}
+
+
+def compile_schema(schema: Schema, kind: str, metadata: Node) -> Node:
+    """The root node of a custom resource. `metadata` is the node of every object's metadata."""
+    root = _compile(schema, metadata)
+    root.name = kind
+    root.type = Type.OBJECT
+    _identify(root, metadata)
+    return root
+
+
+def _identify(node: Node, metadata: Node) -> None:
+    """Whatever the schema says of them, these are every object's fields."""
+    own = node.properties.get("metadata")
+    node.properties = {
+        **node.properties,
+        "apiVersion": Node(Type.STRING),
+        "kind": Node(Type.STRING),
+        "metadata": _described(metadata, own) if own is not None else metadata,
+    }
+
+
+def _described(metadata: Node, own: Node) -> Node:
+    """Every object's metadata, with the default that an embedded object's schema may give."""
+    if not own.has_default:
+        return metadata
+    node = Node(Type.OBJECT, metadata.name)
+    for slot in Node.__slots__:
+        setattr(node, slot, getattr(metadata, slot))
+    node.default, node.has_default = own.default, True
+    return node
+
+
+def _compile(schema: Schema, metadata: Node) -> Node:
+    node = Node(_type_of(schema), format=schema.get("format") or "")
+    node.raw = schema
+    node.description = schema.get("description") or ""
+    node.nullable = bool(schema.get("nullable"))
+    node.preserve_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    node.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    node.required = tuple(schema.get("required") or ())
+    node.atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    if schema.get("default") is not None:
+        node.default, node.has_default = schema["default"], True
+    _compile_fields(node, schema, metadata)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        node.items = _compile(items, metadata)
+        node.list_type = _LIST_TYPES.get(schema.get("x-kubernetes-list-type", ""), ListType.ATOMIC)
+        node.list_map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+    return node
+
+
+def _compile_fields(node: Node, schema: Schema, metadata: Node) -> None:
+    for name, part in (schema.get("properties") or {}).items():
+        node.properties[name] = _compile(part, metadata)
+    values = schema.get("additionalProperties")
+    if isinstance(values, dict):
+        node.values = _compile(values, metadata)
+    elif values is True:
+        # Any key, but nothing is known of the values: objects among them keep no field.
+        node.values = Node(Type.OBJECT)
+    if node.embedded:
+        _identify(node, metadata)
+
+
+def _type_of(schema: Schema) -> Type:
+    if schema.get("x-kubernetes-int-or-string"):
+        return Type.INT_OR_STRING
+    kind = schema.get("type")
+    if kind == "object":
+        return (
+            Type.MAP if schema.get("additionalProperties") and not schema.get("properties") else Type.OBJECT
+        )
+    return _TYPES.get(kind, Type.ANY) if isinstance(kind, str) else Type.ANY

@@ -1,0 +1,360 @@
+"""Checks values of custom resources against their OpenAPI schema, in the words of Kubernetes.
+
+A schema is compiled once into closures; a value of the right type costs a dict lookup and a call per
+field. On an update, faults in parts that did not change are forgiven ("ratcheting"): tightening a
+schema must not lock up stored objects.
+
+What multiplies (alternatives under a long list) is counted, and cut off.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from alcove.api.fields import FieldError, invalid, not_supported, required, too_many
+from alcove.api.objects import Object
+from alcove.api.schema.scalars import number_checks, string_checks
+from alcove.api.schema.sink import MISSING, NOWHERE, Check, Sink, TooCostly, identical, wrong_type
+
+Schema = dict[str, Any]
+Values = Callable[[Any, Any], Sequence[FieldError]]
+"""(value, old value or MISSING) → faults."""
+
+_NAMES: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+_KINDS: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def compile_values(schema: Schema) -> Values:
+    """A check of values under `schema`."""
+    check = _compile(schema)
+
+    def faults(value: Any, old: Any = MISSING) -> Sequence[FieldError]:
+        sink = Sink()
+        try:
+            check(value, old, "", sink)
+        except (TooCostly, RecursionError):
+            return [
+                invalid(NOWHERE, "", "the object is too large for its schema: checking it takes too long")
+            ]
+        return sink
+
+    return faults
+
+
+def _compile(schema: Schema) -> Check:
+    checks = _checks_by_type(schema)
+    if schema.get("nullable"):
+        checks[type(None)] = _enum_checks(schema)
+
+    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+        for step in checks[type(value)]:
+            step(value, old, path, sink)
+
+    return check
+
+
+def _checks_by_type(schema: Schema) -> dict[type, tuple[Check, ...]]:
+    """For values of each JSON type, what to check; a type that is not allowed is told first."""
+    composites = _composite_checks(schema)
+    enums = _enum_checks(schema)
+    numbers = number_checks(schema)
+    own: dict[type, Iterable[Check]] = {
+        bool: (),
+        int: numbers,
+        float: numbers,
+        str: string_checks(schema),
+        list: _list_checks(schema),
+        dict: (),
+        type(None): (),
+    }
+    objects = _object_checks(schema)
+    wrong = _wrong_type_check(schema)
+    found: dict[type, tuple[Check, ...]] = {}
+    for kind, particular in own.items():
+        wanted = (*composites, *particular, *enums, *(objects if kind is dict else ()))
+        if kind is type(None):
+            wanted = enums
+        found[kind] = wanted if _allows(schema, kind) else (wrong, *wanted)
+    if _allows(schema, int) and not _allows(schema, float):
+        found[float] = (_whole_number_check(wrong), *found[float][1:])
+    return found
+
+
+def _types(schema: Schema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    given = schema.get("type")
+    return (given,) if given else ()
+
+
+def _allows(schema: Schema, kind: type) -> bool:
+    types = _types(schema)
+    return not types or any(kind in _KINDS.get(name, ()) for name in types)
+
+
+def _wrong_type_check(schema: Schema) -> Check:
+    wanted, format = ",".join(_types(schema)), schema.get("format", "")
+
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        given = _NAMES[type(value)]
+        if format and given not in ("string", "array", "null") and wanted in ("integer", "number"):
+            formats = {"integer": "int64", "number": "float64"}
+            sink.append(wrong_type(path, format, formats.get(given, "")))
+        else:
+            sink.append(wrong_type(path, wanted, given))
+
+    return check
+
+
+def _whole_number_check(wrong: Check) -> Check:
+    """Integers may be written `1.0`."""
+
+    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+        if not value.is_integer():
+            wrong(value, old, path, sink)
+
+    return check
+
+
+def _enum_checks(schema: Schema) -> tuple[Check, ...]:
+    choices = schema.get("enum")
+    if not choices:
+        return ()
+    texts = frozenset(choice for choice in choices if type(choice) is str)
+    others = [choice for choice in choices if type(choice) is not str]
+    shown = [choice if type(choice) is str else _json(choice) for choice in choices]
+
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        if value in texts if type(value) is str else any(identical(value, choice) for choice in others):
+            return
+        sink.append(not_supported(path, value, shown))
+
+    return (check,)
+
+
+def _json(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value).decode()
+
+
+# Lists and objects.
+
+
+def _list_checks(schema: Schema) -> tuple[Check, ...]:
+    steps: list[Check] = []
+    items = schema.get("items")
+    if isinstance(items, dict):
+        steps.append(_items_check(schema, _compile(items), cost_of(items)))
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if least is not None:
+
+        def at_least(value: Any, _old: Any, path: str, sink: Sink) -> None:
+            if len(value) < least:
+                sink.append(invalid(path, len(value), f"{path} in body should have at least {least} items"))
+
+        steps.append(at_least)
+    if most is not None:
+
+        def at_most(value: Any, _old: Any, path: str, sink: Sink) -> None:
+            if len(value) > most:
+                sink.append(too_many(path, len(value), most))
+
+        steps.append(at_most)
+    return tuple(steps)
+
+
+def _items_check(schema: Schema, item: Check, cost: int) -> Check:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    keyed = schema.get("x-kubernetes-list-type") == "map" and bool(keys)
+
+    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+        sink.spend(len(value) * cost)
+        before = _by_key(old, keys) if keyed and isinstance(old, list) else None
+        for index, each in enumerate(value):
+            known = MISSING
+            if before is not None and isinstance(each, dict):
+                known = before.get(_key(each, keys), MISSING)
+            count = len(sink)
+            item(each, known, f"{path}[{index}]", sink)
+            if len(sink) > count and known is not MISSING and identical(each, known):
+                del sink[count:]
+
+    return check
+
+
+def _by_key(items: list[Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {_key(item, keys): item for item in items if isinstance(item, dict)}
+
+
+def _key(item: Object, keys: Sequence[str]) -> str:
+    return repr([item.get(key) for key in keys])
+
+
+def _object_checks(schema: Schema) -> tuple[Check, ...]:
+    steps: list[Check] = [*_count_checks(schema)]
+    properties = {name: _compile(part) for name, part in (schema.get("properties") or {}).items()}
+    values = schema.get("additionalProperties")
+    if values is False:
+        steps.append(_no_others_check(frozenset(properties)))
+    if isinstance(values, dict):
+        steps.append(_fields_check(properties, _compile(values), cost_of(values)))
+    elif properties:
+        steps.append(_fields_check(properties, None, 1))
+    names = tuple(schema.get("required") or ())
+    if names:
+        steps.append(_required_check(names))
+    return tuple(steps)
+
+
+def _fields_check(properties: dict[str, Check], other: Check | None, cost: int) -> Check:
+    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+        before = old if type(old) is dict else None
+        prefix = f"{path}." if path else ""
+        if other is not None:
+            sink.spend(len(value) * cost)
+        for name, part in value.items():
+            step = properties.get(name, other)
+            if step is None:
+                continue
+            known = before.get(name, MISSING) if before is not None else MISSING
+            count = len(sink)
+            step(part, known, prefix + name, sink)
+            if len(sink) > count and known is not MISSING and identical(part, known):
+                del sink[count:]
+
+    return check
+
+
+def _required_check(names: tuple[str, ...]) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        for name in names:
+            if name not in value:
+                sink.append(required(f"{path}.{name}" if path else name))
+
+    return check
+
+
+def _no_others_check(known: frozenset[str]) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        for name in value:
+            if name not in known:
+                sink.append(invalid(path, name, f"{path}.{name} in body is a forbidden property"))
+
+    return check
+
+
+def _count_checks(schema: Schema) -> Iterable[Check]:
+    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    if least is not None:
+
+        def at_least(value: Any, _old: Any, path: str, sink: Sink) -> None:
+            if len(value) < least:
+                told = f"{path} in body should have at least {least} properties"
+                sink.append(invalid(path, len(value), told))
+
+        yield at_least
+    if most is not None:
+
+        def at_most(value: Any, _old: Any, path: str, sink: Sink) -> None:
+            if len(value) > most:
+                sink.append(too_many(path, len(value), most))
+
+        yield at_most
+
+
+# Alternatives.
+
+
+def _composite_checks(schema: Schema) -> tuple[Check, ...]:
+    steps: list[Check] = []
+    for keyword, make in (("anyOf", _any_check), ("oneOf", _one_check), ("allOf", _all_check)):
+        parts = schema.get(keyword)
+        if parts:
+            steps.append(make([_compile(part) for part in parts], sum(map(cost_of, parts))))
+    if schema.get("not"):
+        steps.append(_not_check(_compile(schema["not"]), cost_of(schema["not"])))
+    return tuple(steps)
+
+
+def _try(check: Check, value: Any, path: str, sink: Sink) -> Sink:
+    found = sink.aside()
+    check(value, MISSING, path, found)
+    return found
+
+
+def _any_check(parts: list[Check], cost: int) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        sink.spend(cost)
+        best: Sink | None = None
+        for part in parts:
+            found = _try(part, value, path, sink)
+            if not found:
+                return
+            if best is None or len(found) < len(best):
+                best = found
+        sink.append(invalid(NOWHERE, "", f'"{path}" must validate at least one schema (anyOf)'))
+        sink.extend(best or ())
+
+    return check
+
+
+def _one_check(parts: list[Check], cost: int) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        sink.spend(cost)
+        found = [_try(part, value, path, sink) for part in parts]
+        good = sum(1 for faults in found if not faults)
+        if good == 1:
+            return
+        told = "Found none valid" if good == 0 else f"Found {good} valid alternatives"
+        sink.append(invalid(NOWHERE, "", f'"{path}" must validate one and only one schema (oneOf). {told}'))
+        if good == 0:
+            sink.extend(sorted(found, key=len)[0])
+
+    return check
+
+
+def _all_check(parts: list[Check], cost: int) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        sink.spend(cost)
+        found = [_try(part, value, path, sink) for part in parts]
+        bad = [faults for faults in found if faults]
+        if not bad:
+            return
+        for faults in bad:
+            sink.extend(faults)
+        none = ". None validated" if len(bad) == len(parts) else ""
+        sink.append(invalid(NOWHERE, "", f'"{path}" must validate all the schemas (allOf){none}'))
+
+    return check
+
+
+def _not_check(part: Check, cost: int) -> Check:
+    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        sink.spend(cost)
+        if not _try(part, value, path, sink):
+            sink.append(invalid(NOWHERE, "", f'"{path}" must not validate the schema (not)'))
+
+    return check
+
+
+def cost_of(schema: Schema) -> int:
+    """What checking one value costs, apart from the values inside it."""
+    parts = [part for keyword in ("anyOf", "oneOf", "allOf") for part in schema.get(keyword) or ()]
+    if schema.get("not"):
+        parts.append(schema["not"])
+    return 1 + len(schema.get("required") or ()) // 10 + sum(map(cost_of, parts))
