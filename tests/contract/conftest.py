@@ -1,7 +1,11 @@
 """The implementations that the store's contract suite runs against."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,18 +18,93 @@ Open = Callable[[], Awaitable[Store]]
 """Opens the store that is kept in one place; again after closing, it has what was written."""
 
 
-def sqlite_places(folder: Path) -> Callable[[], Open]:
+class EtcdServer:
+    """A real etcd on loopback, that can be killed and started again on its data."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        peer = f"127.0.0.1:{free_port()}"
+        self._command = [
+            *(program, "--name", "contract", "--data-dir", str(folder), "--log-level", "error"),
+            *("--listen-client-urls", f"http://{self.endpoint}"),
+            *("--advertise-client-urls", f"http://{self.endpoint}"),
+            *("--listen-peer-urls", f"http://{peer}", "--initial-advertise-peer-urls", f"http://{peer}"),
+            *("--initial-cluster", f"contract=http://{peer}"),
+        ]
+        self.start()
+
+    def start(self) -> None:
+        quiet = subprocess.DEVNULL
+        self._running = subprocess.Popen(self._command, stdout=quiet, stderr=quiet)
+        host, port = self.endpoint.split(":")
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection((host, int(port))).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        self._running.kill()
+        self._running.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def new_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], EtcdServer]]:
+    """Starts servers of etcd; all end with the tests."""
+    pytest.importorskip("alcove.store.etcd", reason="grpcio and protobuf are not installed")
+    program = shutil.which("etcd")
+    if program is None:
+        pytest.skip("no etcd on this machine: apt-get install etcd-server")
+    servers: list[EtcdServer] = []
+
+    def start() -> EtcdServer:
+        servers.append(EtcdServer(program, tmp_path_factory.mktemp("etcd")))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def etcd_endpoint(new_etcd: Callable[[], EtcdServer]) -> str:
+    """One server that tests share, each below a prefix of its own."""
+    return new_etcd().endpoint
+
+
+def sqlite_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    folder: Path = request.getfixturevalue("tmp_path")
     numbers = itertools.count()
     return lambda: partial(SqliteStore.open, folder / f"{next(numbers)}.db")
 
 
-IMPLEMENTATIONS = {"sqlite": sqlite_places}
+prefixes = (f"/registry-{number}" for number in itertools.count())
+
+
+def etcd_places(request: pytest.FixtureRequest) -> Callable[[], Open]:
+    endpoint: str = request.getfixturevalue("etcd_endpoint")
+    from alcove.store.etcd import EtcdStore
+
+    return lambda: partial(EtcdStore.open, [endpoint], prefix=next(prefixes))
+
+
+IMPLEMENTATIONS = {"sqlite": sqlite_places, "etcd": etcd_places}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Open]:
+def new_place(request: pytest.FixtureRequest) -> Callable[[], Open]:
     """Makes empty places for stores of each implementation."""
-    return IMPLEMENTATIONS[request.param](tmp_path)
+    return IMPLEMENTATIONS[request.param](request)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from alcove.api.ids import GroupResource, Key, Revision, TenantId
 ABSENT = Revision(0)
 """As `Op.expected`: the key must not exist."""
 
-OPS_MAX = 128
-"""Operations of one transaction: what etcd takes unless told otherwise."""
+OPS_MAX = 100
+"""Operations of one transaction. etcd takes 128 unless told otherwise, the store's own included."""
 
 
 class StoreError(Exception):

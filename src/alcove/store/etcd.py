@@ -1,0 +1,224 @@
+"""The distributed store: an etcd cluster of 3.4 or newer, shared by any number of API servers.
+
+etcd's revision is ours. A write returns when its events are on this process' own feeds. One cluster
+may hold other things beside: everything of ours is below one prefix.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from alcove.api.ids import GroupResource, Revision, TenantId
+from alcove.store import etcd_wire as wire
+from alcove.store.base import (
+    ABSENT,
+    Ahead,
+    CannotOpen,
+    Compacted,
+    Mismatch,
+    Op,
+    Record,
+    Snapshot,
+    Unavailable,
+    check_transaction,
+)
+from alcove.store.etcd_client import EtcdClient, RevisionAhead, RevisionCompacted, Tls
+from alcove.store.etcd_feed import EtcdFeed
+from alcove.store.etcd_keys import EtcdKeys
+
+OBJECTS_PER_PAGE = 500
+PUBLISH_SECONDS_MAX = 10.0
+"""How long a write waits for its own event. Longer, and this process is cut off from etcd's watches."""
+
+
+class EtcdStore:
+    """`Store` on etcd. Made by `open`."""
+
+    def __init__(self, client: EtcdClient, keys: EtcdKeys) -> None:
+        self._client = client
+        self._keys = keys
+        self._feeds: set[EtcdFeed] = set()
+        self._compacted = ABSENT
+        """At least this is compacted; another server may have gone further."""
+
+    @classmethod
+    async def open(
+        cls, endpoints: Sequence[str], *, prefix: str = "/registry", tls: Tls | None = None
+    ) -> "EtcdStore":
+        """`endpoints` are `host:port`. Raises CannotOpen when none of them answers."""
+        client = EtcdClient(endpoints, tls)
+        store = cls(client, EtcdKeys(prefix))
+        try:
+            await store.revision()
+        except Unavailable as error:
+            await client.close()
+            raise CannotOpen(str(error)) from error
+        return store
+
+    async def write(self, ops: Sequence[Op]) -> Revision:
+        check_transaction(ops)
+        response = await self._client.txn(self._transaction(ops))
+        if not response.succeeded:
+            raise _mismatch(ops, response)
+        revision = Revision(response.header.revision)
+        if _changed_something(ops, response):
+            await self._published(revision)
+        return revision
+
+    async def revision(self) -> Revision:
+        response = await self._client.range(wire.RangeRequest(key=self._keys.nothing))
+        return Revision(response.header.revision)
+
+    async def compacted(self) -> Revision:
+        # etcd does not tell, but it refuses to read what is compacted.
+        low = self._compacted
+        if not await self._is_gone(Revision(max(low, 1))):
+            return low
+        high = await self.revision()
+        while high - low > 1:
+            middle = Revision((low + high) // 2)
+            if await self._is_gone(middle):
+                low = middle
+            else:
+                high = middle
+        self._compacted = max(self._compacted, high)
+        return self._compacted
+
+    async def snapshot(
+        self,
+        at: Revision | None = None,
+        *,
+        resource: GroupResource | None = None,
+        tenant: TenantId | None = None,
+        namespace: str | None = None,
+    ) -> Snapshot:
+        if at is not None:
+            await self._check(at)
+        if at == ABSENT:
+            return Snapshot(ABSENT, [])
+        start, end = self._keys.narrowed(resource, tenant, namespace)
+        while True:
+            try:
+                pages = [page async for page in self._pages(start, end, at)]
+                break
+            except RevisionCompacted as error:
+                # "Now" was overtaken by a compaction while we read: it is later now.
+                if at is not None:
+                    raise Compacted(await self.compacted()) from error
+        records = [
+            Record(key, Revision(pair.mod_revision), pair.value)
+            for page in pages
+            for pair in page.kvs
+            if tenant in (None, (key := self._keys.key(pair.key)).tenant)
+            and namespace in (None, key.namespace)
+        ]
+        return Snapshot(Revision(pages[0].header.revision) if at is None else at, records)
+
+    def feed(self, after: Revision) -> EtcdFeed:
+        return EtcdFeed(self._client, self._keys, after, self._check, self._feeds)
+
+    async def compact(self, upto: Revision) -> None:
+        if upto <= await self.compacted():
+            return
+        # The last bodies of what was deleted may be secrets: they go with history.
+        start, end = self._keys.lasts
+        forget = wire.TxnRequest()
+        forget.success.add(request_delete_range=wire.DeleteRangeRequest(key=start, range_end=end))
+        await self._client.txn(forget)
+        try:
+            await self._client.compact(wire.CompactionRequest(revision=upto, physical=True))
+        except RevisionCompacted:
+            # Another server was faster.
+            pass
+        except RevisionAhead as error:
+            raise Ahead(await self.revision()) from error
+        self._compacted = max(self._compacted, upto)
+
+    async def close(self) -> None:
+        for feed in list(self._feeds):
+            feed.end(Unavailable("the store is closed"))
+        await self._client.close()
+
+    async def _check(self, revision: Revision) -> None:
+        """Raises unless history reaches back to `revision`, and on to it."""
+        try:
+            await self._at(Revision(max(revision, 1)))
+        except RevisionCompacted as error:
+            raise Compacted(await self.compacted()) from error
+        except RevisionAhead as error:
+            raise Ahead(await self.revision()) from error
+
+    async def _is_gone(self, revision: Revision) -> bool:
+        try:
+            await self._at(revision)
+        except RevisionCompacted:
+            return True
+        return False
+
+    async def _at(self, revision: Revision) -> None:
+        await self._client.range(wire.RangeRequest(key=self._keys.nothing, revision=revision))
+
+    async def _pages(self, start: bytes, end: bytes, at: Revision | None) -> AsyncIterator[wire.Message]:
+        more = True
+        while more:
+            page = await self._client.range(
+                wire.RangeRequest(key=start, range_end=end, limit=OBJECTS_PER_PAGE, revision=at or 0)
+            )
+            yield page
+            more = page.more
+            at = at or Revision(page.header.revision)
+            if page.kvs:
+                start = page.kvs[-1].key + b"\0"
+
+    def _transaction(self, ops: Sequence[Op]) -> wire.Message:
+        request = wire.TxnRequest()
+        for place, op in enumerate(ops):
+            path = self._keys.path(op.key)
+            if op.expected is not None:
+                request.compare.append(_compare(path, wire.EQUAL, op.expected))
+                request.failure.add(request_range=wire.RangeRequest(key=path, keys_only=True))
+            if op.body is not None:
+                request.success.add(request_put=wire.PutRequest(key=path, value=op.body))
+            elif op.last is None:
+                request.success.add(request_delete_range=wire.DeleteRangeRequest(key=path))
+            else:
+                request.success.add(request_txn=self._delete_with_last(path, op.last, place))
+        return request
+
+    def _delete_with_last(self, path: bytes, last: bytes, place: int) -> wire.Message:
+        """Of what is absent, not even the last body is written."""
+        told = wire.PutRequest(key=self._keys.last(place), value=msgspec.msgpack.encode((path, last)))
+        delete = wire.TxnRequest(compare=[_compare(path, wire.GREATER, ABSENT)])
+        delete.success.add(request_delete_range=wire.DeleteRangeRequest(key=path))
+        delete.success.add(request_put=told)
+        return delete
+
+    async def _published(self, revision: Revision) -> None:
+        try:
+            async with asyncio.timeout(PUBLISH_SECONDS_MAX):
+                for feed in list(self._feeds):
+                    await feed.reached(revision)
+        except TimeoutError as error:
+            raise Unavailable("etcd: a write was made, but no watch has told of it") from error
+
+
+def _compare(path: bytes, result: int, revision: Revision) -> wire.Message:
+    return wire.Compare(result=result, target=wire.MOD_REVISION, key=path, mod_revision=revision)
+
+
+def _mismatch(ops: Sequence[Op], response: wire.Message) -> Mismatch:
+    compared = [op for op in ops if op.expected is not None]
+    for op, answer in zip(compared, response.responses, strict=True):
+        found = answer.response_range.kvs
+        actual = Revision(found[0].mod_revision) if found else ABSENT
+        if actual != op.expected:
+            return Mismatch(op.key, actual)
+    raise AssertionError("etcd refused a transaction all of whose comparisons hold")
+
+
+def _changed_something(ops: Sequence[Op], response: wire.Message) -> bool:
+    return any(
+        op.body is not None or answer.response_delete_range.deleted or answer.response_txn.succeeded
+        for op, answer in zip(ops, response.responses, strict=True)
+    )

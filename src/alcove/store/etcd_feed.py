@@ -1,0 +1,185 @@
+"""A feed from etcd: one watch, read into the consumer's queue by a task of its own.
+
+A watch that breaks is opened anew after the last event it gave. While a feed is still in the past,
+the consumer sets the pace; once live, a consumer that leaves too much unread gets Lagged.
+"""
+
+import asyncio
+from asyncio import Future, Task
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import grpc.aio  # type: ignore[import-untyped]
+import msgspec
+
+from alcove.api.ids import Revision
+from alcove.store import etcd_wire as wire
+from alcove.store.base import Change, Compacted, Event, StoreError
+from alcove.store.etcd_client import EtcdClient
+from alcove.store.etcd_keys import EtcdKeys
+from alcove.store.queue import Queue
+
+HISTORY_QUEUED_MAX = 4_096
+BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+_last_body = msgspec.msgpack.Decoder(tuple[bytes, bytes])
+
+
+class EtcdFeed(AsyncIterator[Sequence[Event]]):
+    def __init__(
+        self,
+        client: EtcdClient,
+        keys: EtcdKeys,
+        after: Revision,
+        check: Callable[[Revision], Any],
+        open_feeds: set["EtcdFeed"],
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._check = check
+        self._open_feeds = open_feeds
+        self._loop = asyncio.get_running_loop()
+        self._queue = Queue(self._loop)
+        self._received = after
+        """Everything up to here is in the queue, or was."""
+        self._present = after
+        """What was the newest revision when the watch was made: up to here, it is history."""
+        self._created: Future[None] = self._loop.create_future()
+        self._room = asyncio.Event()
+        self._paused = False
+        self._waiting: list[tuple[Revision, Future[None]]] = []
+        self._reader: Task[None] | None = None
+
+    async def __aenter__(self) -> "EtcdFeed":
+        await self._check(self._received)
+        self._open_feeds.add(self)
+        self._reader = asyncio.create_task(self._read())
+        try:
+            await self._created
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open_feeds.discard(self)
+        self._let_writers_go()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def __anext__(self) -> Sequence[Event]:
+        batch = await self._queue.take()
+        if self._queue.events < HISTORY_QUEUED_MAX:
+            self._room.set()
+        return batch
+
+    def end(self, error: StoreError) -> None:
+        """Gives what is queued, then raises `error`."""
+        self._open_feeds.discard(self)
+        self._queue.end(error)
+        self._let_writers_go()
+        if not self._created.done():
+            self._created.set_exception(error)
+
+    async def reached(self, revision: Revision) -> None:
+        """Returns when the events of `revision` are in the queue, or the consumer is what they wait for."""
+        if self._received < revision and not self._paused and self in self._open_feeds:
+            future: Future[None] = self._loop.create_future()
+            self._waiting.append((revision, future))
+            await future
+        elif self._queue.events:
+            # The consumer was woken, but etcd's answer to the writer may have come in the same turn.
+            await asyncio.sleep(0)
+
+    async def _read(self) -> None:
+        failures = 0
+        while True:
+            before = self._received
+            try:
+                await self._follow()
+            except Compacted as error:
+                self.end(error)
+                return
+            except (grpc.aio.AioRpcError, grpc.aio.UsageError) as error:
+                if isinstance(error, grpc.aio.AioRpcError):
+                    self._client.translate(error)
+            failures = failures + 1 if self._received == before else 0
+            await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
+
+    async def _follow(self) -> None:
+        """One watch, from where the last one ended until it breaks."""
+        stream = self._client.watch()
+        try:
+            await stream.write(self._request())
+            while (response := await stream.read()) is not grpc.aio.EOF:
+                if response.canceled:
+                    if response.compact_revision:
+                        raise Compacted(Revision(response.compact_revision))
+                    return
+                await self._take(response)
+        finally:
+            stream.cancel()
+
+    def _request(self) -> wire.Message:
+        start, end = self._keys.everything
+        create = wire.WatchCreateRequest(
+            key=start, range_end=end, start_revision=self._received + 1, progress_notify=True, prev_kv=True
+        )
+        return wire.WatchRequest(create_request=create)
+
+    async def _take(self, response: wire.Message) -> None:
+        revision = Revision(response.header.revision)
+        if response.created:
+            self._present = max(self._present, revision)
+            if not self._created.done():
+                self._created.set_result(None)
+            return
+        if self._received < self._present and self._queue.events > HISTORY_QUEUED_MAX:
+            await self._wait_for_room()
+        events = list(_events(response, self._keys))
+        # An answer without events tells how far there are none. One with events may be older than its header.
+        reached = Revision(response.events[-1].kv.mod_revision) if response.events else revision
+        if events:
+            self._queue.push(events)
+        self._received = max(self._received, reached)
+        self._let_writers_go(self._received)
+
+    async def _wait_for_room(self) -> None:
+        self._paused = True
+        self._let_writers_go()
+        self._room.clear()
+        await self._room.wait()
+        self._paused = False
+
+    def _let_writers_go(self, upto: Revision | None = None) -> None:
+        waiting, self._waiting = self._waiting, []
+        for revision, future in waiting:
+            if upto is not None and revision > upto:
+                self._waiting.append((revision, future))
+            elif not future.done():
+                future.set_result(None)
+
+
+def _events(response: wire.Message, keys: EtcdKeys) -> Iterator[Event]:
+    """The response's events; those of one revision come together."""
+    lasts: dict[tuple[int, bytes], bytes] = {}
+    for event in response.events:
+        if keys.is_last(event.kv.key) and event.type == wire.PUT:
+            path, body = _last_body.decode(event.kv.value)
+            lasts[event.kv.mod_revision, path] = body
+    for event in response.events:
+        pair = event.kv
+        if keys.is_last(pair.key):
+            continue
+        revision = Revision(pair.mod_revision)
+        if event.type == wire.DELETE:
+            body = lasts.get((revision, pair.key), event.prev_kv.value)
+            yield Event(Change.DELETED, keys.key(pair.key), revision, body)
+        else:
+            created = pair.create_revision == pair.mod_revision
+            change = Change.CREATED if created else Change.UPDATED
+            yield Event(change, keys.key(pair.key), revision, pair.value)
