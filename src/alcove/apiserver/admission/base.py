@@ -3,8 +3,13 @@
 Plugins run in the order of the list in `admission/__init__.py`: first every `admit` (may change
 `attributes.obj`), then validation of the kind, then every `validate` (may only refuse). Refusing is
 raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
+
+Where a webhook changed the object, every `admit` runs once more: what a plugin fills in, it fills in
+again on what the webhook added.
 """
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import Enum
 
 from msgspec import Struct, field
@@ -23,11 +28,18 @@ class Operation(Enum):
     CONNECT = "CONNECT"
 
 
+Join = Callable[[Op], AbstractAsyncContextManager[Sequence[Op]]]
+"""Given the write's own operation, what else its transaction holds; in force until the write is over."""
+
+
 class Attributes(Struct, kw_only=True):
     """One write on its way to the store."""
 
     operation: Operation
     kind: Kind
+    """At the version that is stored: `obj` and `old` are of it."""
+    requested: Kind | None = None
+    """At the version that the request named; None: the same."""
     tenant: TenantId
     namespace: str
     name: str
@@ -47,6 +59,13 @@ class Attributes(Struct, kw_only=True):
     also: list[Op] = field(default_factory=list)
     """Operations that join the write's own transaction. If one's `expected` fails, the whole write
     starts over: admission runs again on fresh objects."""
+    join: Join | None = None
+    """Operations that join it too, but are worked out at the last moment, because many writes change the
+    same key (a quota's usage). If one's `expected` fails, they alone are worked out again."""
+    is_reinvoked: bool = False
+    """This is the second run of every `admit`."""
+    reinvoke: bool = False
+    """Set by a plugin whose change the others must see: every `admit` runs once more."""
 
     @property
     def resource(self) -> GroupResource:

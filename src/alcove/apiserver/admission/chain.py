@@ -15,8 +15,13 @@ class Chain:
         self._validate: dict[_Wanted, tuple[Plugin, ...]] = {}
 
     async def admit(self, attributes: Attributes) -> None:
-        for plugin in self._of(self._admit, "admit", attributes):
+        plugins = self._of(self._admit, "admit", attributes)
+        for plugin in plugins:
             await plugin.admit(attributes)
+        if attributes.reinvoke:
+            attributes.is_reinvoked = True
+            for plugin in plugins:
+                await plugin.admit(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         for plugin in self._of(self._validate, "validate", attributes):

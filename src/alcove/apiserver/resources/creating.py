@@ -46,7 +46,6 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
         raise Invalid.of(kind.group, kind.kind, "", [fault])
     writing.identify(kind, call, metadata, now)
     kind.strategy.default(obj)
-    kind.strategy.prepare_create(obj)
     if manager is not None:
         own(
             None,
@@ -60,6 +59,7 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
     attributes = writing.attributes(call, kind, Operation.CREATE, obj, None, dict(call.query))
     await services.admission.admit(attributes)
     assert attributes.obj is not None
+    kind.strategy.prepare_create(attributes.obj)
     writing.check_create(kind, attributes.obj)
     return await _store(services, call, kind, attributes, prefix if generated else "")
 
@@ -69,6 +69,7 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
     assert obj is not None
     for attempt in range(writing.ATTEMPTS_MAX):
         attributes.also.clear()
+        attributes.join = None
         await services.admission.validate(attributes)
         name = obj["metadata"]["name"]
         key = Key(kind.storage_resource, call.tenant, call.namespace, name)
@@ -77,9 +78,12 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
         if call.dry_run:
             return writing.provisional(key, obj, None)
         try:
-            return await writing.commit(services, Op(key, encode(obj), ABSENT), attributes.also)
+            op = Op(key, encode(obj), ABSENT)
+            return await writing.commit(services, op, attributes.also, attributes.join)
         except Mismatch as mismatch:
             if mismatch.key != key:
+                # The next attempt must see what won.
+                await services.cache.reached(await services.store.revision())
                 continue
             if not prefix or attempt >= GENERATED_NAMES_MAX:
                 raise AlreadyExists.of(call.kind.group_resource, name) from mismatch

@@ -138,9 +138,10 @@ async def delete_object(
         try:
             if planned.marked is None:
                 op = Op(key, None, entry.revision, encode(obj))
-                return await writing.commit(services, op, [*attributes.also, *also]), True
-            op = Op(key, encode(planned.marked), entry.revision)
-            return await writing.commit(services, op, [*attributes.also, *also]), False
+            else:
+                op = Op(key, encode(planned.marked), entry.revision)
+            joined = [*attributes.also, *also]
+            return await writing.commit(services, op, joined, attributes.join), planned.marked is None
         except Mismatch as mismatch:
             if any(mismatch.key == each.key for each in also):
                 raise

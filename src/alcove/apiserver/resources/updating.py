@@ -136,8 +136,10 @@ async def _replace(
     if call.dry_run:
         return writing.provisional(entry.key, new, entry)
     if deleting.is_over(kind, new):
-        return await writing.commit(services, Op(entry.key, None, entry.revision, encoded), attributes.also)
-    return await writing.commit(services, Op(entry.key, encoded, entry.revision), attributes.also)
+        op = Op(entry.key, None, entry.revision, encoded)
+    else:
+        op = Op(entry.key, encoded, entry.revision)
+    return await writing.commit(services, op, attributes.also, attributes.join)
 
 
 def _is_same(new: Object, old: Object) -> bool:

@@ -7,20 +7,20 @@ from typing import Any
 
 from alcove.api import meta, objects
 from alcove.api.encode import encode
-from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable
+from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, TooManyRequests
 from alcove.api.fields import FieldError
 from alcove.api.ids import Key, Revision
 from alcove.api.kind import Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
 from alcove.api.patch.apply import FieldSet, fieldmanager
-from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.base import Attributes, Join, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render
 from alcove.apiserver.services import Services
-from alcove.store.base import Op, Unavailable
+from alcove.store.base import Mismatch, Op, Unavailable
 
 ATTEMPTS_MAX = 30
 """How often a write without a resourceVersion is tried on newer states before the client is told."""
@@ -192,6 +192,7 @@ def attributes(
     return Attributes(
         operation=operation,
         kind=kind,
+        requested=call.kind,
         tenant=call.tenant,
         namespace=call.target.namespace,
         name=call.target.name or (objects.name(named) if named else ""),
@@ -218,10 +219,13 @@ def check_revision(kind: Kind, new: Object, entry: Entry) -> None:
         raise Conflict.of(kind.group_resource, entry.key.name, MODIFIED)
 
 
-async def commit(services: Services, op: Op, also: Sequence[Op]) -> Entry:
+async def commit(services: Services, op: Op, also: Sequence[Op], join: Join | None = None) -> Entry:
     """Writes, waits until the cache has it, and returns what was written. Raises store.Mismatch."""
     try:
-        revision = await services.store.write([op, *also])
+        if join is None:
+            revision = await services.store.write([op, *also])
+        else:
+            revision = await _write_joined(services, op, also, join)
     except Unavailable as error:
         raise ServiceUnavailable(f"the store cannot take the write: {error}") from error
     cache = services.cache
@@ -231,6 +235,24 @@ async def commit(services: Services, op: Op, also: Sequence[Op]) -> Entry:
     if entry is not None and entry.revision == revision:
         return entry
     return Entry(op.key, revision, op.body or op.last or b"")
+
+
+async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Join) -> Revision:
+    """Raises store.Mismatch for the write's own keys; what joins it is worked out again on newer states."""
+    for _ in range(ATTEMPTS_MAX):
+        async with join(op) as joined:
+            try:
+                revision = await services.store.write([op, *also, *joined])
+            except Mismatch as mismatch:
+                if all(mismatch.key != each.key for each in joined):
+                    raise
+                revision = await services.store.revision()
+                await services.cache.reached(revision)
+                continue
+            # Whoever joins next must see this.
+            await services.cache.reached(revision)
+            return revision
+    raise TooManyRequests.after(1, "what this write is counted in is changing too fast; try again")
 
 
 def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:
