@@ -1,0 +1,328 @@
+"""Requests to one API server, as verbs on resources. The tenant is always named.
+
+    pod = await client.get(tenant, PODS, "web", namespace="default")
+    pod = await client.create(tenant, PODS, {"metadata": {...}, "spec": {...}}, namespace="default")
+    pod = await client.update(tenant, PODS, pod, subresource="status")
+    await client.delete(tenant, PODS, "web", namespace="default", uid=pod["metadata"]["uid"])
+
+Refusals come as `api.errors.ApiError`, no answer as `client.errors.Unreachable`. Busy servers and lost
+connections are tried again within bounds (`client/retry.py`); a caller that gets an error has nothing
+left to try. Objects go in and out as plain dicts that are the caller's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import Any
+
+import orjson
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.errors import ApiError, from_status
+from alcove.api.ids import Revision, TenantId
+from alcove.api.objects import Object
+from alcove.client import paths, retry
+from alcove.client.errors import Malformed, Unreachable
+from alcove.client.resources import Resource
+from alcove.client.transport import Response, Stream, Transport
+from alcove.client.watching import Watch
+
+JSON = "application/json"
+METADATA_ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+Objects = list[Object]
+Wrote = Callable[[TenantId, Resource, Revision], None]
+Permitted = Callable[[], None]
+
+
+class Patch(Enum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(Enum):
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+class Selection(Struct, frozen=True):
+    """Which objects of a resource a list or watch is about."""
+
+    resource: Resource
+    namespace: str = ""
+    """Empty: of all namespaces."""
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+
+    def query(self) -> dict[str, str]:
+        return {"labelSelector": self.labels, "fieldSelector": self.fields}
+
+
+class Page(Struct, frozen=True):
+    items: list[Object]
+    revision: Revision
+    continue_: str = ""
+    """Empty: this was the last one."""
+
+
+class Client:
+    """`wrote` is told the revision of every write that succeeded; `permitted` is asked before each write,
+    and raises where this process may no longer write (it lost its lease)."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        user_agent: str = "alcove",
+        policy: retry.Policy | None = None,
+        wrote: Wrote = lambda _tenant, _resource, _revision: None,
+        permitted: Permitted = lambda: None,
+    ) -> None:
+        self._transport = transport
+        self._policy = policy or retry.Policy()
+        self._wrote = wrote
+        self._permitted = permitted
+        self._user_agent = user_agent
+        self._headers = {"User-Agent": user_agent, "Accept": JSON}
+
+    # Reading
+
+    async def get(
+        self, tenant: TenantId, resource: Resource, name: str, *, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        path = paths.one(tenant, resource, namespace, name, subresource)
+        return await self.request("GET", path)
+
+    async def page(
+        self, tenant: TenantId, selection: Selection, *, limit: int = 500, continue_: str = ""
+    ) -> Page:
+        """One page of a list. `tenant` may be `all`."""
+        path = paths.collection(tenant, selection.resource, selection.namespace)
+        query = {**selection.query(), "limit": str(limit), "continue": continue_}
+        accept = METADATA_LIST if selection.metadata_only else JSON
+        body = await self.request("GET", paths.with_query(path, query), headers={"Accept": accept})
+        meta = body.get("metadata") or {}
+        revision = Revision(int(meta.get("resourceVersion") or 0))
+        return Page(body.get("items") or [], revision, meta.get("continue") or "")
+
+    async def list(
+        self,
+        tenant: TenantId,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> list[Object]:
+        """Everything that is selected, page by page."""
+        selection = Selection(resource, namespace, labels, fields, metadata_only)
+        page = await self.page(tenant, selection)
+        items = page.items
+        while page.continue_:
+            page = await self.page(tenant, selection, continue_=page.continue_)
+            items += page.items
+        return items
+
+    @asynccontextmanager
+    async def watch(
+        self, tenant: TenantId, selection: Selection, *, after: Revision | None, seconds_max: int
+    ) -> AsyncIterator[Watch]:
+        """Changes after a revision; with None first everything that is there, then a mark, then changes.
+
+        Raises ApiError where the watch is refused.
+        """
+        path = paths.collection(tenant, selection.resource, selection.namespace)
+        query = {**selection.query(), "watch": "1", "allowWatchBookmarks": "1"}
+        query["timeoutSeconds"] = str(seconds_max)
+        if after is None:
+            query |= {"sendInitialEvents": "1", "resourceVersionMatch": "NotOlderThan"}
+        else:
+            query["resourceVersion"] = str(after)
+        accept = METADATA_ONE if selection.metadata_only else JSON
+        headers = {**self._headers, "Accept": accept}
+        async with self._transport.stream(paths.with_query(path, query), headers) as stream:
+            if stream.status != 200:
+                raise _refusal(await _whole(stream))
+            yield Watch(stream)
+
+    # Writing
+
+    async def create(
+        self,
+        tenant: TenantId,
+        resource: Resource,
+        obj: Object,
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> Object:
+        """`name` and `subresource` for what is created under an object: bindings, evictions, tokens."""
+        namespace = namespace or objects.namespace(obj)
+        path = paths.collection(tenant, resource, namespace)
+        if subresource:
+            path = paths.one(tenant, resource, namespace, name, subresource)
+        return await self._write(tenant, resource, "POST", path, obj)
+
+    async def update(
+        self, tenant: TenantId, resource: Resource, obj: Object, *, subresource: str = ""
+    ) -> Object:
+        """Replaces the object, if it is still as it was read (its resourceVersion), or its status."""
+        path = paths.one(tenant, resource, objects.namespace(obj), objects.name(obj), subresource)
+        return await self._write(tenant, resource, "PUT", path, obj)
+
+    async def patch(
+        self,
+        tenant: TenantId,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        *,
+        namespace: str = "",
+        kind: Patch = Patch.MERGE,
+        subresource: str = "",
+    ) -> Object:
+        path = paths.one(tenant, resource, namespace, name, subresource)
+        return await self._write(tenant, resource, "PATCH", path, patch, kind.value)
+
+    async def apply(
+        self,
+        tenant: TenantId,
+        resource: Resource,
+        obj: Object,
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: str = "",
+    ) -> Object:
+        """Server-side apply: makes or changes the object so that it has these fields, owned by `manager`."""
+        path = paths.one(tenant, resource, objects.namespace(obj), objects.name(obj), subresource)
+        query = {"fieldManager": manager, "force": "true" if force else ""}
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        path = paths.with_query(path, query)
+        return await self._write(tenant, resource, "PATCH", path, whole, Patch.APPLY.value)
+
+    async def delete(
+        self,
+        tenant: TenantId,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        revision: str = "",
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+    ) -> Object:
+        """With `uid` or `revision` only that very object, else Conflict. The answer is the object while it
+        waits for something, or a Status once it is gone."""
+        path = paths.one(tenant, resource, namespace, name)
+        options = _delete_options(uid, revision, propagation, grace_seconds)
+        return await self._write(tenant, resource, "DELETE", path, options)
+
+    async def delete_collection(
+        self,
+        tenant: TenantId,
+        selection: Selection,
+        *,
+        propagation: Propagation | None = None,
+        grace_seconds: int | None = None,
+    ) -> Objects:
+        """What was selected, as it was deleted."""
+        path = paths.collection(tenant, selection.resource, selection.namespace)
+        options = _delete_options("", "", propagation, grace_seconds)
+        path = paths.with_query(path, selection.query())
+        body = await self._write(tenant, selection.resource, "DELETE", path, options)
+        return body.get("items") or []
+
+    async def _write(
+        self, tenant: TenantId, resource: Resource, method: str, path: str, value: Any, kind: str = JSON
+    ) -> Object:
+        self._permitted()
+        body = orjson.dumps(value) if value is not None else b""
+        answer = await self.request(method, path, body, {"Content-Type": kind} if body else {})
+        if revision := objects.get(answer, "metadata", "resourceVersion"):
+            self._wrote(tenant, resource, Revision(int(revision)))
+        return answer
+
+    # Any request
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Object:
+        """The decoded answer. Raises ApiError, Unreachable, Malformed."""
+        response = await self._send(method, path, body, {**self._headers, **(headers or {})})
+        if response.status >= 400:
+            raise _refusal(response)
+        value = _decoded(response)
+        if not isinstance(value, dict):
+            raise Malformed(f"{method} {path}: the answer is no object")
+        return value
+
+    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = await self._transport.request(method, path, headers, body)
+            except Unreachable as error:
+                waits = retry.wait_seconds(self._policy, attempt, retry.Outcome(method, error=error))
+                if waits is None:
+                    raise
+            else:
+                if response.status < 400:
+                    return response
+                waits = retry.wait_seconds(self._policy, attempt, retry.Outcome(method, response))
+                if waits is None:
+                    return response
+            await asyncio.sleep(waits)
+            if method != "GET":
+                self._permitted()
+
+
+def _delete_options(
+    uid: str, revision: str, propagation: Propagation | None, grace_seconds: int | None
+) -> Object | None:
+    preconditions = {"uid": uid, "resourceVersion": revision}
+    preconditions = {field: value for field, value in preconditions.items() if value}
+    options: Object = {}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if propagation is not None:
+        options["propagationPolicy"] = propagation.value
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
+
+
+def _decoded(response: Response) -> Any:
+    try:
+        return orjson.loads(response.body)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"the answer ({response.status}) is not JSON") from error
+
+
+def _refusal(response: Response) -> ApiError:
+    """The server's Status as an error; without one (a proxy's answer), an error of the same code."""
+    try:
+        value = orjson.loads(response.body)
+    except orjson.JSONDecodeError:
+        value = None
+    if isinstance(value, dict) and value.get("kind") == "Status":
+        return from_status(value)
+    return from_status({"code": response.status, "message": f"the server answered {response.status}"})
+
+
+async def _whole(stream: Stream) -> Response:
+    body = b"".join([chunk async for chunk in stream.chunks()])
+    return Response(stream.status, stream.headers, body)

@@ -1,0 +1,138 @@
+"""The plane set: which API servers there are, a client for each, and the mirrors that span them.
+
+    async with Planes() as planes:
+        pods = planes.mirror(Selection(PODS))
+        planes.join(HOME, transport)
+        await planes.synced()
+
+Planes join and leave while everything runs. A mirror has an informer per plane; when a plane leaves,
+its objects are told as deleted. A plane that cannot be reached stays: its informers go on trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+
+from msgspec import Struct
+
+from alcove.api.ids import ALL, Revision, TenantId
+from alcove.client.changes import Index, Trim, without_managed_fields
+from alcove.client.client import Client, Permitted, Selection
+from alcove.client.informer import Informer
+from alcove.client.keys import PlaneId
+from alcove.client.mirror import Mirror
+from alcove.client.resources import Resource
+from alcove.client.transport import Transport
+
+
+class _Plane(Struct):
+    client: Client
+    informers: dict[Mirror, asyncio.Task[None]]
+
+
+class Planes:
+    def __init__(self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None) -> None:
+        """`permitted` is asked before every write to any plane; it raises where this process may not."""
+        self._user_agent = user_agent
+        self._permitted = permitted
+        self._planes: dict[PlaneId, _Plane] = {}
+        self._mirrors: dict[tuple[TenantId, Selection, Trim], Mirror] = {}
+        self._by_resource: dict[Resource, list[Mirror]] = {}
+        self._tenants: dict[Mirror, TenantId] = {}
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Planes:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for plane in self._planes.values():
+            for task in plane.informers.values():
+                task.cancel()
+        await self._tasks.__aexit__(kind, error, trace)
+
+    # Planes
+
+    def join(self, plane: PlaneId, transport: Transport) -> Client:
+        """The transport stays the caller's: it closes it after the plane has left."""
+        if plane in self._planes:
+            raise ValueError(f"the plane {plane} has joined already")
+
+        def wrote(tenant: TenantId, resource: Resource, revision: Revision) -> None:
+            for mirror in self._by_resource.get(resource, ()):
+                mirror.owe(plane, tenant, revision)
+
+        client = Client(transport, user_agent=self._user_agent, wrote=wrote, permitted=self._permitted)
+        joined = self._planes[plane] = _Plane(client, {})
+        for mirror in self._mirrors.values():
+            self._start(plane, joined, mirror)
+        return client
+
+    async def leave(self, plane: PlaneId) -> None:
+        left = self._planes.pop(plane)
+        for mirror, task in left.informers.items():
+            await _stop(task)
+            mirror.remove_plane(plane)
+
+    def client(self, plane: PlaneId) -> Client:
+        """Raises KeyError where the plane has left."""
+        return self._planes[plane].client
+
+    def ids(self) -> list[PlaneId]:
+        return list(self._planes)
+
+    # Mirrors
+
+    def mirror(
+        self,
+        selection: Selection,
+        indexes: Mapping[str, Index] | None = None,
+        *,
+        tenant: TenantId = ALL,
+        trim: Trim = without_managed_fields,
+    ) -> Mirror:
+        """One mirror for all who ask for the same; their indexes are joined by name."""
+        mark = (tenant, selection, trim)
+        mirror = self._mirrors.get(mark)
+        if mirror is None:
+            mirror = self._mirrors[mark] = Mirror(selection, indexes, trim)
+            self._by_resource.setdefault(selection.resource, []).append(mirror)
+            self._tenants[mirror] = tenant
+            for plane, joined in self._planes.items():
+                self._start(plane, joined, mirror)
+        for name, index in (indexes or {}).items():
+            mirror.add_index(name, index)
+        return mirror
+
+    async def drop(self, mirror: Mirror) -> None:
+        """Stops a mirror that nobody reads any more; its objects are told as deleted."""
+        self._mirrors = {mark: kept for mark, kept in self._mirrors.items() if kept is not mirror}
+        self._by_resource[mirror.selection.resource].remove(mirror)
+        self._tenants.pop(mirror, None)
+        for plane, joined in self._planes.items():
+            if task := joined.informers.pop(mirror, None):
+                await _stop(task)
+                mirror.remove_plane(plane)
+
+    def mirrors(self) -> list[Mirror]:
+        return list(self._mirrors.values())
+
+    async def synced(self) -> None:
+        """Waits until every mirror has listed every plane once."""
+        for mirror in self.mirrors():
+            await mirror.synced()
+
+    def _start(self, plane: PlaneId, joined: _Plane, mirror: Mirror) -> None:
+        part = mirror.add_plane(plane)
+        informer = Informer(joined.client, mirror, part, self._tenants[mirror])
+        name = f"informer {plane} {mirror.resource}"
+        joined.informers[mirror] = self._tasks.create_task(informer.run(), name=name)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,60 @@
+"""When a request is sent again, and after how long: decided here, bounded always.
+
+| what came                      | again                                               |
+|--------------------------------|-----------------------------------------------------|
+| 429, 503                       | any method: the server did not act. Retry-After counts |
+| 500, 504, connection lost      | GET, PUT, DELETE: doing them twice is doing them once |
+| connection never made          | any method                                          |
+| everything else                | no                                                  |
+"""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import Struct
+
+from alcove.client.errors import Unreachable
+from alcove.client.transport import Response
+
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+_NOT_DONE = frozenset({429, 503})
+_UNKNOWN = frozenset({500, 504})
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    attempts_max: int = 4
+    first_seconds: float = 0.05
+    wait_seconds_max: float = 10.0
+
+
+class Outcome(Struct, frozen=True):
+    """What an attempt came to: an answer, or none."""
+
+    method: str
+    response: Response | None = None
+    error: Unreachable | None = None
+
+
+def wait_seconds(policy: Policy, attempt: int, outcome: Outcome, chance: float | None = None) -> float | None:
+    """How long to wait before attempt `attempt + 1` (the first is 1); None: give up and tell."""
+    if attempt >= policy.attempts_max or not _is_worth(outcome):
+        return None
+    asked = _retry_after(outcome.response)
+    spread = random.random() if chance is None else chance
+    waits = policy.first_seconds * 2.0 ** (attempt - 1) * (0.5 + spread)
+    return min(max(waits, asked), policy.wait_seconds_max)
+
+
+def _is_worth(outcome: Outcome) -> bool:
+    repeatable = outcome.method in _REPEATABLE
+    if outcome.error is not None:
+        return repeatable or not outcome.error.sent
+    assert outcome.response is not None
+    status = outcome.response.status
+    return status in _NOT_DONE or (status in _UNKNOWN and repeatable)
+
+
+def _retry_after(response: Response | None) -> float:
+    text = response.headers.get("retry-after", "") if response is not None else ""
+    return float(text) if text.isascii() and text.isdigit() else 0.0
