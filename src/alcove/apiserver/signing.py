@@ -208,6 +208,8 @@ class CertificateRequests(Plugin):
     async def validate(self, attributes: Attributes) -> None:
         csr, old = attributes.obj or {}, attributes.old or {}
         if attributes.operation is Operation.CREATE:
+            # Once more: neither the client nor a webhook after this plugin has a say in it.
+            prepare(csr, attributes.identity)
             _check_creatable(attributes, csr)
         elif attributes.subresource == "status" and _outcome(csr) != _outcome(old):
             self._require(attributes, "sign")

@@ -16,8 +16,8 @@ from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.objects import Object
 from alcove.api.registry import Registry
-from alcove.apiserver.admission import plugins
 from alcove.apiserver.admission.chain import Chain
+from alcove.apiserver.admission.order import plugins
 from alcove.apiserver.app import App, Parts
 from alcove.apiserver.auth import bootstrap, openid
 from alcove.apiserver.auth.authenticate import Authenticator

@@ -1,8 +1,9 @@
 """What an admission plugin is given, and what it may do.
 
-Plugins run in the order of the list in `admission/__init__.py`: first every `admit` (may change
-`attributes.obj`), then validation of the kind, then every `validate` (may only refuse). Refusing is
-raising an `ApiError`. A plugin never runs for a kind that its `handles` declines.
+Plugins run in the order of the list in `admission/order.py`: first every `admit` (may change
+`attributes.obj`), then validation of the kind, then every `validate` (may only refuse, and set what
+nobody but the server says: who asked for a certificate, what a quota counts). Refusing is raising an
+`ApiError`. A plugin never runs for a kind that its `handles` declines.
 
 Where a webhook changed the object, every `admit` runs once more: what a plugin fills in, it fills in
 again on what the webhook added.
