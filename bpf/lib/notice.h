@@ -17,7 +17,7 @@ struct notice {
 		struct ethhdr eth;
 	} __attribute__((packed)) outer;
 	struct address endpoint;
-	__be32 node;		/* 0: unlearn */
+	__be32 node;
 } __attribute__((packed));
 #define NOTICE_SIZE 84
 _Static_assert(sizeof(struct notice) == NOTICE_SIZE, "notice");
@@ -82,81 +82,75 @@ STAGE int take_notice(struct __sk_buff *skb, __u32 vni)
 	return -REASON_NOTICE;
 }
 
-/* Turns the packet, of which a copy went on, into a notice for whoever sent it here. */
-INLINE int send_notice(struct __sk_buff *skb, const struct packet *pkt, __be32 node)
+/* What a notice overwrites of the packet it is made of. */
+struct overwritten {
+	struct ethhdr eth;
+	struct ethhdr inner;
+	__u8 start[20];		/* of the inner packet: shorter than any IP header and its payload */
+};
+
+INLINE void write_notice(struct notice *packet, const struct packet *pkt, __be32 node, __u32 length)
 {
-	struct notice *notice;
-	__be32 sender;
 	__u8 mac[6];
 
-	if (bpf_skb_change_tail(skb, NOTICE_SIZE, 0))
-		return -REASON_REWRITE;
-	notice = header(skb, 0, sizeof(*notice));
-	if (!notice)
-		return -REASON_TRUNCATED;
-	sender = notice->outer.ip.saddr;
-	__builtin_memcpy(mac, notice->eth.h_source, 6);
-	__builtin_memcpy(notice->eth.h_source, notice->eth.h_dest, 6);
-	__builtin_memcpy(notice->eth.h_dest, mac, 6);
-	fill_outer_ip(&notice->outer.ip, sender, NOTICE_SIZE - ETH_HLEN, 0, TUNNEL_TTL);
-	notice->outer.udp.len = bpf_htons(NOTICE_SIZE - ETH_HLEN - sizeof(struct iphdr));
-	notice->outer.udp.check = 0;
-	notice->outer.eth.h_proto = bpf_htons(ETH_P_NOTICE);
-	__builtin_memcpy(&notice->endpoint, &pkt->flow.target, sizeof(notice->endpoint));
-	notice->node = node;
-	return bpf_redirect(config.underlay, 0);
+	__builtin_memcpy(mac, packet->eth.h_source, 6);
+	__builtin_memcpy(packet->eth.h_source, packet->eth.h_dest, 6);
+	__builtin_memcpy(packet->eth.h_dest, mac, 6);
+	fill_outer_ip(&packet->outer.ip, packet->outer.ip.saddr, length, 0, TUNNEL_TTL);
+	packet->outer.eth.h_proto = bpf_htons(ETH_P_NOTICE);
+	__builtin_memcpy(&packet->endpoint, &pkt->flow.target, sizeof(packet->endpoint));
+	packet->node = node;
 }
 
-/* The MACs of the way to a node, if the neighbour is known already. */
-INLINE bool find_macs(__be32 node, struct bpf_fib_lookup *way, struct __sk_buff *skb)
+/* Tells the node before us: the packet becomes a notice, a copy of that goes back the way it came, and the
+ * packet becomes itself again. One that is yet to be cut is no good for that; it is never a flow's first. */
+INLINE int notify(struct __sk_buff *skb, const struct packet *pkt, __be32 node)
 {
-	way->family = AF_INET;
-	way->ifindex = config.underlay;
-	way->ipv4_src = config.node;
-	way->ipv4_dst = node;
-	return bpf_fib_lookup(skb, way, sizeof(*way), BPF_FIB_LOOKUP_OUTPUT) == BPF_FIB_LKUP_RET_SUCCESS;
+	struct overwritten saved;
+	struct notice *packet;
+
+	if (skb->gso_size)
+		return REASON_NONE;
+	packet = header(skb, 0, sizeof(*packet));
+	if (!packet)
+		return REASON_NONE;
+	saved.eth = packet->eth;
+	saved.inner = packet->outer.eth;
+	__builtin_memcpy(saved.start, &packet->endpoint, sizeof(saved.start));
+	write_notice(packet, pkt, node, skb->len - ETH_HLEN);
+	bpf_clone_redirect(skb, config.underlay, 0);
+	packet = header(skb, 0, sizeof(*packet));
+	if (!packet)
+		return REASON_TRUNCATED;
+	packet->eth = saved.eth;
+	packet->outer.eth = saved.inner;
+	__builtin_memcpy(&packet->endpoint, saved.start, sizeof(saved.start));
+	return REASON_NONE;
 }
 
 /* Passes a tunnel packet on to `address`, and tells its sender to go there itself next time. */
 STAGE int relay(struct __sk_buff *skb, const struct packet *pkt NONNULL, __be32 address)
 {
 	const struct node *node = node_of(address);
-	struct bpf_fib_lookup way = {};
-	struct notice *packet;
-	__be32 sender;
-	__u8 ttl;
+	struct outer *outer = header(skb, ETH_HLEN, OUTER_SIZE);
+	__u8 ttl, tos;
+	int reason;
 
+	if (!outer)
+		return -REASON_TRUNCATED;
 	if (!node)
 		return -REASON_NO_NODE;
-	packet = header(skb, 0, ETH_HLEN + OUTER_SIZE);
-	if (!packet)
-		return -REASON_TRUNCATED;
-	ttl = packet->outer.ip.ttl;
+	ttl = outer->ip.ttl;
+	tos = outer->ip.tos;
 	if (ttl <= RELAY_COST)
 		return -REASON_RELAY_LIMIT;
-	sender = packet->outer.ip.saddr;
-	count_path(PATH_RELAYED);
-	fill_outer_ip(&packet->outer.ip, address, skb->len - ETH_HLEN, packet->outer.ip.tos, ttl - RELAY_COST);
-	/* Not yet resolved: the kernel does it for this packet, the next one will be told. */
-	if (!find_macs(address, &way, skb))
-		return to_underlay(node);
-	packet = header(skb, 0, ETH_HLEN + OUTER_SIZE);
-	if (!packet)
+	reason = notify(skb, pkt, address);
+	if (reason)
+		return -reason;
+	outer = header(skb, ETH_HLEN, OUTER_SIZE);
+	if (!outer)
 		return -REASON_TRUNCATED;
-	{
-		__u8 before[6], own[6];
-
-		__builtin_memcpy(before, packet->eth.h_source, 6);
-		__builtin_memcpy(own, packet->eth.h_dest, 6);
-		__builtin_memcpy(packet->eth.h_dest, way.dmac, 6);
-		__builtin_memcpy(packet->eth.h_source, way.smac, 6);
-		bpf_clone_redirect(skb, config.underlay, 0);
-		packet = header(skb, 0, ETH_HLEN + OUTER_SIZE);
-		if (!packet)
-			return -REASON_TRUNCATED;
-		__builtin_memcpy(packet->eth.h_source, before, 6);
-		__builtin_memcpy(packet->eth.h_dest, own, 6);
-		packet->outer.ip.saddr = sender;
-	}
-	return send_notice(skb, pkt, address);
+	fill_outer_ip(&outer->ip, address, skb->len - ETH_HLEN, tos, ttl - RELAY_COST);
+	count_path(PATH_RELAYED);
+	return to_underlay(node);
 }

@@ -1,0 +1,326 @@
+"""What a hostile pod may send, each with the reason for which it is dropped. Nothing of it arrives anywhere."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from alcove.dataplane import bpf, links
+from alcove.dataplane.drops import Reason
+from alcove.dataplane.namespaces import inside
+from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.nodes import Lab, Pod
+from alcove.testing.packets import (
+    ACK,
+    BROADCAST,
+    FIN,
+    ROUTER_MAC,
+    RST,
+    SYN,
+    Tap,
+    arp,
+    ethernet,
+    icmp,
+    icmp6,
+    ipv4,
+    ipv6,
+    neighbor_solicit,
+    tcp,
+    udp,
+    vxlan,
+)  # fmt: skip
+from alcove.testing.probes import ping
+
+VNI, OTHER_VNI = 5001, 5002
+ME, VICTIM, FAR = "10.0.1.11", "10.0.1.12", "10.0.1.13"
+ME6, VICTIM6 = "fd00:0:0:1::11", "fd00:0:0:1::12"
+NODE = "192.168.77.11"
+MARK = b"hostile-mark"
+MAC, OTHER_MAC = "0e:aa:aa:aa:aa:01", "0e:aa:aa:aa:aa:02"
+SHOT, REDIRECT = 2, 7
+
+
+class Arena:
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.network, self.other = LabNetwork(VNI, pods=[]), LabNetwork(OTHER_VNI, pods=[])
+        node, far = lab.nodes
+        self.hostile = node.add_pod("hostile", VNI, f"{ME}/24", f"{ME6}/64")
+        self.victim = node.add_pod("victim", VNI, f"{VICTIM}/24", f"{VICTIM6}/64")
+        self.far = far.add_pod("far", VNI, f"{FAR}/24")
+        self.network.pods += [self.hostile, self.victim, self.far]
+        self.other.pods.append(node.add_pod("stranger", OTHER_VNI, f"{VICTIM}/24", f"{VICTIM6}/64"))
+        tell(lab, self.network, self.other)
+        self.gun = Tap(self.hostile.namespace, "eth0")
+        watched = (self.victim, self.far, self.other.pods[0], node, far)
+        self.watchers = [Tap(one.namespace, "eth0") for one in watched]
+
+    def frame(
+        self, payload: bytes, kind: int = 0x0800, source: str | None = None, target: str = ROUTER_MAC
+    ) -> bytes:
+        return ethernet(source or self.hostile.port.mac, target, kind, payload)
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Arena]:
+    with Lab(2) as lab:
+        yield Arena(lab)
+
+
+def datagram(source: str = ME, target: str = VICTIM, **more: int) -> bytes:
+    return udp(source, target, 1000, 2000, MARK, **more)
+
+
+IP4: dict[str, tuple[bytes, Reason]] = {
+    "another pod's address": (ipv4(VICTIM, FAR, 17, datagram(VICTIM, FAR)), Reason.SPOOFED_ADDRESS),
+    "an address nobody has": (ipv4("10.0.1.200", VICTIM, 17, datagram("10.0.1.200")), Reason.SPOOFED_ADDRESS),
+    "the gateway's address": (ipv4("10.0.1.1", VICTIM, 17, datagram("10.0.1.1")), Reason.SPOOFED_ADDRESS),
+    "a node's address": (ipv4(NODE, VICTIM, 17, datagram(NODE)), Reason.SPOOFED_ADDRESS),
+    "no address": (ipv4("0.0.0.0", VICTIM, 17, datagram("0.0.0.0")), Reason.SPOOFED_ADDRESS),
+    "to a node": (ipv4(ME, NODE, 17, datagram(target=NODE)), Reason.NO_ROUTE),
+    "a tunnel packet to a node": (
+        ipv4(ME, NODE, 17, udp(ME, NODE, 5000, 4789, vxlan(OTHER_VNI, ethernet(MAC, ROUTER_MAC, 0x0800, ipv4(VICTIM, VICTIM, 17, datagram()))))),
+        Reason.NO_ROUTE,
+    ),
+    "to loopback": (ipv4(ME, "127.0.0.1", 17, datagram(target="127.0.0.1")), Reason.MARTIAN),
+    "to nobody": (ipv4(ME, "0.0.0.0", 17, datagram(target="0.0.0.0")), Reason.MARTIAN),
+    "reserved": (ipv4(ME, "240.0.0.1", 17, datagram(target="240.0.0.1")), Reason.MARTIAN),
+    "multicast": (ipv4(ME, "224.0.0.251", 17, datagram(target="224.0.0.251")), Reason.MULTICAST),
+    "broadcast": (ipv4(ME, "255.255.255.255", 17, datagram(target="255.255.255.255")), Reason.MULTICAST),
+    "metadata service": (ipv4(ME, "169.254.169.254", 17, datagram(target="169.254.169.254")), Reason.NO_ROUTE),
+    "options": (ipv4(ME, VICTIM, 17, datagram(), options=b"\x94\x04\0\0"), Reason.IP_OPTIONS),
+    "source route": (ipv4(ME, VICTIM, 17, datagram(), options=b"\x83\x07\x04\x0a\0\x01\x0d\0"), Reason.IP_OPTIONS),
+    "short header": (ipv4(ME, VICTIM, 17, datagram(), header_words=4), Reason.MALFORMED),
+    "version 5": (b"\x55" + ipv4(ME, VICTIM, 17, datagram())[1:], Reason.MALFORMED),
+    "length zero": (ipv4(ME, VICTIM, 17, datagram(), length=0), Reason.BAD_LENGTH),
+    "length of less than the header": (ipv4(ME, VICTIM, 17, datagram(), length=19), Reason.BAD_LENGTH),
+    "length of more than there is": (ipv4(ME, VICTIM, 17, datagram(), length=9000), Reason.BAD_LENGTH),
+    "no UDP header": (ipv4(ME, VICTIM, 17, MARK[:4]), Reason.TRUNCATED),
+    "no TCP header": (ipv4(ME, VICTIM, 6, MARK), Reason.TRUNCATED),
+    "no ICMP header": (ipv4(ME, VICTIM, 1, b"\x08\0"), Reason.TRUNCATED),
+    "TCP header of 16 bytes": (ipv4(ME, VICTIM, 6, tcp(ME, VICTIM, 1, 2, SYN, MARK, words=4)), Reason.MALFORMED),
+    "SYN and FIN": (ipv4(ME, VICTIM, 6, tcp(ME, VICTIM, 1, 2, SYN | FIN, MARK)), Reason.MALFORMED),
+    "SYN and RST": (ipv4(ME, VICTIM, 6, tcp(ME, VICTIM, 1, 2, SYN | RST, MARK)), Reason.MALFORMED),
+    "redirect": (ipv4(ME, VICTIM, 1, icmp(5, 1, 1, MARK)), Reason.BAD_ICMP),
+    "router advertisement": (ipv4(ME, VICTIM, 1, icmp(9, 0, 1, MARK)), Reason.BAD_ICMP),
+    "address mask request": (ipv4(ME, VICTIM, 1, icmp(17, 0, 1, MARK)), Reason.BAD_ICMP),
+    "ICMPv6 in IPv4": (ipv4(ME, VICTIM, 58, icmp(8, 0, 1, MARK)), Reason.BAD_ICMP),
+    "the bit that must be zero": (ipv4(ME, VICTIM, 17, datagram(), fragment=0x8000), Reason.MALFORMED),
+    "fragment over a TCP header": (ipv4(ME, VICTIM, 6, MARK * 4, fragment=0x0001), Reason.TINY_FRAGMENT),
+    "tiny first fragment": (ipv4(ME, VICTIM, 6, MARK, fragment=0x2000), Reason.TINY_FRAGMENT),
+    "tiny fragment": (ipv4(ME, VICTIM, 17, MARK[:4], fragment=0x2000), Reason.TINY_FRAGMENT),
+    "fragment past the end": (ipv4(ME, VICTIM, 1, MARK * 8, fragment=0x1FFF), Reason.BAD_LENGTH),
+}  # fmt: skip
+
+HOP_BY_HOP, ROUTING, FRAGMENT, OPTIONS = 0, 43, 44, 60
+
+
+def chain(*kinds: int, last: int = 17) -> tuple[int, bytes]:
+    """The first header's number, and empty extension headers one after the other."""
+    following = [*kinds[1:], last]
+    return kinds[0], b"".join(bytes([one, 0]) + b"\x01\x04\0\0\0\0" for one in following)
+
+
+def extended(*kinds: int) -> bytes:
+    first, headers = chain(*kinds)
+    return ipv6(ME6, VICTIM6, first, headers + udp(ME6, VICTIM6, 1, 2, MARK))
+
+
+IP6: dict[str, tuple[bytes, Reason]] = {
+    "another pod's address": (ipv6(VICTIM6, ME6, 17, udp(VICTIM6, ME6, 1, 2, MARK)), Reason.SPOOFED_ADDRESS),
+    "a link-local source": (ipv6("fe80::1", VICTIM6, 17, udp("fe80::1", VICTIM6, 1, 2, MARK)), Reason.SPOOFED_ADDRESS),
+    "no address": (ipv6("::", VICTIM6, 17, udp("::", VICTIM6, 1, 2, MARK)), Reason.SPOOFED_ADDRESS),
+    "an IPv4 address in disguise": (ipv6(ME6, f"::ffff:{VICTIM}", 17, udp(ME6, VICTIM6, 1, 2, MARK)), Reason.MARTIAN),
+    "an IPv4 source in disguise": (ipv6(f"::ffff:{ME}", VICTIM6, 17, udp(ME6, VICTIM6, 1, 2, MARK)), Reason.MARTIAN),
+    "to loopback": (ipv6(ME6, "::1", 17, udp(ME6, "::1", 1, 2, MARK)), Reason.MARTIAN),
+    "to link-local": (ipv6(ME6, "fe80::2", 17, udp(ME6, "fe80::2", 1, 2, MARK)), Reason.MARTIAN),
+    "multicast": (ipv6(ME6, "ff02::1", 17, udp(ME6, "ff02::1", 1, 2, MARK)), Reason.MULTICAST),
+    "routing header": (extended(ROUTING), Reason.IP_OPTIONS),
+    "routing header behind options": (extended(OPTIONS, ROUTING), Reason.IP_OPTIONS),
+    "too many headers": (extended(HOP_BY_HOP, OPTIONS, OPTIONS, OPTIONS, OPTIONS), Reason.IP_OPTIONS),
+    "huge options": (ipv6(ME6, VICTIM6, OPTIONS, bytes([17, 60]) + b"\0" * 486 + MARK), Reason.IP_OPTIONS),
+    "length of more than there is": (ipv6(ME6, VICTIM6, 17, MARK, length=9000), Reason.BAD_LENGTH),
+    "length zero": (ipv6(ME6, VICTIM6, 17, MARK, length=0), Reason.BAD_LENGTH),
+    "tiny first fragment": (ipv6(ME6, VICTIM6, FRAGMENT, b"\x06\0\0\x01\0\0\0\x07" + MARK), Reason.TINY_FRAGMENT),
+    "two fragment headers": (
+        ipv6(ME6, VICTIM6, FRAGMENT, b"\x2c\0\0\x01\0\0\0\x07" + b"\x11\0\0\x01\0\0\0\x07" + MARK * 2), Reason.MALFORMED,
+    ),
+    "fragment in the middle of options": (
+        ipv6(ME6, VICTIM6, FRAGMENT, b"\x3c\0\0\x01\0\0\0\x07" + bytes([43, 0]) + b"\0" * 6 + MARK * 2), Reason.IP_OPTIONS,
+    ),
+    "router advertisement": (
+        ipv6(ME6, VICTIM6, 58, icmp6(ME6, VICTIM6, 134, b"\0" * 12 + MARK), hops=255), Reason.NEIGHBOR_IGNORED,
+    ),
+    "redirect": (ipv6(ME6, VICTIM6, 58, icmp6(ME6, VICTIM6, 137, b"\0" * 36 + MARK), hops=255), Reason.NEIGHBOR_IGNORED),
+    "ICMP in IPv6": (ipv6(ME6, VICTIM6, 1, icmp(8, 0, 1, MARK)), Reason.BAD_ICMP),
+    "UDP with no header": (ipv6(ME6, VICTIM6, 17, MARK[:4]), Reason.TRUNCATED),
+}  # fmt: skip
+
+
+def assert_dropped(arena: Arena, frame: bytes, reason: Reason) -> None:
+    node = arena.lab.nodes[0]
+    before = node.dropped(reason)
+    arena.gun.send(frame)
+    assert node.dropped(reason) == before + 1, {
+        name.name: count.packets for name, count in node.plane.drops().items()
+    }
+    for tap in arena.watchers:
+        assert tap.catch(MARK, timeout=0.002) is None
+
+
+@pytest.mark.parametrize("name", IP4)
+def test_ipv4(arena: Arena, name: str) -> None:
+    packet, reason = IP4[name]
+    assert_dropped(arena, arena.frame(packet), reason)
+
+
+@pytest.mark.parametrize("name", IP6)
+def test_ipv6(arena: Arena, name: str) -> None:
+    packet, reason = IP6[name]
+    assert_dropped(arena, arena.frame(packet, 0x86DD), reason)
+
+
+def test_frames(arena: Arena) -> None:
+    good = ipv4(ME, VICTIM, 17, datagram())
+    assert_dropped(arena, arena.frame(good, source=OTHER_MAC), Reason.SPOOFED_MAC)
+    assert_dropped(arena, arena.frame(good, source=arena.victim.port.mac), Reason.SPOOFED_MAC)
+    assert_dropped(arena, arena.frame(good, kind=0x88B5), Reason.NOT_IP)
+    assert_dropped(arena, arena.frame(good, kind=0x8847), Reason.NOT_IP)
+    assert_dropped(arena, arena.frame(b"\0\x05\x08\0" + good, kind=0x8100), Reason.NOT_IP)
+    assert_dropped(arena, arena.frame(b"\x45" + MARK), Reason.TRUNCATED)
+
+
+def test_arp(arena: Arena) -> None:
+    me = arena.hostile.port.mac
+    for told, reason in (
+        (arp(1, OTHER_MAC, ME, VICTIM), Reason.SPOOFED_NEIGHBOR),
+        (arp(1, me, VICTIM, FAR), Reason.SPOOFED_NEIGHBOR),
+        (arp(1, me, "10.0.1.1", VICTIM), Reason.SPOOFED_NEIGHBOR),
+        (arp(2, me, VICTIM, FAR, OTHER_MAC), Reason.SPOOFED_NEIGHBOR),
+        (arp(1, me, VICTIM, VICTIM), Reason.SPOOFED_NEIGHBOR),
+        (arp(1, me, ME, ME), Reason.NEIGHBOR_IGNORED),
+        (arp(2, me, ME, VICTIM, OTHER_MAC), Reason.NEIGHBOR_IGNORED),
+        (arp(1, me, "0.0.0.0", ME), Reason.NEIGHBOR_IGNORED),
+        (b"\0\x06" + arp(1, me, ME, VICTIM)[2:], Reason.MALFORMED),
+        (arp(1, me, ME, VICTIM)[:20], Reason.TRUNCATED),
+    ):
+        assert_dropped(arena, arena.frame(told, 0x0806, target=BROADCAST), reason)
+
+
+def test_neighbor_discovery(arena: Arena) -> None:
+    me = arena.hostile.port.mac
+    advert = (
+        b"\x60\0\0\0"
+        + bytes.fromhex("fd000000000000010000000000000012")
+        + b"\x02\x01"
+        + bytes.fromhex(me.replace(":", ""))
+    )
+    for packet, reason in (
+        (neighbor_solicit(VICTIM6, ME6, me), Reason.SPOOFED_NEIGHBOR),
+        (neighbor_solicit("::", ME6, None), Reason.NEIGHBOR_IGNORED),
+        (neighbor_solicit(ME6, ME6, me), Reason.NEIGHBOR_IGNORED),
+        (ipv6(ME6, "ff02::1", 58, icmp6(ME6, "ff02::1", 136, advert), hops=255), Reason.SPOOFED_NEIGHBOR),
+        (neighbor_solicit(ME6, VICTIM6, me)[:60], Reason.TRUNCATED),
+    ):
+        assert_dropped(arena, arena.frame(packet, 0x86DD, target="33:33:00:00:00:01"), reason)
+
+
+def test_honest_questions_are_answered_for_anybody(arena: Arena) -> None:
+    me = arena.hostile.port.mac
+    with Tap(arena.hostile.namespace, "eth0") as tap:
+        tap.send(arena.frame(arp(1, me, ME, VICTIM), 0x0806, target=BROADCAST))
+        answer = tap.catch(bytes.fromhex("0001080006040002"))
+        assert answer is not None
+        assert answer[22:28] == bytes.fromhex(ROUTER_MAC.replace(":", ""))
+        tap.send(arena.frame(neighbor_solicit(ME6, VICTIM6, None), 0x86DD))
+        answer = tap.catch(b"\x88\x00")
+        assert answer is not None
+        assert answer[-6:] == bytes.fromhex(ROUTER_MAC.replace(":", ""))
+
+
+def test_wrong_checksums_reach_nobodys_application(arena: Arena) -> None:
+    """They are the receiver's to judge; the data plane neither mends nor minds them."""
+    bad = ipv4(ME, VICTIM, 17, datagram(), bad_checksum=True)
+    with Tap(arena.hostile.namespace, "eth0") as gun, Tap(arena.victim.namespace, "eth0") as tap:
+        gun.send(arena.frame(bad))
+        caught = tap.catch(MARK)
+        assert caught is not None
+        assert caught[14:] == bad
+
+
+def test_a_forged_tunnel_packet_from_the_underlay_is_refused(arena: Arena) -> None:
+    """From a host on the underlay that is no node."""
+    node = arena.lab.nodes[0]
+    inner = ethernet(MAC, ROUTER_MAC, 0x0800, ipv4(FAR, VICTIM, 17, udp(FAR, VICTIM, 1, 2, MARK)))
+    for kind, frame in (
+        (Reason.FOREIGN_TUNNEL, inner),
+        (Reason.FOREIGN_TUNNEL, ethernet(MAC, ROUTER_MAC, 0x88B5, b"\0" * 20)),
+    ):
+        outer = ipv4(
+            "192.168.77.99",
+            str(node.address),
+            17,
+            udp("192.168.77.99", str(node.address), 5000, 4789, vxlan(VNI, frame)),
+        )
+        with inside(node.namespace):
+            device = links.read_link(node.plane.netlink, "eth0")
+        assert device is not None
+        before = node.dropped(kind)
+        with Tap(arena.lab.nodes[1].namespace, "eth0") as wire, Tap(arena.victim.namespace, "eth0") as victim:
+            wire.send(ethernet(MAC, device.mac.hex(":"), 0x0800, outer))
+            assert victim.catch(MARK, timeout=0.02) is None
+        assert node.dropped(kind) == before + 1
+
+
+def run(pod: Pod, frame: bytes) -> int:
+    """One frame through the program at the pod's port, by BPF_PROG_TEST_RUN."""
+    plane = pod.node.plane
+    with inside(pod.node.namespace):
+        link = links.read_link(plane.netlink, pod.port.name)
+        assert link is not None
+        context = bytearray(192)
+        context[40:44] = link.index.to_bytes(4, "little")
+        verdict, _ = bpf.run_once(plane.programs.descriptors["from_pod"], frame, bytes(context))
+    return verdict
+
+
+def test_every_truncation_of_every_packet_is_judged(arena: Arena) -> None:
+    """No cut-off frame passes to the host's stack: dropped, or sent to where a whole one would be."""
+    for packets, kind in ((IP4, 0x0800), (IP6, 0x86DD)):
+        for packet, _ in packets.values():
+            frame = arena.frame(packet, kind)
+            for length in range(60, min(len(frame), 120)):
+                assert run(arena.hostile, frame[:length]) in (SHOT, REDIRECT)
+
+
+def test_frames_that_end_within_the_ip_header_are_truncated(arena: Arena) -> None:
+    """BPF_PROG_TEST_RUN takes no such frames; the wire does."""
+    node = arena.lab.nodes[0]
+    for packet, kind, header in (
+        (ipv4(ME, VICTIM, 17, datagram()), 0x0800, 20),
+        (extended(OPTIONS), 0x86DD, 40),
+    ):
+        before = node.dropped(Reason.TRUNCATED)
+        for length in range(header):
+            arena.gun.send(arena.frame(packet[:length], kind))
+        assert node.dropped(Reason.TRUNCATED) == before + header
+
+
+def test_noise_never_passes_to_the_host(arena: Arena) -> None:
+    noise = random.Random(7)
+    seeds = [arena.frame(ipv4(ME, VICTIM, 17, datagram())), arena.frame(extended(OPTIONS), 0x86DD)]
+    seeds += [
+        arena.frame(ipv4(ME, VICTIM, 6, tcp(ME, VICTIM, 1, 2, ACK, MARK))),
+        arena.frame(arp(1, MAC, ME, VICTIM), 0x0806),
+    ]
+    for _ in range(4000):
+        frame = bytearray(noise.choice(seeds))
+        for _ in range(noise.randrange(1, 8)):
+            frame[noise.randrange(len(frame))] = noise.randrange(256)
+        assert run(arena.hostile, bytes(frame)) in (SHOT, REDIRECT)
+
+
+def test_after_all_that_honest_traffic_still_flows(arena: Arena) -> None:
+    assert ping(arena.hostile.namespace, VICTIM)
+    assert ping(arena.hostile.namespace, FAR)
+    assert ping(arena.hostile.namespace, VICTIM6)
