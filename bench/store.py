@@ -2,8 +2,8 @@
 
     python -m bench.store [--seconds 2] [--folder .] [--json FILE]
 
-Every figure is taken in turns with a bare write+fdatasync loop on the same disk, whose medians are
-printed with it: disks differ, ratios hold.
+The figures of plain writes are taken in turns with a bare write+fdatasync loop on the same disk, whose
+median is printed with them: disks differ, ratios hold.
 """
 
 import argparse
