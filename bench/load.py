@@ -33,7 +33,11 @@ class Result(Struct, frozen=True):
 
 
 def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: bench", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: bench",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
@@ -97,7 +101,12 @@ async def connect(host: str, port: int, tls: ssl.SSLContext) -> Client:
 
 
 async def run(
-    host: str, port: int, tls: ssl.SSLContext, connections: int, seconds: float, requests: Callable[[], Iterator[bytes]]
+    host: str,
+    port: int,
+    tls: ssl.SSLContext,
+    connections: int,
+    seconds: float,
+    requests: Callable[[], Iterator[bytes]],
 ) -> Result:
     """Each connection sends what its iterator gives, until the time is over or the iterator ends."""
     clients = [await connect(host, port, tls) for _ in range(connections)]

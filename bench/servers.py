@@ -1,0 +1,246 @@
+"""The servers that are measured, each in a process of its own: ours, a bare aiohttp application, and, where
+KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, those.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.testing.server import LocalServer
+
+START_SECONDS_MAX = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process and its children."""
+    total = 0.0
+    for each in [pid, *_children(pid)]:
+        pages = int(Path(f"/proc/{each}/statm").read_text().split()[1])
+        total += pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *_children(int(child))]
+    return found
+
+
+def client_context(
+    authority: Authority, directory: Path, tenant: str, user: str, groups: tuple[str, ...]
+) -> ssl.SSLContext:
+    """TLS with a client certificate for somebody."""
+    issued = authority.client(Subject(TenantId(tenant), user, groups), time.time())
+    pair = directory / f"{tenant}-{user}.pem"
+    pair.write_bytes(issued.certificate_pem + issued.key_pem + authority.certificate_pem)
+    context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+    context.load_cert_chain(pair)
+    return context
+
+
+class Alcove:
+    """Our API server, as `alcove apiserver` starts it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.server = LocalServer(directory / "data")
+
+    def __enter__(self) -> Alcove:
+        self.server.start()
+        self.authority = Authority.open(self.server.directory / "pki", time.time())
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.server.stop()
+
+    @property
+    def port(self) -> int:
+        return self.server.address[1]
+
+    def resident_mb(self) -> float:
+        return resident_mb(self.server.pid)
+
+    def pair(self, tenant: str, user: str) -> Path:
+        """The file with the certificate and key of somebody for whom `caller` was asked."""
+        return self._directory / f"{tenant}-{user}.pem"
+
+    def caller(
+        self, tenant: str = SYSTEM, user: str = "admin", groups: tuple[str, ...] = ("system:masters",)
+    ) -> ssl.SSLContext:
+        return client_context(self.authority, self._directory, tenant, user, groups)
+
+
+BARE = """
+import sys, ssl, uvloop
+from aiohttp import web
+body = open(sys.argv[1], "rb").read()
+async def answer(request):
+    return web.Response(body=body, content_type="application/json")
+app = web.Application()
+app.router.add_get("/{path:.*}", answer)
+tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+tls.load_cert_chain(sys.argv[2], sys.argv[3])
+uvloop.install()
+web.run_app(app, host="127.0.0.1", port=int(sys.argv[4]), ssl_context=tls, print=None, access_log=None)
+"""
+
+
+class Bare:
+    """A bare aiohttp application on uvloop and TLS that returns the same bytes, whatever is asked."""
+
+    def __init__(self, directory: Path, body: bytes, pki: Path) -> None:
+        self.port = free_port()
+        body_path = directory / "body"
+        body_path.write_bytes(body)
+        pair = [str(pki / "apiserver.crt"), str(pki / "apiserver.key")]
+        self._command = [sys.executable, "-c", BARE, str(body_path), *pair, str(self.port)]
+
+    def __enter__(self) -> Bare:
+        self._process = subprocess.Popen(self._command)
+        wait_for_port(self.port, self._process)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+def wait_for_port(
+    port: int, process: subprocess.Popen[bytes], ready: Callable[[], bool] = lambda: True
+) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            if ready():
+                return
+        except OSError:
+            pass
+        time.sleep(0.05)
+    raise RuntimeError(f"nothing answers on port {port}")
+
+
+class Kubernetes:
+    """kube-apiserver and etcd from KUBEBUILDER_ASSETS, with client certificates and RBAC as ours."""
+
+    def __init__(self, directory: Path, assets: Path) -> None:
+        self._directory = directory / "kubernetes"
+        self._assets = assets
+        self.port = free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Kubernetes:
+        pki = self._directory / "pki"
+        pki.mkdir(parents=True)
+        now = time.time()
+        self._authority = Authority.open(pki, now)
+        serving = self._authority.serving(["localhost", "127.0.0.1"], now)
+        (pki / "serving.crt").write_bytes(serving.certificate_pem)
+        (pki / "serving.key").write_bytes(serving.key_pem)
+        etcd, peer = free_port(), free_port()
+        self._start(
+            "etcd",
+            f"--data-dir={self._directory / 'etcd'}",
+            f"--listen-client-urls=http://127.0.0.1:{etcd}",
+            f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        )
+        wait_for_port(etcd, self._processes[0])
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--tls-cert-file={pki / 'serving.crt'}",
+            f"--tls-private-key-file={pki / 'serving.key'}",
+            f"--client-ca-file={pki / 'ca.crt'}",
+            "--authorization-mode=RBAC",
+            "--disable-admission-plugins=ServiceAccount",
+            "--service-account-issuer=https://localhost",
+            f"--service-account-key-file={pki / 'serving.key'}",
+            f"--service-account-signing-key-file={pki / 'serving.key'}",
+            f"--cert-dir={self._directory}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+        )
+        wait_for_port(self.port, self._processes[1], self._is_ready)
+        return self
+
+    def _start(self, program: str, *arguments: str) -> None:
+        with (self._directory / f"{program}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen([self._assets / program, *arguments], stdout=log, stderr=log)
+            )
+
+    def _is_ready(self) -> bool:
+        import urllib.request
+
+        context = ssl.create_default_context(cadata=self._authority.certificate_pem.decode())
+        try:
+            with urllib.request.urlopen(f"https://localhost:{self.port}/readyz", context=context) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def caller(self) -> ssl.SSLContext:
+        """system:masters, in Kubernetes' own form: the group is the organisation."""
+        from datetime import timedelta
+
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+        from alcove.apiserver.auth import certificates
+
+        key = certificates.new_key()
+        name = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+                x509.NameAttribute(NameOID.COMMON_NAME, "bench"),
+            ]
+        )
+        profile = certificates.Profile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
+        signed = self._authority.sign(key.public_key(), name, profile, time.time(), timedelta(days=1))
+        pair = self._directory / "client.pem"
+        pair.write_bytes(certificates.pem(signed) + certificates.to_pem(key))
+        context = ssl.create_default_context(cadata=self._authority.certificate_pem.decode())
+        context.load_cert_chain(pair)
+        return context
+
+    def resident_mb(self) -> float:
+        return sum(resident_mb(process.pid) for process in self._processes)
+
+    def __exit__(self, *_exc: object) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+
+def kubernetes_assets() -> Path | None:
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    if not given:
+        return None
+    folder = Path(given)
+    missing = [name for name in ("kube-apiserver", "etcd") if not (folder / name).exists()]
+    if missing:
+        raise SystemExit(f"KUBEBUILDER_ASSETS={folder} has no {', '.join(missing)}")
+    return folder
