@@ -22,6 +22,7 @@ from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
 from alcove.apiserver.http.protocol import SLICE_BYTES
 from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
@@ -42,6 +43,7 @@ class Parts(Struct, frozen=True):
     authenticator: Authenticator
     authorizer: Authorizer
     flow: Flow
+    recorder: Recorder
     handlers: Handlers
     routes: Routes
 
@@ -108,6 +110,7 @@ class App:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
             response.headers = headers
+        self._parts.recorder.finish(call, response)
         if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
             # The work of a large answer is not over before it is written.
             response.done = lambda: self._release(call)
@@ -139,6 +142,7 @@ class App:
     def _resolve(self, call: Call) -> Outcome:
         call.tenant = resolve.tenant_of(call.target, call.identity)
         call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
+        self._parts.recorder.begin(call)
         return None
 
     def _limit(self, call: Call) -> Outcome | Awaitable[Outcome]:

@@ -10,6 +10,7 @@ from alcove.api.ids import ALL, Key, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.metrics import RequestSeries
 from alcove.apiserver.negotiate import negotiate
 from alcove.apiserver.paths import Target
 from alcove.apiserver.render import View
@@ -31,6 +32,7 @@ class Call:
         """The tenant asked for; `all` for lists and watches over all of them."""
         self.kind: Kind
         self.verb = ""
+        self.series: RequestSeries | None = None
         self.seats = 0
         """What flow control gave and wants back."""
         self.warnings: list[str] = []

@@ -19,6 +19,7 @@ from alcove.api.registry import Registry
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.order import plugins
 from alcove.apiserver.app import App, Parts
+from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, openid
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.certificates import Authority
@@ -35,8 +36,10 @@ from alcove.apiserver.http.messages import Response
 from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
 from alcove.apiserver.kinds import StockKinds
+from alcove.apiserver.metrics import Metrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.reviews import Reviews
@@ -45,6 +48,7 @@ from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
 from alcove.store.base import ABSENT, Mismatch, Op, Store
+from alcove.store.compaction import Compactor
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -71,19 +75,23 @@ class Running(Struct, frozen=True):
 async def serve(config: Config) -> AsyncIterator[Running]:
     """Serves until left."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = await SqliteStore.open(config.data / "store.db")
+    metrics = Metrics()
+    store = await SqliteStore.open(config.data / "store.db", observe=metrics.committed)
     try:
         kinds = registry.load()
         await _bootstrap(store, kinds, SYSTEM)
-        async with _serving(config, store, kinds) as running:
+        async with _serving(config, store, kinds, metrics) as running:
             yield running
     finally:
         await store.close()
 
 
 @asynccontextmanager
-async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterator[Running]:
+async def _serving(
+    config: Config, store: SqliteStore, kinds: Registry, metrics: Metrics
+) -> AsyncIterator[Running]:
     clock = time.time
+    audit = AuditLog(config.data / "audit.log")
     pki = config.data / "pki"
     authority = Authority.open(pki, clock())
     serving = Serving(pki, authority, (config.host, *config.hosts), clock)
@@ -99,6 +107,12 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
         services = Services(store, cache, hub, kinds, custom, chain, clock)
         reviews = Reviews(authorizer, authenticator, clock)
         subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
+        flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
+        metrics.add_flow(flow)
+        metrics.add_audit(audit)
+        metrics.add_cache(cache.counts)
+        metrics.add_watchers(lambda: hub.count)
+        recorder = Recorder(metrics, audit)
         discovery = Discovery(custom)
         openapi = OpenApi(custom)
         routes = Routes(
@@ -107,6 +121,7 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
                 "/apis": discovery.answer,
                 "/openapi/v2": openapi.everything,
                 "/openapi/v3": openapi.index,
+                "/metrics": recorder.metrics,
                 openid.CONFIGURATION_PATH: lambda call: Response(
                     200, openid.configuration(tokens.issuer(call.tenant), signing_keys)
                 ),
@@ -119,19 +134,27 @@ async def _serving(config: Config, store: Store, kinds: Registry) -> AsyncIterat
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: "",
+            lambda: store.trouble() or "",
         )
-        parts = Parts(services, authenticator, authorizer, Flow(), Handlers(services, subresources), routes)
+        parts = Parts(
+            services, authenticator, authorizer, flow, recorder, Handlers(services, subresources), routes
+        )
         app = App(parts)
         identify = authenticator.identity_from_certificate
         async with Server(app.handle, config.host, config.port, serving.context, identify) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
-            renewal = asyncio.create_task(_renew(serving), name="certificate renewal")
+            chores = [
+                asyncio.create_task(_renew(serving), name="certificate renewal"),
+                asyncio.create_task(Compactor(store).run(), name="compaction"),
+            ]
             try:
                 yield Running(url, authority, app)
             finally:
-                renewal.cancel()
+                for chore in chores:
+                    chore.cancel()
+                await asyncio.gather(*chores, return_exceptions=True)
+                await audit.close()
 
 
 def write_admin_kubeconfig(config: Config, running: Running) -> Path:

@@ -1,0 +1,73 @@
+"""What is remembered of a request once it is answered: its metrics and its line in the audit log."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+
+from alcove.api.objects import Object
+from alcove.apiserver.audit import AuditLog, Entry
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.metrics import Metrics, Requested
+
+
+class Recorder:
+    def __init__(self, metrics: Metrics, audit: AuditLog) -> None:
+        self._metrics = metrics
+        self._audit = audit
+
+    def begin(self, call: Call) -> None:
+        """When it is known what the request is about."""
+        target = call.target
+        scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
+        call.series = self._metrics.requests(
+            Requested(call.verb, target.group, target.version, target.resource, target.subresource, scope)
+        )
+        call.series.begin()
+        self._metrics.tenants.count(call.tenant)
+
+    def finish(self, call: Call, response: Response) -> None:
+        if call.series is None:
+            return
+        now = time.time()
+        seconds = now - call.started
+        # A watch lasts as long as its client likes: that is no latency.
+        call.series.finish(response.status, None if call.verb == "watch" else seconds)
+        call.series = None
+        target = call.target
+        self._audit.record(
+            Entry(
+                received=call.started,
+                seconds=seconds,
+                verb=call.verb,
+                path=call.request.path,
+                tenant=call.tenant,
+                caller=call.caller,
+                identity=call.identity,
+                code=response.status,
+                source=call.request.address,
+                user_agent=call.request.headers.get("user-agent", ""),
+                group=target.group,
+                version=target.version,
+                resource=target.resource,
+                subresource=target.subresource,
+                namespace=target.namespace,
+                name=target.name,
+                reason=_reason(response) if response.status >= 400 else "",
+                annotations=call.annotations,
+            )
+        )
+
+    async def metrics(self, call: Call) -> Response:
+        """GET /metrics."""
+        body, content_type = await self._metrics.render(call.request.headers.get("accept", ""))
+        return Response(200, body, content_type.encode())
+
+
+def _reason(response: Response) -> str:
+    if not isinstance(response.body, bytes):
+        return ""
+    told: Object = orjson.loads(response.body)
+    return str(told.get("reason", ""))

@@ -1,0 +1,96 @@
+"""`alcove controllers`: every controller, over all planes, in the process that holds the lease.
+
+A process without the lease holds no mirrors: it starts them when it begins to lead, so that everything
+it acts on was read after the process before it had stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.client import kubeconfig
+from alcove.client.client import Client
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.client.transport import Transport
+from alcove.controllers.all import CONTROLLERS
+from alcove.controllers.controller import Options, Setup
+from alcove.controllers.events import Recorder
+from alcove.controllers.leader import Leader, Timing
+from alcove.controllers.loop import Loop
+from alcove.controllers.metrics import Metrics
+from alcove.processes.probes import serve_probes
+
+log = logging.getLogger(__name__)
+
+LEASE = "alcove-controllers"
+USER_AGENT = "alcove-controllers"
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    kubeconfig: Path
+    options: Options = Options()
+    probe_port: int | None = None
+    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
+    timing: Timing = Timing()
+
+
+async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
+    """Runs until cancelled; `leads` is called each time this process begins to lead, all mirrors synced."""
+    transport = HttpPool(kubeconfig.load(config.kubeconfig))
+    metrics = Metrics()
+    leader = Leader(Client(transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
+        try:
+            while True:
+                async with leader.leading() as lost:
+                    await _until(lost, work(config, transport, leader, metrics, leads))
+        finally:
+            await transport.close()
+
+
+async def work(
+    config: Config, transport: Transport, leader: Leader, metrics: Metrics, leads: Callable[[], None]
+) -> None:
+    """All controllers, until cancelled."""
+    async with Planes(user_agent=USER_AGENT, permitted=leader.check) as planes, asyncio.TaskGroup() as tasks:
+        recorder = Recorder(planes.client, time.time)
+        setup = Setup(planes=planes, recorder=recorder, clock=time.time, options=config.options)
+        controllers = [controller(setup) for controller in CONTROLLERS]
+        planes.join(HOME, transport)
+        await planes.synced()
+        tasks.create_task(recorder.run(), name="events")
+        for controller in controllers:
+            loop = Loop(controller, metrics.loop(controller.name))
+            tasks.create_task(loop.run(), name=controller.name)
+        log.info("working", extra={"controllers": len(controllers)})
+        leads()
+
+
+async def _until(lost: asyncio.Event, working: asyncio.Future[None] | object) -> None:
+    """Works until the lease is lost, or until working fails, which is told."""
+    work_task = asyncio.ensure_future(working)  # type: ignore[arg-type]
+    lost_task = asyncio.create_task(lost.wait())
+    try:
+        await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
+        if work_task.done():
+            work_task.result()
+    finally:
+        for task in (work_task, lost_task):
+            task.cancel()
+        await asyncio.wait((work_task, lost_task))
+
+
+def identity() -> str:
+    """This very process' name in the lease."""
+    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
