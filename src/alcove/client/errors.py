@@ -4,6 +4,8 @@
     ├── Unreachable      no answer: the server is away, or the connection broke
     ├── Malformed        an answer that is not the API's
     ├── Behind           a mirror has not yet seen this process' own writes
+    ├── PlaneLeft        the plane that a key names is no longer served
+    ├── NotPermitted     this process may no longer write: another one leads
     └── BadKubeconfig    the file does not say how to reach a server
 
 The server's refusals are `api.errors.ApiError`.
@@ -26,6 +28,14 @@ class Malformed(ClientError):
 
 
 class Behind(ClientError):
+    pass
+
+
+class PlaneLeft(ClientError):
+    pass
+
+
+class NotPermitted(ClientError):
     pass
 
 

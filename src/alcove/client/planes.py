@@ -20,6 +20,7 @@ from msgspec import Struct
 from alcove.api.ids import ALL, Revision, TenantId
 from alcove.client.changes import Index, Trim, without_managed_fields
 from alcove.client.client import Client, Permitted, Selection
+from alcove.client.errors import PlaneLeft
 from alcove.client.informer import Informer
 from alcove.client.keys import PlaneId
 from alcove.client.mirror import Mirror
@@ -79,8 +80,11 @@ class Planes:
             mirror.remove_plane(plane)
 
     def client(self, plane: PlaneId) -> Client:
-        """Raises KeyError where the plane has left."""
-        return self._planes[plane].client
+        """Raises PlaneLeft."""
+        joined = self._planes.get(plane)
+        if joined is None:
+            raise PlaneLeft(f"the plane {plane} has left")
+        return joined.client
 
     def ids(self) -> list[PlaneId]:
         return list(self._planes)

@@ -22,8 +22,11 @@ class Response(Struct, frozen=True):
 class Stream(Protocol):
     """An answer that comes over time."""
 
-    status: int
-    headers: Mapping[str, str]
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives; ends with it. Raises Unreachable when the connection breaks first."""

@@ -7,18 +7,24 @@ it acts on was read after the process before it had stopped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
+import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
+import typer
+import uvloop
 from msgspec import Struct
 
 from alcove.client import kubeconfig
 from alcove.client.client import Client
+from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
@@ -77,9 +83,9 @@ async def work(
         leads()
 
 
-async def _until(lost: asyncio.Event, working: asyncio.Future[None] | object) -> None:
+async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
     """Works until the lease is lost, or until working fails, which is told."""
-    work_task = asyncio.ensure_future(working)  # type: ignore[arg-type]
+    work_task = asyncio.create_task(working)
     lost_task = asyncio.create_task(lost.wait())
     try:
         await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +95,30 @@ async def _until(lost: asyncio.Event, working: asyncio.Future[None] | object) ->
         for task in (work_task, lost_task):
             task.cancel()
         await asyncio.wait((work_task, lost_task))
+
+
+def main(kubeconfig_path: Path | None, network_template: Path | None, probe_port: int | None) -> str:
+    """Runs until a signal; returns what went wrong, or nothing."""
+    config = Config(
+        kubeconfig=kubeconfig_path or kubeconfig.default_path(),
+        options=Options(default_network_template=network_template),
+        probe_port=probe_port,
+    )
+
+    async def until_signal() -> None:
+        working = asyncio.create_task(run(config, lambda: typer.echo("leading")))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+    try:
+        uvloop.run(until_signal())
+    except BadKubeconfig as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot serve probes on port {probe_port}: {error.strerror or error}"
+    return ""
 
 
 def identity() -> str:

@@ -75,6 +75,27 @@ def _run_apiserver(config: object) -> None:
         uvloop.run(run())
 
 
+@app.command()
+def controllers(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+    ] = None,
+    default_network_template_path: Annotated[
+        Path | None,
+        typer.Option(help="JSON or YAML of every new tenant's network `default`; `{{.}}` is the tenant's name."),
+    ] = None,
+    probe_port: Annotated[
+        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+    ] = None,
+) -> None:
+    """Run every controller, in one process at a time."""
+    from alcove.processes.controllers import main as run_controllers
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if told := run_controllers(kubeconfig, default_network_template_path, probe_port):
+        raise typer.Exit(_fail(told))
+
+
 def _fail(message: str) -> int:
     typer.secho(f"error: {message}", err=True, fg=typer.colors.RED)
     return 1

@@ -37,7 +37,7 @@ async def serve_probes(
 
 
 def _response(request: bytes, metrics: Callable[[], bytes], ready: Callable[[], bool]) -> bytes:
-    path = (request.split(b" ") + [b""])[1]
+    path = [*request.split(b" "), b""][1]
     status, body = b"404 Not Found", b"not found\n"
     if path == b"/metrics":
         status, body = b"200 OK", metrics()

@@ -1,0 +1,196 @@
+"""Leader election by a Lease, with fencing: of several processes one works, and only while it surely leads.
+
+    STANDBY ── the lease is free, released, or not renewed for its whole duration ──▶ LEADING
+    LEADING ── not renewed within the deadline, or taken by another ──▶ STANDBY
+
+Whether a lease has run out is measured by this process' own clock, from when it saw the lease change
+last: clocks of different machines need not agree. The leader stops writing `deadline` after its last
+renewal began, well before anybody else may take the lease: `check` is asked before every write and
+raises from that moment on. A lease given up in good order is taken at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from alcove.api import meta, objects
+from alcove.api.errors import AlreadyExists, ApiError, Conflict, NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.client import Client
+from alcove.client.errors import ClientError, NotPermitted
+from alcove.client.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+NAMESPACE = "kube-system"
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    lease_seconds: float = 15.0
+    deadline_seconds: float = 10.0
+    renew_seconds: float = 2.0
+
+
+class Seen(Struct, frozen=True):
+    """The lease as it was last seen to change, and when, by our own clock."""
+
+    holder: str
+    revision: str
+    at: float
+    lease_seconds: float
+
+
+def may_take(lease: Object, seen: Seen | None, identity: str, now: float) -> bool:
+    """Whether the lease, as just read, is free for us. `seen` is what was seen before."""
+    holder = objects.get(lease, "spec", "holderIdentity", default="")
+    if not holder or holder == identity:
+        return True
+    if seen is None or seen.revision != lease["metadata"]["resourceVersion"]:
+        return False
+    return now - seen.at >= seen.lease_seconds
+
+
+class Leader:
+    """`identity` is this process' alone: a restarted one is another."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        identity: str,
+        clock: Callable[[], float],
+        timing: Timing | None = None,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._timing = timing or Timing()
+        self._lease: Object | None = None
+        self._seen: Seen | None = None
+        self._valid_until = float("-inf")
+
+    @property
+    def is_leading(self) -> bool:
+        return _now() < self._valid_until
+
+    def check(self) -> None:
+        """Raises NotPermitted from the moment on that another process could be leading."""
+        if not self.is_leading:
+            raise NotPermitted(f"{self._identity} does not hold the lease {self._name}")
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[asyncio.Event]:
+        """Waits for the lease and holds it for the block; the event is set when it is lost. Gives it up after."""
+        while True:
+            if await self._try():
+                break
+            await asyncio.sleep(self._timing.renew_seconds)
+        log.info("leading", extra={"lease": self._name, "identity": self._identity})
+        lost = asyncio.Event()
+        renewing = asyncio.create_task(self._renew(lost), name=f"lease {self._name}")
+        try:
+            yield lost
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+            await self._release()
+
+    async def _renew(self, lost: asyncio.Event) -> None:
+        while self.is_leading:
+            await asyncio.sleep(self._timing.renew_seconds)
+            try:
+                async with asyncio.timeout_at(self._valid_until):
+                    if not await self._try():
+                        break
+            except TimeoutError:
+                break
+        self._valid_until = float("-inf")
+        log.warning("no longer leading", extra={"lease": self._name, "identity": self._identity})
+        lost.set()
+
+    async def _try(self) -> bool:
+        """Takes or renews the lease; False: another holds it. A server that does not answer is no answer."""
+        started = _now()
+        try:
+            held = await self._write()
+        except (ApiError, ClientError) as error:
+            log.info("lease not reached", extra={"lease": self._name, "error": str(error)})
+            return started < self._valid_until
+        if held:
+            self._valid_until = started + self._timing.deadline_seconds
+        return held
+
+    async def _write(self) -> bool:
+        try:
+            if self._lease is None:
+                self._lease = await self._client.get(SYSTEM, LEASES, self._name, namespace=NAMESPACE)
+            if not may_take(self._lease, self._seen, self._identity, _now()):
+                self._notice(self._lease)
+                self._lease = None
+                return False
+            wanted = renewed(self._lease, self._identity, self._timing, self._clock())
+            self._lease = await self._client.update(SYSTEM, LEASES, wanted)
+        except NotFound:
+            wanted = renewed(_empty(self._name), self._identity, self._timing, self._clock())
+            try:
+                self._lease = await self._client.create(SYSTEM, LEASES, wanted)
+            except (AlreadyExists, NotFound):
+                return False
+        except Conflict:
+            # Somebody wrote it since: look again before believing anything.
+            self._lease = None
+            return False
+        return True
+
+    def _notice(self, lease: Object) -> None:
+        revision = lease["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen.revision != revision:
+            spec = lease.get("spec") or {}
+            seconds = float(spec.get("leaseDurationSeconds") or self._timing.lease_seconds)
+            self._seen = Seen(spec.get("holderIdentity", ""), revision, _now(), seconds)
+
+    async def _release(self) -> None:
+        was_leading, self._valid_until = self.is_leading, float("-inf")
+        lease, self._lease = self._lease, None
+        if lease is None or not was_leading:
+            return
+        lease["spec"] = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            async with asyncio.timeout(self._timing.renew_seconds):
+                await self._client.update(SYSTEM, LEASES, lease)
+        except (ApiError, ClientError, TimeoutError) as error:
+            log.info("lease not released", extra={"lease": self._name, "error": str(error)})
+
+
+def renewed(lease: Object, identity: str, timing: Timing, now: float) -> Object:
+    """The lease as its holder writes it."""
+    spec = dict(lease.get("spec") or {})
+    time = meta.format_micro_time(now)
+    if spec.get("holderIdentity") != identity:
+        spec["acquireTime"] = time
+        spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
+    spec |= {
+        "holderIdentity": identity,
+        "renewTime": time,
+        "leaseDurationSeconds": max(1, int(timing.lease_seconds)),
+    }
+    return {**lease, "spec": spec}
+
+
+def _empty(name: str) -> Object:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+    }
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

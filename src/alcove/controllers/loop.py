@@ -1,0 +1,176 @@
+"""The loop around a reconciler: takes keys in fair turns, calls it, and decides what becomes of each.
+
+Retries are decided in one place, `verdict`; nothing else in the controllers knows of them.
+
+| the reconciler            | the key                                   | the tenant sees         |
+|---------------------------|-------------------------------------------|-------------------------|
+| returns                   | is forgotten, or looked at again in time  |                         |
+| is outdated (409, behind) | is tried again soon                       |                         |
+| cannot reach the server   | is tried again, later each time           |                         |
+| raises anything else      | is tried again, later each time           | a warning on the object |
+| works for a plane that left, or without the lease | is forgotten      |                         |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+
+from alcove.api.errors import ApiError, Conflict, Gone, ServiceUnavailable, Timeout, TooManyRequests
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
+from alcove.client.keys import ObjectKey, Space
+from alcove.client.mirror import Mirror
+from alcove.controllers.controller import Controller, Keys, Result
+from alcove.controllers.metrics import LoopMetrics
+from alcove.controllers.queue import Queue, Taken
+
+log = logging.getLogger(__name__)
+
+RECONCILE_SECONDS_MAX = 120.0
+FAILED_REASON = "ReconcileFailed"
+
+
+class Verdict(Enum):
+    DONE = "done"
+    LATER = "later"
+    """Went well; to be looked at again at a time of its own."""
+    OUTDATED = "outdated"
+    AWAY = "away"
+    """The server did not answer."""
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+def verdict(outcome: Result | Exception) -> Verdict:
+    match outcome:
+        case Result(after_seconds=None):
+            return Verdict.DONE
+        case Result():
+            return Verdict.LATER
+        case Conflict() | Behind():
+            return Verdict.OUTDATED
+        case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone():
+            return Verdict.AWAY
+        case PlaneLeft() | NotPermitted():
+            return Verdict.DROPPED
+        case Exception():
+            return Verdict.FAILED
+
+
+def told_of(controller: str, error: Exception) -> str:
+    """What the tenant is told. The server's own refusals are about its objects; of anything else only the
+    kind is said, for the text could be about somebody else's."""
+    if isinstance(error, ApiError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"the {controller} controller did not finish within {RECONCILE_SECONDS_MAX:.0f} s"
+    return f"the {controller} controller cannot handle this object ({type(error).__name__})"
+
+
+class Loop:
+    """`run` until cancelled. The planes' mirrors must be synced before."""
+
+    def __init__(self, controller: Controller, metrics: LoopMetrics) -> None:
+        self.controller = controller
+        self.metrics = metrics
+        workers = controller.workers
+        self.queue = Queue(in_hand_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
+        metrics.queue = self.queue
+        self._mirrors = tuple(dict.fromkeys(controller.reads))
+
+    async def run(self) -> None:
+        for source in self.controller.sources:
+            source.mirror.subscribe(_Adder(self.queue, source.keys))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.controller.background(), name=f"{self.controller.name} background")
+                for number in range(self.controller.workers):
+                    tasks.create_task(self._work(), name=f"{self.controller.name} {number}")
+        finally:
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            taken = await self.queue.take()
+            try:
+                await self._turn(taken)
+            finally:
+                self.queue.done(taken.key)
+
+    async def _turn(self, taken: Taken) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        outcome = await self._attempt(taken.key)
+        decided = verdict(outcome)
+        self.metrics.observe(decided.value, taken.waited_seconds, loop.time() - started)
+        self._settle(taken.key, decided, outcome)
+
+    async def _attempt(self, key: ObjectKey) -> Result | Exception:
+        try:
+            async with asyncio.timeout(RECONCILE_SECONDS_MAX):
+                for mirror in self._mirrors:
+                    await mirror.caught_up(key.plane, key.tenant)
+                return await self.controller.reconcile(key)
+        except Exception as error:
+            return error
+
+    def _settle(self, key: ObjectKey, decided: Verdict, outcome: Result | Exception) -> None:
+        match decided:
+            case Verdict.DONE | Verdict.DROPPED:
+                self.queue.forget(key)
+            case Verdict.LATER:
+                assert isinstance(outcome, Result) and outcome.after_seconds is not None
+                self.queue.forget(key)
+                self.queue.add_after(key, outcome.after_seconds)
+            case Verdict.OUTDATED | Verdict.AWAY:
+                self.queue.add_failed(key)
+            case Verdict.FAILED:
+                assert isinstance(outcome, Exception)
+                self._report(key, outcome)
+                self.queue.add_failed(key)
+
+    def _report(self, key: ObjectKey, error: Exception) -> None:
+        name = self.controller.name
+        fields = {"controller": name, "key": str(key), "error": str(error)}
+        if isinstance(error, ApiError):
+            log.warning("reconcile refused", extra=fields)
+        else:
+            log.error("reconcile failed", extra=fields, exc_info=error)
+        self.controller.events.warning(key.plane, self._object(key), FAILED_REASON, told_of(name, error))
+
+    def _object(self, key: ObjectKey) -> Object:
+        """The key's object, for an event: as the mirror has it, or just named."""
+        resource = self.controller.resource
+        for mirror in self._mirrors:
+            if mirror.selection.resource == resource and (obj := mirror.get(key)) is not None:
+                return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+        metadata = {"tenant": key.tenant, "name": key.name, "namespace": key.namespace}
+        return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+
+    def _refill(self, space: Space) -> None:
+        for source in self.controller.sources:
+            _refill(self.queue, source.mirror, source.keys, space)
+
+
+def _refill(queue: Queue, mirror: Mirror, keys: Keys, space: Space) -> None:
+    for key in mirror.keys(space.plane, space.tenant):
+        if (obj := mirror.get(key)) is not None:
+            for concerned in keys(Change(Kind.ADDED, key, obj)):
+                queue.add(concerned)
+
+
+class _Adder:
+    """A mirror's subscriber that queues whom a change concerns."""
+
+    __slots__ = ("_keys", "_queue")
+
+    def __init__(self, queue: Queue, keys: Keys) -> None:
+        self._queue = queue
+        self._keys = keys
+
+    def __call__(self, change: Change) -> None:
+        for key in self._keys(change):
+            self._queue.add(key)

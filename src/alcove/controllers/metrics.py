@@ -1,0 +1,134 @@
+"""What the controllers count: per controller, never per tenant beyond the few with the longest queues.
+
+Counting is a few operations on plain numbers; Prometheus' own types come in only when somebody asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from alcove.controllers.queue import Queue
+
+TENANTS_SHOWN = 10
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(SECONDS, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Each counts everything up to its bound, as Prometheus wants it."""
+        return list(zip([*map(str, SECONDS), "+Inf"], accumulate(self.counts), strict=True))
+
+
+class LoopMetrics:
+    """One controller's."""
+
+    def __init__(self, controller: str) -> None:
+        self.controller = controller
+        self.queue: Queue | None = None
+        self.verdicts: Counter[str] = Counter()
+        self.waited = Histogram()
+        self.worked = Histogram()
+
+    def observe(self, verdict: str, waited_seconds: float, worked_seconds: float) -> None:
+        self.verdicts[verdict] += 1
+        self.waited.observe(waited_seconds)
+        self.worked.observe(worked_seconds)
+
+    @property
+    def retries(self) -> int:
+        return sum(self.verdicts[verdict] for verdict in ("outdated", "away", "failed"))
+
+
+class Metrics(Collector):
+    """All controllers'. `text` is what /metrics answers."""
+
+    def __init__(self) -> None:
+        self._loops: list[LoopMetrics] = []
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def loop(self, controller: str) -> LoopMetrics:
+        made = LoopMetrics(controller)
+        self._loops = [*(each for each in self._loops if each.controller != controller), made]
+        return made
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _queues(self._loops)
+        yield _histogram("alcove_workqueue_queue_duration_seconds", "Time a key waited.", self._waited())
+        yield _histogram("alcove_workqueue_work_duration_seconds", "Time a reconciler took.", self._worked())
+        results = CounterMetricFamily(
+            "alcove_controller_reconciles", "Reconciles by what became of them.", labels=("name", "result")
+        )
+        for loop in self._loops:
+            for verdict, count in sorted(loop.verdicts.items()):
+                results.add_metric((loop.controller, verdict), count)
+        yield results
+        yield _deepest(self._loops)
+
+    def _waited(self) -> Iterable[tuple[str, Histogram]]:
+        return [(loop.controller, loop.waited) for loop in self._loops]
+
+    def _worked(self) -> Iterable[tuple[str, Histogram]]:
+        return [(loop.controller, loop.worked) for loop in self._loops]
+
+
+def _queues(loops: Sequence[LoopMetrics]) -> Iterator[Metric]:
+    depth = GaugeMetricFamily("alcove_workqueue_depth", "Keys that wait.", labels=("name",))
+    delayed = GaugeMetricFamily("alcove_workqueue_delayed", "Keys to be looked at later.", labels=("name",))
+    busy = GaugeMetricFamily("alcove_workqueue_busy", "Keys with workers.", labels=("name",))
+    adds = CounterMetricFamily("alcove_workqueue_adds", "Keys added.", labels=("name",))
+    retries = CounterMetricFamily("alcove_workqueue_retries", "Keys tried again.", labels=("name",))
+    for loop in loops:
+        retries.add_metric((loop.controller,), loop.retries)
+        if loop.queue is not None:
+            depth.add_metric((loop.controller,), loop.queue.depth)
+            delayed.add_metric((loop.controller,), loop.queue.delayed)
+            busy.add_metric((loop.controller,), loop.queue.in_hand)
+            adds.add_metric((loop.controller,), loop.queue.added)
+    yield from (depth, delayed, busy, adds, retries)
+
+
+def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
+    depths: Counter[str] = Counter()
+    for loop in loops:
+        if loop.queue is not None:
+            for space, depth in loop.queue.deepest(TENANTS_SHOWN):
+                depths[space.tenant] += depth
+    told = GaugeMetricFamily(
+        "alcove_workqueue_tenant_depth", "Keys that wait, of the tenants with most.", labels=("tenant",)
+    )
+    for tenant, depth in depths.most_common(TENANTS_SHOWN):
+        told.add_metric((tenant,), depth)
+    return told
+
+
+def _histogram(name: str, told: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
+    family = HistogramMetricFamily(name, told, labels=("name",))
+    for controller, histogram in values:
+        family.add_metric((controller,), histogram.buckets(), histogram.total)
+    return family
