@@ -4,7 +4,7 @@ The registry (`api/registry.py`) lists stock kinds; a CRD makes more of them at 
 server treats both alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -126,6 +126,11 @@ class Kind(Struct, frozen=True, kw_only=True):
     """The OpenAPI definition's name: `io.k8s.api.core.v1.Pod`."""
     list_kind: str = ""
     """Empty: kind + "List"."""
+    convert: Callable[[Sequence[Object], str], Awaitable[Sequence[Object]]] | None = None
+    """Conversion that has to be waited for (a CRD's webhook): (objects, wanted apiVersion) → the same
+    objects, in order. Where it is set, it stands for `to_storage` and `from_storage`."""
+    warning: str = ""
+    """Told with every answer at this version: that it is deprecated."""
     scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
     """Where wanted replicas, actual replicas and the selector are kept; None: where stock kinds keep them."""
 
