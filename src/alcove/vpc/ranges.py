@@ -1,0 +1,113 @@
+"""Ranges of addresses: read from objects, which addresses of them are nobody's, which parts are free.
+
+A range's first address names it and its second is the gateway's; IPv4's last one is broadcast.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from itertools import islice
+
+from alcove.api.addresses import Address, Network
+from alcove.api.kinds.ranges import read_number
+from alcove.api.objects import Object
+
+MADE_PREFIX = 16
+"""Length of the prefix of a range that nobody chose."""
+_MADE_WITHIN = ipaddress.IPv4Network("10.0.0.0/8")
+_MADE_SIZE = 1 << (32 - MADE_PREFIX)
+
+
+def range_of(obj: Object) -> Network | None:
+    """The range in a VPC's, subnet's or network's spec; None where it has none yet."""
+    spec = obj.get("spec") or {}
+    prefix = read_number(spec.get("prefix"))
+    if not spec.get("ip") or prefix is None:
+        return None
+    return ipaddress.ip_network(f"{spec['ip']}/{prefix}")
+
+
+def write(spec: Object, network: Network) -> None:
+    spec["ip"], spec["prefix"] = str(network.network_address), network.prefixlen
+
+
+def gateway(network: Network) -> Address:
+    return network.network_address + 1
+
+
+def first_usable(network: Network) -> int:
+    return int(network.network_address) + 2
+
+
+def last_usable(network: Network) -> int:
+    return int(network.broadcast_address) - (1 if network.version == 4 else 0)
+
+
+def is_usable(network: Network, address: Address) -> bool:
+    """Whether an endpoint of this range may have the address."""
+    return address in network and first_usable(network) <= int(address) <= last_usable(network)
+
+
+def is_inside(part: Network, whole: Network) -> bool:
+    return part.version == whole.version and whole.overlaps(part) and part.prefixlen >= whole.prefixlen
+
+
+def overlaps(one: Network, other: Network) -> bool:
+    return one.version == other.version and one.overlaps(other)
+
+
+class Usage:
+    """How often each range that could be made is used already; finds one for a VPC whose author chose none."""
+
+    def __init__(self, avoid: Iterable[Network] = ()) -> None:
+        shunned = tuple(avoid)
+        self._counts = {
+            int(part.network_address): 0
+            for part in _MADE_WITHIN.subnets(new_prefix=MADE_PREFIX)
+            if not any(overlaps(part, other) for other in shunned)
+        }
+
+    def count(self, network: Network, by: int) -> None:
+        """A VPC with this range came (1) or went (-1)."""
+        if not overlaps(network, _MADE_WITHIN):
+            return
+        low = max(int(network.network_address), int(_MADE_WITHIN.network_address))
+        high = min(int(network.broadcast_address), int(_MADE_WITHIN.broadcast_address))
+        for start in range(low - low % _MADE_SIZE, high + 1, _MADE_SIZE):
+            if start in self._counts:
+                self._counts[start] += by
+
+    def fresh(self) -> Network:
+        """The range that fewest VPCs use, the lowest of those: while there is one, a range of its own.
+
+        VPCs are isolated, so sharing one with another when all are used is no harm.
+        """
+        start = min(self._counts, key=lambda start: (self._counts[start], start))
+        return ipaddress.IPv4Network((start, MADE_PREFIX))
+
+
+def free_part(whole: Network, taken: Iterable[Network], prefix: int) -> Network | None:
+    """The lowest part of `whole` with this prefix that overlaps nothing of `taken`; None: no room.
+
+    Jumps from one taken part to the next: the work grows with their number, not with the range.
+    """
+    size = 1 << (whole.max_prefixlen - prefix)
+    at, end = int(whole.network_address), int(whole.broadcast_address) + 1
+    bounds = sorted(
+        (int(other.network_address), int(other.broadcast_address) + 1)
+        for other in taken
+        if overlaps(other, whole)
+    )
+    for low, high in bounds:
+        if at + size <= low:
+            break
+        if high > at:
+            at = -(-high // size) * size
+    if at + size > end:
+        return None
+    return type(whole)((at, prefix))
+
+
+def shares(whole: Network, count: int) -> list[Network]:
+    """`whole` cut into as many equal parts; what is left over (up to the next power of two) stays free."""
+    bits = max(count - 1, 0).bit_length()
+    return list(islice(whole.subnets(prefixlen_diff=bits), count))
