@@ -140,9 +140,11 @@ class App:
         return None
 
     def _resolve(self, call: Call) -> Outcome:
-        call.tenant = resolve.tenant_of(call.target, call.identity)
+        call.tenant = call.target.tenant or call.identity.tenant
         call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
+        # From here on the request is counted and audited, refused or not.
         self._parts.recorder.begin(call)
+        resolve.check_reach(call)
         return None
 
     def _limit(self, call: Call) -> Outcome | Awaitable[Outcome]:

@@ -10,7 +10,6 @@ from alcove.api.errors import Forbidden, MethodNotAllowed, NotFound
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.call import Call
-from alcove.apiserver.identity import Identity
 from alcove.apiserver.nodes import NODES, READ
 from alcove.apiserver.paths import Target
 from alcove.apiserver.rbac.authorize import Access, forbidden
@@ -37,12 +36,11 @@ _PATH_VERBS = {
 }
 
 
-def tenant_of(target: Target, identity: Identity) -> TenantId:
-    """The tenant a request is for. Raises Forbidden for any but the caller's own, unless it is ring0's."""
-    wanted = target.tenant or identity.tenant
-    if wanted != identity.tenant and not identity.is_system:
-        raise forbidden(identity, _access_by_path(target, wanted))
-    return wanted
+def check_reach(call: Call) -> None:
+    """Raises Forbidden for any tenant but the caller's own, unless the caller is ring0's."""
+    identity = call.identity
+    if call.tenant != identity.tenant and not identity.is_system:
+        raise forbidden(identity, _access_by_path(call.target, call.tenant))
 
 
 def _access_by_path(target: Target, tenant: TenantId) -> Access:

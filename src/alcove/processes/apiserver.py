@@ -147,6 +147,7 @@ async def _serving(
             chores = [
                 asyncio.create_task(_renew(serving), name="certificate renewal"),
                 asyncio.create_task(Compactor(store).run(), name="compaction"),
+                asyncio.create_task(_forget(store, cache), name="forgetting"),
             ]
             try:
                 yield Running(url, authority, app)
@@ -173,6 +174,13 @@ async def _renew(serving: Serving) -> None:
     while True:
         await asyncio.sleep(3600)
         serving.renew()
+
+
+async def _forget(store: Store, cache: Cache) -> None:
+    """History that the store no longer has need not be kept in memory either."""
+    while True:
+        await asyncio.sleep(30)
+        cache.forget(await store.compacted())
 
 
 async def _bootstrap(store: Store, kinds: Registry, tenant: TenantId) -> None:

@@ -10,15 +10,15 @@ from contextlib import suppress
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.cache.collections import Collection, Space
+from alcove.apiserver.cache.collections import Collection
 from alcove.apiserver.cache.entries import Entry, Event, Kind
 from alcove.store.base import Change, Lagged, Store
 from alcove.store.base import Event as StoreEvent
 
 log = logging.getLogger(__name__)
 
-HISTORY_EVENTS_TOTAL_MAX = 50_000
-"""Over all resources and tenants; the oldest are forgotten first."""
+HISTORY_EVENTS_TOTAL_MAX = 20_000
+"""Over all resources and tenants, about; the oldest are forgotten first."""
 
 _KINDS = {Change.CREATED: Kind.ADDED, Change.UPDATED: Kind.MODIFIED, Change.DELETED: Kind.DELETED}
 
@@ -32,7 +32,8 @@ class Cache:
         self._store = store
         self._listener = listener
         self._collections: dict[GroupResource, Collection] = {}
-        self._recent: deque[Space] = deque()
+        self._recent: deque[Revision] = deque()
+        """Of every event in the history, oldest first."""
         self._floor = Revision(0)
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
         self._follower: asyncio.Task[None] | None = None
@@ -93,18 +94,20 @@ class Cache:
             entry = Entry(change.key, change.revision, change.body)
             collection = self._collection(change.key.resource)
             events.append(collection.apply(_KINDS[change.change], entry))
-            self._remember(collection.spaces[change.key.tenant])
+            self._recent.append(change.revision)
         self.revision = batch[-1].revision
+        if len(self._recent) > 2 * HISTORY_EVENTS_TOTAL_MAX:
+            self.forget(self._recent[HISTORY_EVENTS_TOTAL_MAX])
         self._listener(events)
         if self._waiters:
             self._wake()
 
-    def _remember(self, space: Space) -> None:
-        self._recent.append(space)
-        if len(self._recent) > HISTORY_EVENTS_TOTAL_MAX:
-            oldest = self._recent.popleft()
-            if oldest.history:
-                oldest.forget_oldest()
+    def forget(self, upto: Revision) -> None:
+        """Drops history up to a revision, and what only it kept."""
+        for collection in self._collections.values():
+            collection.forget(upto)
+        while self._recent and self._recent[0] <= upto:
+            self._recent.popleft()
 
     def _collection(self, resource: GroupResource) -> Collection:
         collection = self._collections.get(resource)

@@ -77,6 +77,14 @@ class Space:
     def forget_oldest(self) -> None:
         self.floor = self.history.popleft().revision
 
+    def forget(self, upto: Revision) -> None:
+        while self.history and self.history[0].revision <= upto:
+            self.forget_oldest()
+
+    @property
+    def is_bare(self) -> bool:
+        return not self.buckets and not self.history
+
     def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[Entry]:
         """Entries after (namespace, name), in that order."""
         if namespace is not None:
@@ -111,6 +119,15 @@ class Collection:
             space = self.spaces[entry.key.tenant] = Space(self.floor)
         self.changed = entry.revision
         return space.apply(kind, entry)
+
+    def forget(self, upto: Revision) -> None:
+        """Drops history up to a revision, and tenants of which nothing is left."""
+        for tenant, space in list(self.spaces.items()):
+            space.forget(upto)
+            if space.is_bare:
+                # Whoever has this name next begins where the history of this one ends.
+                self.floor = max(self.floor, space.floor)
+                del self.spaces[tenant]
 
     def ordered(
         self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")

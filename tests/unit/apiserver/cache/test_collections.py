@@ -1,0 +1,94 @@
+"""Order, paging and history of the watch cache's collections, against a plain model."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, Collection
+from alcove.apiserver.cache.entries import Entry, Kind
+
+MAPS = GroupResource("", "configmaps")
+BODY = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}'
+names = st.sampled_from(["a", "b", "c", "d"])
+changes = st.lists(st.tuples(names, names, names, st.booleans()), max_size=60)
+
+
+def entry(tenant: str, namespace: str, name: str, revision: int) -> Entry:
+    return Entry(Key(MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
+
+
+def run(collection: Collection, steps: list[tuple[str, str, str, bool]]) -> dict[tuple[str, str, str], int]:
+    """Applies the steps; returns what should be there."""
+    model: dict[tuple[str, str, str], int] = {}
+    for revision, (tenant, namespace, name, deletes) in enumerate(steps, start=1):
+        place = (tenant, namespace, name)
+        if deletes and place in model:
+            collection.apply(Kind.DELETED, entry(*place, revision))
+            del model[place]
+        elif not deletes:
+            collection.apply(Kind.MODIFIED if place in model else Kind.ADDED, entry(*place, revision))
+            model[place] = revision
+    return model
+
+
+@given(changes, st.tuples(names, names, names))
+def test_entries_come_in_order_from_any_position(
+    steps: list[tuple[str, str, str, bool]], after: tuple[str, str, str]
+) -> None:
+    collection = Collection(Revision(0))
+    model = run(collection, steps)
+
+    def places(
+        tenant: TenantId | None, namespace: str | None, start: tuple[str, str, str]
+    ) -> list[tuple[str, str, str]]:
+        found = collection.ordered(tenant, namespace, start)
+        return [(each.key.tenant, each.key.namespace, each.key.name) for each in found]
+
+    assert places(None, None, ("", "", "")) == sorted(model)
+    assert places(None, None, after) == sorted(place for place in model if place > after)
+    own = [place for place in sorted(model) if place[0] == after[0]]
+    assert places(TenantId(after[0]), None, after) == [place for place in own if place > after]
+    assert places(TenantId(after[0]), after[1], ("", "", "")) == [
+        place for place in own if place[1] == after[1]
+    ]
+
+
+@given(changes, st.integers(0, 60), st.integers(0, 60))
+def test_history_is_whole_or_refused(
+    steps: list[tuple[str, str, str, bool]], since: int, forgotten: int
+) -> None:
+    collection = Collection(Revision(0))
+    run(collection, steps)
+    everything = collection.history(None, Revision(0)) or []
+    collection.forget(Revision(forgotten))
+    for tenant in (None, TenantId("a")):
+        told = collection.history(tenant, Revision(since))
+        wanted = [
+            event
+            for event in everything
+            if event.revision > since and (tenant is None or event.entry.key.tenant == tenant)
+        ]
+        assert told is None or told == wanted
+        if since >= forgotten:
+            assert told == wanted
+
+
+def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
+    collection = Collection(Revision(0))
+    collection.apply(Kind.ADDED, entry("quiet", "n", "x", 1))
+    for revision in range(2, HISTORY_EVENTS_MAX + 10):
+        collection.apply(Kind.MODIFIED, entry("loud", "n", "x", revision))
+    assert collection.history(TenantId("loud"), Revision(1)) is None
+    quiet = collection.history(TenantId("quiet"), Revision(0))
+    assert quiet is not None and len(quiet) == 1
+
+
+def test_a_tenant_that_is_gone_leaves_nothing_but_where_it_ended() -> None:
+    collection = Collection(Revision(0))
+    collection.apply(Kind.ADDED, entry("t", "n", "x", 1))
+    collection.apply(Kind.DELETED, entry("t", "n", "x", 2))
+    collection.forget(Revision(2))
+    assert not collection.spaces
+    collection.apply(Kind.ADDED, entry("t", "n", "x", 5))
+    assert collection.history(TenantId("t"), Revision(1)) is None
+    assert collection.history(TenantId("t"), Revision(2)) is not None

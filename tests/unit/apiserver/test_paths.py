@@ -1,0 +1,81 @@
+"""The three path forms say the same; nothing else gets through."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.api.errors import BadRequest
+from alcove.apiserver.paths import Target, parse
+
+
+def place(target: Target) -> tuple[str, ...]:
+    return (target.group, target.version, target.resource, target.namespace, target.name, target.subresource)
+
+
+@pytest.mark.parametrize(
+    ("below", "expected"),
+    [
+        ("/api/v1/pods", ("", "v1", "pods", "", "", "")),
+        ("/api/v1/namespaces/n/pods/p", ("", "v1", "pods", "n", "p", "")),
+        ("/api/v1/namespaces/n/pods/p/status", ("", "v1", "pods", "n", "p", "status")),
+        ("/api/v1/namespaces/n", ("", "v1", "namespaces", "n", "n", "")),
+        ("/api/v1/namespaces/n/status", ("", "v1", "namespaces", "n", "n", "status")),
+        ("/api/v1/namespaces/n/finalize", ("", "v1", "namespaces", "n", "n", "finalize")),
+        ("/apis/apps/v1/namespaces/n/deployments", ("apps", "v1", "deployments", "n", "", "")),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/r",
+            ("rbac.authorization.k8s.io", "v1", "clusterroles", "", "r", ""),
+        ),
+    ],
+)
+def test_three_forms(below: str, expected: tuple[str, ...]) -> None:
+    head, version, rest = below.partition("/v1")
+    full = f"{head}{version}/tenants/t{rest}"
+    assert place(parse(below)) == place(parse(f"/tenants/t{below}")) == place(parse(full)) == expected
+    assert parse(below).tenant is None
+    assert parse(f"/tenants/t{below}").tenant == parse(full).tenant == "t"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/tenants", ("", "v1", "tenants", "", "", "")),
+        ("/api/v1/tenants/t", ("", "v1", "tenants", "", "t", "")),
+        ("/api/v1/tenants/t/status", ("", "v1", "tenants", "", "t", "status")),
+        ("/api/v1/tenants/t/finalize", ("", "v1", "tenants", "", "t", "finalize")),
+    ],
+)
+def test_the_tenant_object_itself(path: str, expected: tuple[str, ...]) -> None:
+    assert place(parse(path)) == expected and parse(path).tenant is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v3/api/v1"]
+)
+def test_paths_that_are_no_resources_keep_their_own_name(path: str) -> None:
+    for target in (parse(path), parse(f"/tenants/t{path}")):
+        assert (not target.is_resource and target.path == path.rstrip("/")) or "/"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/../pods",
+        "/api/v1/namespaces/%2e%2e/pods",
+        "/api/v1/pods/a%2fb",
+        "/api/v1/pods/a%00",
+        "/tenants/a/api/v1/tenants/b/pods",
+    ],
+)
+def test_what_no_path_may_hold(path: str) -> None:
+    with pytest.raises(BadRequest):
+        parse(path)
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_taken_apart_or_refused(path: str) -> None:
+    try:
+        target = parse("/" + path)
+    except BadRequest:
+        return
+    assert ".." not in (target.namespace, target.name, target.tenant)
