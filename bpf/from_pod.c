@@ -65,19 +65,27 @@ INLINE int to_known(struct __sk_buff *skb, struct packet *pkt, const struct port
 	return into_endpoint(skb, endpoint);
 }
 
-INLINE int to_world(struct __sk_buff *skb, const struct packet *pkt, const struct route *route)
+INLINE int to_world(struct __sk_buff *skb, struct packet *pkt, const struct port *port, const struct route *route)
 {
+	int reason;
+
 	if (is_forbidden(&pkt->flow.target))
 		return -REASON_UNDERLAY;
 	/* The gateway's own way out is another link. */
 	if (route->ifindex == skb->ifindex)
 		return -REASON_NO_ROUTE;
+	/* A client of the world may have come by a service, its address kept. */
+	if (port->flags & PORT_BACKEND) {
+		reason = service_reverse(skb, pkt, port->memory);
+		if (reason)
+			return -reason;
+	}
 	count_path(PATH_GATEWAY);
 	return into_port(skb, route->ifindex, route->mac);
 }
 
 /* Whom to ask about an address that is not known here. */
-INLINE int to_unknown(struct __sk_buff *skb, const struct packet *pkt, const struct port *port)
+INLINE int to_unknown(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
 	const struct route *route;
 	void *memory;
@@ -93,7 +101,7 @@ INLINE int to_unknown(struct __sk_buff *skb, const struct packet *pkt, const str
 	if (!route || route->kind == ROUTE_SERVICE)
 		return -REASON_NO_ROUTE;
 	if (route->kind == ROUTE_WORLD)
-		return to_world(skb, pkt, route);
+		return to_world(skb, pkt, port, route);
 	if (route->flags & ROUTE_SELF || !route->count)
 		return -REASON_NO_ENDPOINT;
 	count_path(route->kind == ROUTE_SUBNET ? PATH_BOUNCER : PATH_DIVIDER);

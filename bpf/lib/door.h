@@ -54,34 +54,64 @@ INLINE bool is_door(struct __sk_buff *skb)
 {
 	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);
 	struct door_key key = {};
-	__be16 *ports;
 
 	if (!ip || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
 		return false;
-	key.address = ip->daddr;
-	key.proto = ip->protocol;
-	ports = (__be16 *)(ip + 1);
-	key.port = ports[1];
-	if (ip->protocol == IPPROTO_ICMP)
-		return ip->daddr == config.node && icmp_is_exits(skb, ETH_HLEN + sizeof(*ip));
 	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_SCTP)
 		return false;
+	key.address = ip->daddr;
+	key.proto = ip->protocol;
+	key.port = ((__be16 *)(ip + 1))[1];
 	if (ip->daddr == config.node && is_nat_port(key.port))
 		return true;
 	return bpf_map_lookup_elem(&doors, &key);
 }
 
+INLINE bool is_icmp_for_exit(struct __sk_buff *skb)
+{
+	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip));
+
+	if (!ip || ip->protocol != IPPROTO_ICMP || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
+		return false;
+	return ip->daddr == config.node && icmp_is_exits(skb, ETH_HLEN + sizeof(*ip));
+}
+
+INLINE void to_exit_mac(struct __sk_buff *skb)
+{
+	struct ethhdr *eth = header(skb, 0, sizeof(*eth));
+
+	if (!eth)
+		return;
+	for (int i = 0; i < 6; i++)
+		eth->h_dest[i] = config.exit_mac[i];
+}
+
+/* Nobody owns an ICMP identifier: the host may use the same. Both get the message; one ignores it. */
+INLINE int share_icmp(struct __sk_buff *skb)
+{
+	struct ethhdr *eth = header(skb, 0, sizeof(*eth));
+	__u8 own[6];
+
+	if (!eth)
+		return TC_ACT_OK;
+	__builtin_memcpy(own, eth->h_dest, 6);
+	to_exit_mac(skb);
+	bpf_clone_redirect(skb, config.exit, 0);
+	eth = header(skb, 0, sizeof(*eth));
+	if (eth)
+		__builtin_memcpy(eth->h_dest, own, 6);
+	return TC_ACT_OK;
+}
+
 /* Hands the world's packets to the exit; the host keeps its own. */
 INLINE int through_door(struct __sk_buff *skb)
 {
-	struct ethhdr *eth;
-
-	if (!config.exit || !is_door(skb))
+	if (!config.exit)
 		return TC_ACT_OK;
-	eth = header(skb, 0, sizeof(*eth));
-	if (!eth)
-		return -REASON_TRUNCATED;
-	for (int i = 0; i < 6; i++)
-		eth->h_dest[i] = config.exit_mac[i];
+	if (is_icmp_for_exit(skb))
+		return share_icmp(skb);
+	if (!is_door(skb))
+		return TC_ACT_OK;
+	to_exit_mac(skb);
 	return bpf_redirect_peer(config.exit, 0);
 }

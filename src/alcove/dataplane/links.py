@@ -41,6 +41,8 @@ TCA_KIND, TCA_OPTIONS = 1, 2
 TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, TCA_BPF_TAG, TCA_BPF_ID = 6, 7, 8, 10, 11
 CLSACT_HANDLE, CLSACT_PARENT, CLSACT_INGRESS = 0xFFFF0000, 0xFFFFFFF1, 0xFFFFFFF2
 ETH_P_ALL = 0x0300
+TC_ROOT = 0xFFFFFFFF
+TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST, _ETHERNET = 1, 4, 6, 1
 FILTER_PRIORITY = 1
 _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
 
@@ -49,6 +51,7 @@ _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")
 _NEIGHBOR = struct.Struct("=BxxxiHBB")
 _TC = struct.Struct("=BxxxiIII")
+_RATE = struct.Struct("=BBHhHI")
 
 
 class Link(Struct, frozen=True):
@@ -145,6 +148,22 @@ def clsact(index: int) -> Request:
     )
 
 
+def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> Request:
+    """Holds back what the link sends beyond the rate, up to a second's worth."""
+    rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, min(bytes_per_second, 0xFFFFFFFF))
+    limit = min(max(bytes_per_second, 4 * burst_bytes), 0x7FFFFFFF)
+    parameters = rate + bytes(_RATE.size) + struct.pack("=III", limit, 0, 0)
+    options = attribute(TCA_TBF_PARMS, parameters) + attribute_u32(TCA_TBF_BURST, burst_bytes)
+    if bytes_per_second > 0xFFFFFFFF:
+        options += attribute(TCA_TBF_RATE64, bytes_per_second.to_bytes(8, "little"))
+    body = (
+        _TC.pack(0, index, 1 << 16, TC_ROOT, 0)
+        + attribute_text(TCA_KIND, "tbf")
+        + nested(TCA_OPTIONS, options)
+    )
+    return Request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body, f"limit the rate of link {index}")
+
+
 def remove_clsact(index: int) -> Request:
     """And every program at the link with it."""
     body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0)
@@ -152,7 +171,7 @@ def remove_clsact(index: int) -> Request:
 
 
 def remove_root_qdisc(index: int) -> Request:
-    body = _TC.pack(0, index, 0, 0xFFFFFFFF, 0)
+    body = _TC.pack(0, index, 0, TC_ROOT, 0)
     return Request(RTM_DELQDISC, 0, body, f"remove the qdisc of link {index}", _NO_QDISC)
 
 

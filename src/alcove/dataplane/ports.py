@@ -19,6 +19,8 @@ from alcove.dataplane.netlink import Netlink, Request
 
 HOST_MAC = "0a:00:00:00:00:01"
 """Of every host side; nothing is ever addressed to it."""
+HELD_BURST_BYTES = 65536
+"""Below what the other side lets through at once (`desired.BURST_BYTES_MIN`)."""
 
 
 def port_name(instance: str, identity: str) -> str:
@@ -52,9 +54,13 @@ def guard(index: int, program: int, name: str = "from_pod") -> Sequence[Request]
 
 
 def equip(
-    namespace: int, interface: str, addresses: Sequence[Interface], gateways: Sequence[Address]
+    namespace: int, interface: str, addresses: Sequence[Interface], gateways: Sequence[Address], rate: int = 0
 ) -> None:
-    """Addresses and default routes of the inner side, which comes up with them. Safe to repeat."""
+    """Addresses and default routes of the inner side, which comes up with them. Safe to repeat.
+
+    A rate limit begins here: held back, TCP finds its pace. The pod could take this away, but not the limit
+    at the other side, which drops what comes too fast.
+    """
     with inside(namespace):
         netlink = Netlink()
     try:
@@ -66,6 +72,8 @@ def equip(
         requests += [links.add_address(link.index, one.ip, one.network.prefixlen) for one in addresses]
         requests += [links.set_link(link.index)]
         requests += [_default(link.index, gateway) for gateway in gateways]
+        if rate:
+            requests.append(links.token_bucket(link.index, rate, HELD_BURST_BYTES))
         netlink.do(*requests)
     finally:
         netlink.close()
@@ -82,5 +90,5 @@ def make_port(
     inner = (port.pod_interface, port.mac)
     index = make_guarded(netlink, port.name, inner, namespace, mtu, program, checkpoint)
     checkpoint(f"equip {port.name}")
-    equip(namespace, port.pod_interface, port.addresses, port.gateways)
+    equip(namespace, port.pod_interface, port.addresses, port.gateways, port.rate_bytes_per_second)
     return index

@@ -6,17 +6,18 @@ import os
 import secrets
 import string
 from contextlib import ExitStack
-from ipaddress import IPv4Address, IPv4Network, ip_interface
+from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from alcove.dataplane import links, namespaces
+from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.drops import Reason
 from alcove.dataplane.maps import PathTaken
-from alcove.dataplane.model import Port, Settings, World
+from alcove.dataplane.model import Interface, Port, Settings, World
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.plane import Plane
@@ -177,6 +178,20 @@ class Node:
         self.lab.nodes.remove(self)
 
 
+def _settle(namespace: int, own: Interface | None, reachable: Prefix) -> None:
+    """Gives the namespace's `eth0` an address, and a route to what is on the same wire."""
+    with inside(namespace):
+        netlink = Netlink()
+        device = links.read_link(netlink, "eth0")
+        assert device
+        if own is not None:
+            netlink.do(
+                links.add_address(device.index, own.ip, own.network.prefixlen), links.set_link(device.index)
+            )
+        netlink.do(links.add_route(device.index, reachable, None, links.AF_INET))
+        netlink.close()
+
+
 class Lab:
     """`with Lab(3) as lab: lab.nodes[0].add_pod(…)`."""
 
@@ -186,6 +201,7 @@ class Lab:
         self.changes = settings
         self.token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
         self.nodes: list[Node] = []
+        self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
         with ExitStack() as undo:
@@ -208,6 +224,39 @@ class Lab:
             undo.pop_all()
         return self
 
+    def add_host(self, name: str, address: str) -> int:
+        """A host on the underlay that is no node: the world, as far as the lab has one. Its namespace."""
+        full = f"lab-{self.token}-host-{name}"
+        host = namespaces.make(full)
+        self.hosts[full] = host
+        own = ip_interface(address)
+        link = f"h{len(self.hosts)}"
+        with inside(self.underlay):
+            uplink = Netlink()
+            number = len(self.hosts)
+            uplink.do(
+                links.veth(
+                    link, f"0e:00:00:00:02:{number:02x}", "eth0", f"0e:00:00:00:03:{number:02x}", host, MTU
+                )
+            )
+            bridge, port = links.read_link(uplink, "br"), links.read_link(uplink, link)
+            assert bridge and port
+            uplink.do(links.set_link(port.index, master=bridge.index))
+            uplink.close()
+        _settle(host, own, UNDERLAY)
+        for node in self.nodes:
+            _settle(node.namespace, None, own.network)
+        return host
+
+    def route(self, namespace: int, prefix: str, via: IPv4Address) -> None:
+        """Sends what is for `prefix` from a host to a node."""
+        with inside(namespace):
+            netlink = Netlink()
+            device = links.read_link(netlink, "eth0")
+            assert device
+            netlink.do(links.add_route(device.index, ip_network(prefix), via, links.AF_INET))
+            netlink.close()
+
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -217,6 +266,9 @@ class Lab:
                 node.plane.close()
                 node.plane.pins.remove()
             node._remove()
+        for name, host in self.hosts.items():
+            os.close(host)
+            namespaces.remove(name)
         if hasattr(self, "underlay"):
             os.close(self.underlay)
         namespaces.remove(f"lab-{self.token}-underlay")

@@ -1,0 +1,278 @@
+"""Gateways: the agent's place in each network, the way out to the world and the way in."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+
+import pytest
+
+from alcove.dataplane.drops import Reason
+from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Rule, Service
+from alcove.dataplane.namespaces import path_of
+from alcove.testing.networks import LabNetwork, endpoints_of, tell
+from alcove.testing.nodes import Lab, Pod
+from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
+from alcove.testing.probes import connect, ping, tcp_server, tcp_talks, udp_socket, udp_talks
+
+OPEN, CLOSED = 8001, 8002
+WORLD = "203.0.113.5"
+GATEWAYS = ("10.0.1.1", "10.0.2.1", "fd00:0:0:1::1")
+NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
+
+
+class Gated:
+    """Two networks of the same addresses, one with a way out, one without; a host of the world outside."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.world = lab.add_host("world", f"{WORLD}/24")
+        self.open, self.closed = (self.make(vni, egress=vni == OPEN) for vni in (OPEN, CLOSED))
+        self.tell()
+
+    def make(self, vni: int, egress: bool) -> LabNetwork:
+        network = LabNetwork(vni, pods=[], gateways={})
+        for node, name, host in ((0, "near", 11), (0, "other", 12), (1, "far", 13)):
+            addresses = (f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
+            network.pods.append(self.lab.nodes[node].add_pod(f"{name}{vni}", vni, *addresses))
+        shared = tuple(ip_interface(f"{one}/{64 if ':' in one else 24}") for one in GATEWAYS)
+        for number, own in enumerate(NODE_ADDRESSES):
+            network.gateways[number] = Gateway(vni, shared, IPv4Address(own), egress=egress)
+        return network
+
+    def tell(self, *doors: Door) -> None:
+        tell(self.lab, self.open, self.closed)
+        for node in self.lab.nodes:
+            # What the adapter would: the gateways' own addresses are endpoints like any.
+            more = tuple(
+                Endpoint(vni, ip_address(NODE_ADDRESSES[one.number]), one.address)
+                for vni in (OPEN, CLOSED)
+                for one in self.lab.nodes
+            )
+            known = endpoints_of(self.open) + endpoints_of(self.closed)
+            mine = tuple(door for door in doors if door.address == node.address or str(door.address) == LB)
+            node.apply(endpoints=known + more, doors=mine)
+
+    @contextmanager
+    def inside_gateway(self, vni: int, node: int = 0) -> Iterator[int]:
+        descriptor = self.lab.nodes[node].plane.gateways.open(vni)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+LB = "198.51.100.7"
+
+
+@pytest.fixture(scope="module")
+def gated() -> Iterator[Gated]:
+    with Lab(2) as lab:
+        yield Gated(lab)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_socket_in_the_gateway_serves_its_network_only(gated: Gated, family: int) -> None:
+    address = GATEWAYS[0] if family == 4 else GATEWAYS[2]
+    with (
+        gated.inside_gateway(OPEN) as place,
+        udp_socket(place, address, 53) as udp53,
+        tcp_server(place, address, 443) as tcp443,
+    ):
+        for pod in gated.open.pods[:2]:
+            assert udp_talks(pod.namespace, address, 53, udp53)
+            assert tcp_talks(pod.namespace, address, 443, tcp443)
+        for pod in (*gated.closed.pods, gated.open.pods[2]):
+            assert not udp_talks(pod.namespace, address, 53, udp53, timeout=0.03), (
+                "another network's, or node's"
+            )
+
+
+def test_a_service_may_be_the_gateways(gated: Gated) -> None:
+    vip = "172.20.0.53"
+    backend = (Backend(ip_address(GATEWAYS[0]), 5353),)
+    gated.open.services = (Service(OPEN, ip_address(vip), 53, Protocol.UDP, backend),)
+    gated.tell()
+    for node, pod in ((0, gated.open.pods[0]), (1, gated.open.pods[2])):
+        with gated.inside_gateway(OPEN, node) as place, udp_socket(place, GATEWAYS[0], 5353) as server:
+            assert udp_talks(pod.namespace, vip, 53, server), "each pod asks its own node's"
+    gated.open.services = ()
+    gated.tell()
+
+
+def test_probes_reach_pods_that_let_nobody_in(gated: Gated) -> None:
+    pod = gated.open.pods[0]
+    pod.node.set_port(pod, ingress=Profile(), egress=Profile())
+    gated.tell()
+    with gated.inside_gateway(OPEN) as place, tcp_server(pod.namespace, pod.address, 8080) as server:
+        assert tcp_talks(place, pod.address, 8080, server)
+        assert not tcp_talks(gated.open.pods[1].namespace, pod.address, 8080, server, timeout=0.03)
+    pod.node.set_port(pod, ingress=None, egress=None)
+    gated.tell()
+
+
+def talks_to_world(gated: Gated, pod: Pod) -> tuple[bool, bool, bool]:
+    with tcp_server(gated.world, WORLD, 80) as tcp80, udp_socket(gated.world, WORLD, 53) as udp53:
+        return (
+            tcp_talks(pod.namespace, WORLD, 80, tcp80),
+            udp_talks(pod.namespace, WORLD, 53, udp53),
+            ping(pod.namespace, WORLD),
+        )
+
+
+def test_the_world_is_open_to_networks_that_allow_it(gated: Gated) -> None:
+    for pod in gated.open.pods:
+        assert talks_to_world(gated, pod) == (True, True, True)
+    for pod in gated.closed.pods:
+        assert talks_to_world(gated, pod) == (False, False, False)
+    assert gated.lab.nodes[0].dropped(Reason.NO_ROUTE) > 0
+
+
+def test_the_world_sees_the_node_and_its_share_of_ports(gated: Gated) -> None:
+    pod = gated.open.pods[0]
+    low, high = pod.node.settings.nat_ports
+    with tcp_server(gated.world, WORLD, 81) as server:
+        client = connect(pod.namespace, WORLD, 81)
+        assert client is not None
+        accepted, (address, port) = server.accept()
+        assert address == str(pod.node.address)
+        assert low <= port <= high
+        client.close()
+        accepted.close()
+
+
+def test_egress_policy_holds_for_the_world(gated: Gated) -> None:
+    pod = gated.open.pods[0]
+    for prefix, works in (("203.0.113.0/24", True), ("203.0.114.0/24", False)):
+        pod.node.set_port(pod, egress=Profile((Rule((Block(ip_network(prefix)),)),)))
+        gated.tell()
+        assert talks_to_world(gated, pod) == (works,) * 3
+    pod.node.set_port(pod, egress=None)
+    gated.tell()
+
+
+def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
+    """Neither a node's services nor its tunnel port, its own or another's; nor link-local metadata."""
+    pod = gated.open.pods[0]
+    before = pod.node.dropped(Reason.UNDERLAY)
+    for node in gated.lab.nodes:
+        with (
+            tcp_server(node.namespace, str(node.address), 22) as ssh,
+            udp_socket(node.namespace, str(node.address), 4790) as other,
+        ):
+            assert not tcp_talks(pod.namespace, str(node.address), 22, ssh, timeout=0.03)
+            assert not udp_talks(pod.namespace, str(node.address), 4790, other, timeout=0.03)
+        assert not ping(pod.namespace, str(node.address), timeout=0.03)
+    assert not ping(pod.namespace, "169.254.169.254", timeout=0.03)
+    forged = udp(pod.address, str(gated.lab.nodes[1].address), 4789, 4789, b"forged tunnel packet")
+    with Tap(pod.namespace, "eth0") as gun, Tap(gated.lab.nodes[1].namespace, "eth0") as wire:
+        gun.send(
+            ethernet(
+                pod.port.mac,
+                ROUTER_MAC,
+                0x0800,
+                ipv4(pod.address, str(gated.lab.nodes[1].address), 17, forged),
+            )
+        )
+        assert wire.catch(b"forged tunnel packet", timeout=0.03) is None
+    assert pod.node.dropped(Reason.UNDERLAY) >= before + 7
+
+
+def test_no_network_reaches_anothers_gateway(gated: Gated) -> None:
+    """By the uplinks' addresses, which all gateways have in common."""
+    pod = gated.open.pods[0]
+    uplinks = [IPv4Address("100.64.0.0") + n for n in range(8)]
+    with gated.inside_gateway(CLOSED) as place, udp_socket(place, "0.0.0.0", 53) as server:
+        for address in uplinks:
+            assert not udp_talks(pod.namespace, str(address), 53, server, timeout=0.02)
+
+
+def test_the_host_keeps_its_own_traffic(gated: Gated) -> None:
+    node = gated.lab.nodes[0]
+    with tcp_server(node.namespace, str(node.address), 8443) as server:
+        assert tcp_talks(gated.world, str(node.address), 8443, server)
+    with tcp_server(gated.world, WORLD, 82) as server:
+        assert tcp_talks(node.namespace, WORLD, 82, server)
+    for _ in range(30):
+        # Whatever the identifier: it may be one of those the exit uses.
+        assert ping(node.namespace, WORLD)
+    assert ping(gated.world, str(node.address))
+
+
+def door(gated: Gated, node: int, **more: bool) -> Door:
+    return Door(
+        OPEN, gated.lab.nodes[node].address, 30080, Protocol.TCP, IPv4Address("172.20.0.80"), 80, **more
+    )
+
+
+@pytest.mark.parametrize("backend", [0, 2])
+def test_a_node_port_leads_to_backends_on_any_node(gated: Gated, backend: int) -> None:
+    pod = gated.open.pods[backend]
+    service = Service(
+        OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, (Backend(ip_address(pod.address), 8080),)
+    )
+    gated.open.services = (service,)
+    gated.tell(door(gated, 0), door(gated, 1))
+    with tcp_server(pod.namespace, pod.address, 8080) as server:
+        for node in gated.lab.nodes:
+            assert tcp_talks(gated.world, str(node.address), 30080, server), f"by node {node.number}"
+            client = connect(gated.world, str(node.address), 30080)
+            assert client is not None
+            accepted, (source, _) = server.accept()
+            assert source == NODE_ADDRESSES[node.number]
+            client.close()
+            accepted.close()
+    gated.open.services = ()
+    gated.tell()
+    assert connect(gated.world, str(gated.lab.nodes[0].address), 30080, timeout=0.05) is None
+
+
+@pytest.mark.parametrize("network", ["open", "closed"])
+def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
+    """Also into a network without a way out: it may answer, but open nothing."""
+    chosen: LabNetwork = getattr(gated, network)
+    pod = chosen.pods[0]
+    chosen.services = (
+        Service(
+            chosen.vni, ip_address("172.20.0.80"), 80, Protocol.TCP, (Backend(ip_address(pod.address), 8080),)
+        ),
+    )
+    node = gated.lab.nodes[0]
+    gated.tell(
+        Door(chosen.vni, node.address, 30081, Protocol.TCP, IPv4Address("172.20.0.80"), 80, keep_client=True)
+    )
+    with tcp_server(pod.namespace, pod.address, 8080) as server:
+        client = connect(gated.world, str(node.address), 30081)
+        assert client is not None
+        accepted, (source, _) = server.accept()
+        assert source == WORLD
+        client.close()
+        accepted.close()
+    assert talks_to_world(gated, pod) == ((network == "open"),) * 3
+    chosen.services = ()
+    gated.tell()
+
+
+def test_a_load_balancers_address_is_a_door_too(gated: Gated) -> None:
+    pod = gated.open.pods[2]
+    gated.open.services = (
+        Service(OPEN, ip_address("172.20.0.80"), 80, Protocol.UDP, (Backend(ip_address(pod.address), 5000),)),
+    )
+    gated.tell(Door(OPEN, IPv4Address(LB), 53, Protocol.UDP, IPv4Address("172.20.0.80"), 80))
+    # The world routes the address to a node.
+    via = gated.lab.nodes[0]
+    with udp_socket(pod.namespace, pod.address, 5000) as server:
+        gated.lab.route(gated.world, f"{LB}/32", via.address)
+        assert udp_talks(gated.world, LB, 53, server)
+    gated.open.services = ()
+    gated.tell()
+
+
+def test_a_gateway_that_is_no_longer_wanted_goes(gated: Gated) -> None:
+    node = gated.lab.nodes[1]
+    keep = node.world.gateways
+    node.apply(gateways=tuple(one for one in keep if one.vni == OPEN))
+    assert not path_of(node.plane.gateways.namespace_name(CLOSED)).exists()
+    node.apply(gateways=keep)
+    with gated.inside_gateway(CLOSED, 1) as place, udp_socket(place, GATEWAYS[0], 53) as server:
+        assert udp_talks(gated.closed.pods[2].namespace, GATEWAYS[0], 53, server)

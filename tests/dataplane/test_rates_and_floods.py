@@ -1,0 +1,163 @@
+"""Rate limits, traffic classes, and a network that floods its memory: the others do not feel it."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from alcove.dataplane import links
+from alcove.dataplane.drops import Reason
+from alcove.dataplane.model import Backend, Block, Profile, Protocol, Rule, Service, TrafficClass
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.netlink import Netlink
+from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.nodes import Lab, Pod
+from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
+from alcove.testing.probes import connect, tcp_server, udp_socket
+
+LOUD, QUIET = 7001, 7002
+VIP = "172.20.0.30"
+
+
+def pods(lab: Lab, vni: int, *places: tuple[int, str, int], **more: object) -> LabNetwork:
+    network = LabNetwork(vni, pods=[])
+    for node, name, host in places:
+        network.pods.append(lab.nodes[node].add_pod(f"{name}{vni}", vni, f"10.0.1.{host}/24", **more))
+    return network
+
+
+def received(client: Pod, server: Pod, seconds: float) -> float:
+    """Bytes a second that arrive when the client sends as fast as it can."""
+    with tcp_server(server.namespace, server.address, 90) as listener:
+        near = connect(client.namespace, server.address, 90)
+        assert near is not None
+        far, _ = listener.accept()
+        end = time.monotonic() + seconds
+
+        def pour() -> None:
+            try:
+                while time.monotonic() < end:
+                    near.send(b"\0" * 65536)
+            except OSError:
+                pass
+
+        sender = threading.Thread(target=pour)
+        near.settimeout(seconds)
+        far.settimeout(seconds)
+        sender.start()
+        start, total = time.monotonic(), 0
+        try:
+            while time.monotonic() < end:
+                total += len(far.recv(1 << 20))
+        except TimeoutError:
+            pass
+        taken = time.monotonic() - start
+        sender.join()
+        near.close()
+        far.close()
+        return total / taken
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_port_keeps_to_its_rate(two_nodes: Lab, where: int) -> None:
+    rate = 5_000_000
+    network = pods(two_nodes, LOUD, (0, "client", 11), rate_bytes_per_second=rate)
+    network.pods += pods(two_nodes, LOUD, (where, "server", 12)).pods
+    client, server = network.pods
+    tell(two_nodes, network)
+    assert 0.8 * rate < received(client, server, 1.0) < 1.2 * rate
+    assert received(server, client, 0.3) > 4 * rate, "the other way is not limited"
+
+
+def test_a_pod_cannot_shake_off_its_rate(one_node: Lab) -> None:
+    """It removes what holds its packets back; the data plane then drops what is too much."""
+    rate = 5_000_000
+    network = pods(one_node, LOUD, (0, "client", 11), rate_bytes_per_second=rate)
+    network.pods += pods(one_node, LOUD, (0, "server", 12)).pods
+    client, server = network.pods
+    tell(one_node, network)
+    with inside(client.namespace):
+        netlink = Netlink()
+    link = links.read_link(netlink, "eth0")
+    assert link is not None
+    assert link.qdisc == "tbf"
+    netlink.do(links.remove_root_qdisc(link.index))
+    netlink.close()
+    assert received(client, server, 0.5) < 1.3 * rate
+    assert one_node.nodes[0].dropped(Reason.RATE_LIMIT) > 0
+
+
+def test_a_higher_class_goes_first_on_a_full_underlay() -> None:
+    capacity = 10_000_000
+    with Lab(2, underlay_bytes_per_second=capacity) as lab:
+        network = pods(lab, LOUD, (0, "a", 11), (0, "b", 12), (1, "c", 13), (1, "d", 14))
+        first, second, third, fourth = network.pods
+        lab.nodes[0].set_port(first, traffic_class=TrafficClass.PREMIUM)
+        lab.nodes[0].set_port(second, traffic_class=TrafficClass.BEST_EFFORT)
+        tell(lab, network)
+        got: dict[str, float] = {}
+        low = threading.Thread(target=lambda: got.update(low=received(second, fourth, 1.5)))
+        low.start()
+        got["high"] = received(first, third, 1.5)
+        low.join()
+        assert got["high"] > 3 * got["low"]
+        assert got["high"] + got["low"] < 1.3 * capacity
+
+
+@contextmanager
+def quiet_connection(network: LabNetwork) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection by a service under a policy: all of its state is in its network's memory."""
+    client, server = network.pods
+    with tcp_server(server.namespace, server.address, 8080) as listener:
+        near = connect(client.namespace, VIP, 80)
+        assert near is not None
+        far, _ = listener.accept()
+        far.settimeout(1)
+        try:
+            yield near, far
+        finally:
+            near.close()
+            far.close()
+
+
+def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -> None:
+    node = one_node.nodes[0]
+    everybody = Profile((Rule((Block(ip_network("10.0.0.0/8")),)),))
+    loud = pods(one_node, LOUD, (0, "a", 11), (0, "b", 12), ingress=everybody)
+    quiet = pods(one_node, QUIET, (0, "a", 11), (0, "b", 12), ingress=everybody)
+    for network in (loud, quiet):
+        backend = Backend(ip_address(network.pods[1].address), 8080)
+        network.services = (Service(network.vni, ip_address(VIP), 80, Protocol.TCP, (backend,)),)
+    tell(one_node, loud, quiet)
+    slots = node.plane._slots()
+    with quiet_connection(quiet) as (near, far), Tap(loud.pods[0].namespace, "eth0") as gun:
+        mac, source = loud.pods[0].port.mac, loud.pods[0].address
+        for number in range(30_000):
+            segment = tcp(source, VIP, 1024 + number % 60000, 80, SYN, sequence=number)
+            gun.send(ethernet(mac, ROUTER_MAC, 0x0800, ipv4(source, VIP, 6, segment)))
+        full = node.plane.memories.open(slots[LOUD])
+        assert len(full.items()) > 6000, "the flood filled its own memory"
+        full.close()
+        near.sendall(b"still here")
+        assert far.recv(16) == b"still here"
+        far.sendall(b"so am I")
+        assert near.recv(16) == b"so am I"
+
+
+def test_a_networks_own_new_connections_work_in_its_flood(one_node: Lab) -> None:
+    network = pods(one_node, LOUD, (0, "a", 11), (0, "b", 12))
+    backend = Backend(ip_address(network.pods[1].address), 8080)
+    network.services = (Service(LOUD, ip_address(VIP), 80, Protocol.UDP, (backend,)),)
+    tell(one_node, network)
+    client, server = network.pods
+    with udp_socket(server.namespace, server.address, 8080) as far:
+        for port in range(20_000, 40_000):
+            with udp_socket(client.namespace, client.address, port) as near:
+                near.sendto(b"x", (VIP, 80))
+                assert far.recvfrom(8)[0] == b"x"
+            if port > 30_000:
+                break
