@@ -1,0 +1,152 @@
+"""Whether a CRD gets the names it asks for. Pure: from the CRD and its neighbours to its status.
+
+The API server runs this with every write of a CRD, so that one is Established when its creation is
+answered; there is nothing to wait for.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api.kind import Kind
+from alcove.api.kinds.apiextensions.approval import ANNOTATION, is_protected
+from alcove.api.kinds.webhookclients import validate_ca_bundle
+from alcove.api.objects import Object, annotations, get, name
+
+_TRUE, _FALSE = "True", "False"
+
+
+def accept(crd: Object, others: Iterable[Object], stock: Iterable[Kind], now: str) -> Object:
+    """The CRD's status: accepted names, conditions, stored versions.
+
+    `others` are the CRDs served beside it, `stock` the kinds served anyway. What `crd` has in its
+    status already stays its own. `now` is an RFC 3339 timestamp.
+    """
+    asked, held = get(crd, "spec", "names", default={}), get(crd, "status", "acceptedNames", default={})
+    resources, kinds = _taken(crd, others, stock)
+    names, faults = _choose(asked, held, resources, kinds)
+    accepted = _condition("NamesAccepted", _TRUE, "NoConflicts", "no conflicts found")
+    for reason, told in faults:
+        accepted = _condition("NamesAccepted", _FALSE, reason, told)
+    conditions = [accepted, _established(crd, not faults), *_approval(crd)]
+    before = get(crd, "status", "conditions", default=[])
+    stored = get(crd, "status", "storedVersions", default=[])
+    return {
+        "acceptedNames": names,
+        "conditions": _merge(before, conditions, now),
+        "storedVersions": stored,
+    }
+
+
+def is_true(crd: Object, type: str) -> bool:
+    conditions = get(crd, "status", "conditions", default=[])
+    return any(each.get("type") == type and each.get("status") == _TRUE for each in conditions)
+
+
+def is_established(crd: Object) -> bool:
+    return is_true(crd, "Established")
+
+
+def _taken(crd: Object, others: Iterable[Object], stock: Iterable[Kind]) -> tuple[set[str], set[str]]:
+    """Names in use in the CRD's group: of resources, and of kinds."""
+    group = get(crd, "spec", "group", default="")
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in others:
+        if name(other) == name(crd) or get(other, "spec", "group") != group:
+            continue
+        held = get(other, "status", "acceptedNames", default={})
+        resources.update(
+            filter(None, (held.get("plural"), held.get("singular"), *(held.get("shortNames") or ())))
+        )
+        kinds.update(filter(None, (held.get("kind"), held.get("listKind"))))
+    for kind in stock:
+        if kind.group == group:
+            resources.update((kind.resource, kind.singular, *kind.short_names))
+            kinds.update((kind.kind, kind.list_kind or f"{kind.kind}List"))
+    return resources, kinds
+
+
+def _choose(
+    asked: Object, held: Object, resources: set[str], kinds: set[str]
+) -> tuple[Object, Sequence[tuple[str, str]]]:
+    """The names it gets, and (reason, message) for those it does not get."""
+    names: Object = dict(held)
+    faults: list[tuple[str, str]] = []
+    for field, taken in (("plural", resources), ("singular", resources)):
+        _take(field, asked, held, taken, names, faults)
+    wanted = asked.get("shortNames") or []
+    refused = [each for each in wanted if each not in (held.get("shortNames") or ()) and each in resources]
+    if refused:
+        told = ", ".join(f'"{each}" is already in use' for each in refused)
+        faults.append(("ShortNamesConflict", told if len(refused) == 1 else f"[{told}]"))
+    elif wanted:
+        names["shortNames"] = wanted
+    else:
+        names.pop("shortNames", None)
+    for field, taken in (("kind", kinds), ("listKind", kinds)):
+        _take(field, asked, held, taken, names, faults)
+    if asked.get("categories"):
+        names["categories"] = asked["categories"]
+    else:
+        names.pop("categories", None)
+    # Kubernetes' type has these two as required.
+    names.setdefault("plural", "")
+    names.setdefault("kind", "")
+    return names, faults
+
+
+def _take(
+    field: str, asked: Object, held: Object, taken: set[str], names: Object, faults: list[tuple[str, str]]
+) -> None:
+    wanted = asked.get(field) or ""
+    if wanted != (held.get(field) or "") and wanted in taken:
+        faults.append((f"{field[0].upper()}{field[1:]}Conflict", f'"{wanted}" is already in use'))
+    elif wanted:
+        names[field] = wanted
+
+
+def _established(crd: Object, accepted: bool) -> Object:
+    if is_established(crd):
+        return _condition(
+            "Established", _TRUE, "InitialNamesAccepted", "the initial names have been accepted"
+        )
+    if not accepted:
+        return _condition("Established", _FALSE, "NotAccepted", "not all names are accepted")
+    bundle = get(crd, "spec", "conversion", "webhook", "clientConfig", "caBundle", default="")
+    if bundle and validate_ca_bundle(bundle, ""):
+        told = "The conversion webhook CABundle is invalid"
+        return _condition("Established", _FALSE, "InvalidCABundle", told)
+    return _condition("Established", _TRUE, "InitialNamesAccepted", "the initial names have been accepted")
+
+
+def _approval(crd: Object) -> list[Object]:
+    """Groups of the Kubernetes community say whether they were approved."""
+    if not is_protected(get(crd, "spec", "group", default="")):
+        return []
+    type, text = "KubernetesAPIApprovalPolicyConformant", annotations(crd).get(ANNOTATION, "")
+    if text.startswith("unapproved"):
+        return [_condition(type, _FALSE, "UnapprovedAnnotation", f'not approved: "{text}"')]
+    return [_condition(type, _TRUE, "ApprovedAnnotation", f"approved in {text}")] if text else []
+
+
+def _condition(type: str, status: str, reason: str, message: str) -> Object:
+    return {"type": type, "status": status, "reason": reason, "message": message}
+
+
+def _merge(before: Sequence[Object], conditions: Sequence[Object], now: str) -> list[Object]:
+    """Conditions of other types stay; the time of one changes with its status."""
+    known = {each.get("type"): each for each in before}
+    fresh = {each["type"]: _timed(each, known.get(each["type"]), now) for each in conditions}
+    kept = [fresh.pop(each["type"], each) if each.get("type") in fresh else each for each in before]
+    return [*kept, *fresh.values()]
+
+
+def _timed(condition: Object, before: Object | None, now: str) -> Object:
+    changed = before is None or before.get("status") != condition["status"]
+    since = now if changed or before is None else before.get("lastTransitionTime", now)
+    return {"lastTransitionTime": since, **condition}
+
+
+def with_condition(crd: Object, condition: Object, now: str) -> None:
+    """Sets one condition, in place."""
+    status = crd.setdefault("status", {})
+    status["conditions"] = _merge(status.get("conditions") or [], [condition], now)

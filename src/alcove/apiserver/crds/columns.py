@@ -1,0 +1,83 @@
+"""Printer columns of custom resources: JSONPath into the object, shown as their type asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from alcove.api.columns.base import AGE, NAME
+from alcove.api.columns.duration import human
+from alcove.api.jsonpath import Find, JsonPathError, compile_path
+from alcove.api.kind import Column
+from alcove.api.meta import parse_time
+from alcove.api.objects import Object
+
+
+def columns_of(version: Object) -> tuple[Column, ...]:
+    """The name, then what the version asks for; without any, the age."""
+    given = version.get("additionalPrinterColumns") or ()
+    if not given:
+        return (NAME, AGE)
+    return (NAME, *(_column(each) for each in given))
+
+
+def _column(given: Object) -> Column:
+    type = given.get("type", "string")
+    description = (
+        given.get("description")
+        or f"Custom resource definition column (in JSONPath format): {given.get('jsonPath')}"
+    )
+    return Column(
+        given.get("name", ""),
+        _cell(given.get("jsonPath", ""), type),
+        type,
+        given.get("format", ""),
+        description,
+        given.get("priority", 0),
+    )
+
+
+def _cell(path: str, type: str) -> Any:
+    try:
+        find: Find | None = compile_path(path)
+    except JsonPathError:  # an unreadable path makes an empty column, as in Kubernetes
+        find = None
+
+    def value(obj: Object, now: float) -> Any:
+        found = find(obj) if find is not None else []
+        return _shown(found[0], type, now) if found and found[0] is not None else None
+
+    return value
+
+
+def _shown(value: Any, type: str, now: float) -> Any:
+    """The value as a cell of this type; None where it is of another."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match type:
+        case "string":
+            return _text(value)
+        case "integer":
+            return int(value) if is_number else None
+        case "number":
+            return float(value) if is_number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            return _age(value, now) if isinstance(value, str) else None
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return orjson.dumps(value).decode()
+
+
+def _age(text: str, now: float) -> str:
+    try:
+        return human(now - parse_time(text))
+    except ValueError:
+        return "<invalid>"

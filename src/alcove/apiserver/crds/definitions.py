@@ -1,0 +1,79 @@
+"""The strategy of the CRD kind itself: what the registry says, plus schemas, plus status at once.
+
+A CRD's names are accepted while it is written, so it is served as soon as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from alcove.api import meta
+from alcove.api.fields import FieldError
+from alcove.api.ids import TenantId
+from alcove.api.kind import Strategy
+from alcove.api.objects import Object, get
+from alcove.api.registry import Registry
+from alcove.api.schema.node import Node
+from alcove.api.schema.openapi3 import schema_faults
+from alcove.apiserver.crds import sharing
+from alcove.apiserver.crds.acceptance import accept
+from alcove.apiserver.reader import Reader
+
+
+def definition_strategy(
+    registry: Registry, reader: Reader, clock: Callable[[], float]
+) -> Callable[[Strategy], Strategy]:
+    """Extends the registry's strategy of CRDs."""
+    metadata = registry.object_meta
+
+    def accepted(crd: Object) -> None:
+        tenant = TenantId(get(crd, "metadata", "tenant", default=""))
+        others = sharing.served(reader, tenant)
+        crd["status"] = accept(crd, others, registry.all(), meta.format_time(clock()))
+
+    def extend(stock: Strategy) -> Strategy:
+        def create(crd: Object) -> None:
+            stock.prepare_create(crd)
+            accepted(crd)
+
+        def update(new: Object, old: Object) -> None:
+            stock.prepare_update(new, old)
+            accepted(new)
+
+        def validate_create(crd: Object) -> Sequence[FieldError]:
+            return [*stock.validate_create(crd), *version_faults(crd, None, metadata)]
+
+        def validate_update(new: Object, old: Object) -> Sequence[FieldError]:
+            return [*stock.validate_update(new, old), *version_faults(new, old, metadata)]
+
+        return replace(
+            stock,
+            prepare_create=create,
+            prepare_update=update,
+            validate_create=validate_create,
+            validate_update=validate_update,
+        )
+
+    return extend
+
+
+def version_faults(crd: Object, old: Object | None, metadata: Node) -> list[FieldError]:
+    """What is wrong with the schemas of a CRD's versions; schemas that did not change were right before."""
+    known = {each.get("name"): each for each in get(old, "spec", "versions", default=())} if old else {}
+    faults: list[FieldError] = []
+    for index, version in enumerate(get(crd, "spec", "versions", default=())):
+        schema = get(version, "schema", "openAPIV3Schema")
+        before = known.get(version.get("name"))
+        if schema is None or (before is not None and _same_checks(version, before)):
+            continue
+        path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        has_status = get(version, "subresources", "status") is not None
+        faults += schema_faults(schema, path, metadata, has_status=has_status)
+    return faults
+
+
+def _same_checks(version: Object, before: Object) -> bool:
+    has_status, had_status = (get(each, "subresources", "status") is not None for each in (version, before))
+    return version.get("schema") == before.get("schema") and has_status is had_status

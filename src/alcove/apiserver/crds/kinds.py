@@ -1,0 +1,150 @@
+"""The kinds a tenant is served: the registry's, its own CRDs', and those that ring0 shares.
+
+Derived from CRDs as they are in the cache and kept until one changes, so a CRD is served from the
+moment it is stored. Tenants with equal CRDs share what is compiled from them. A stock kind is never
+hidden by a CRD.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
+
+import orjson
+from msgspec.structs import replace
+
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.kind import Kind
+from alcove.api.objects import Object, get
+from alcove.api.registry import Registry
+from alcove.apiserver.crds import sharing
+from alcove.apiserver.crds.acceptance import is_established
+from alcove.apiserver.crds.compiled import Compiled
+from alcove.apiserver.crds.conversion import Call, Converter
+from alcove.apiserver.crds.definitions import definition_strategy
+from alcove.apiserver.crds.sharing import CRDS
+from alcove.apiserver.reader import Reader
+
+TENANTS_MOST = 4096
+"""Tenants whose tables are kept; past that the oldest is made again when it is asked for."""
+
+
+class _Table:
+    """What one tenant's CRDs add up to."""
+
+    __slots__ = ("_all", "by_kind", "by_resource", "generations")
+
+    def __init__(self, generations: tuple[int, int]) -> None:
+        self.generations = generations
+        self.by_resource: dict[tuple[str, str], Compiled] = {}
+        self.by_kind: dict[tuple[str, str], Compiled] = {}
+        self._all: Sequence[Kind] | None = None
+
+    def add(self, crd: Object, compiled: Compiled) -> None:
+        group, names = crd["spec"]["group"], crd["status"]["acceptedNames"]
+        self.by_resource[group, names["plural"]] = compiled
+        self.by_kind[group, names["kind"]] = compiled
+
+    def all(self, stock: Sequence[Kind]) -> Sequence[Kind]:
+        if self._all is None:
+            custom = [
+                compiled.kinds[version]
+                for compiled in self.by_resource.values()
+                for version in compiled.served
+            ]
+            self._all = (*stock, *custom) if custom else stock
+        return self._all
+
+
+class CustomKinds:
+    """Implements `reader.Kinds`."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reader: Reader,
+        clock: Callable[[], float],
+        call: Callable[[TenantId], Call] | None = None,
+    ) -> None:
+        """`call` gives the way to a tenant's conversion webhooks; None: none can be reached."""
+        self._registry = registry
+        self._reader = reader
+        self._call = call
+        self._tables: dict[TenantId, _Table] = {}
+        self._compiled: WeakValueDictionary[bytes, Compiled] = WeakValueDictionary()
+        strategy = definition_strategy(registry, reader, clock)
+        self._stock = tuple(
+            replace(kind, strategy=strategy(kind.strategy)) if kind.group_resource == CRDS else kind
+            for kind in registry.all()
+        )
+        # CRDs are the only kind of their group.
+        self._definitions = {kind.version: kind for kind in self._stock if kind.group == CRDS.group}
+        self._stock_names = {(kind.group, kind.resource) for kind in self._stock}
+
+    def find(self, tenant: TenantId, group: str, version: str, resource: str) -> Kind | None:
+        stock = self._registry.find(group, version, resource)
+        if stock is not None:
+            return self._definitions[version] if group == CRDS.group else stock
+        compiled = self._table(tenant).by_resource.get((group, resource))
+        return _at(compiled, version)
+
+    def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None:
+        stock = self._registry.find_kind(group, version, kind)
+        if stock is not None:
+            return self._definitions[version] if group == CRDS.group else stock
+        return _at(self._table(tenant).by_kind.get((group, kind)), version)
+
+    def stored(self, tenant: TenantId, resource: GroupResource) -> Kind | None:
+        """The kind whose objects the store keeps under `resource`, served or not."""
+        stock = self._registry.stored(resource)
+        if stock is not None:
+            return self._definitions[stock.version] if resource == CRDS else stock
+        compiled = self._table(tenant).by_resource.get((resource.group, resource.resource))
+        return compiled.stored if compiled is not None else None
+
+    def all(self, tenant: TenantId) -> Sequence[Kind]:
+        """Every served kind, in order of preference. The same sequence as long as nothing changed."""
+        return self._table(tenant).all(self._stock)
+
+    def _table(self, tenant: TenantId) -> _Table:
+        generation = self._reader.generation
+        generations = (generation(tenant, CRDS), generation(SYSTEM, CRDS))
+        table = self._tables.get(tenant)
+        if table is not None and table.generations == generations:
+            return table
+        if table is None and len(self._tables) >= TENANTS_MOST:
+            del self._tables[next(iter(self._tables))]
+        made = _Table(generations)
+        for crd in sharing.served(self._reader, tenant):
+            self._add(made, tenant, crd)
+        self._tables[tenant] = made
+        return made
+
+    def _add(self, table: _Table, tenant: TenantId, crd: Object) -> None:
+        names = get(crd, "status", "acceptedNames", default={})
+        if not is_established(crd) or (crd["spec"]["group"], names.get("plural")) in self._stock_names:
+            return
+        table.add(crd, self._compile(tenant, crd))
+
+    def _compile(self, tenant: TenantId, crd: Object) -> Compiled:
+        status, by_webhook = crd["status"], get(crd, "spec", "conversion", "strategy") == "Webhook"
+        identity = [
+            crd["spec"],
+            status["acceptedNames"],
+            status.get("storedVersions"),
+            get(crd, "metadata", "deletionTimestamp") is not None,
+            tenant if by_webhook else "",
+        ]
+        digest = hashlib.sha256(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)).digest()
+        compiled = self._compiled.get(digest)
+        if compiled is None:
+            converter = Converter(crd, self._call(tenant)) if by_webhook and self._call is not None else None
+            compiled = self._compiled[digest] = Compiled(crd, self._registry.object_meta, converter)
+        return compiled
+
+
+def _at(compiled: Compiled | None, version: str) -> Kind | None:
+    if compiled is None or version not in compiled.served:
+        return None
+    return compiled.kinds[version]

@@ -1,0 +1,64 @@
+"""CRDs of ring0 that every tenant is served, whether it wants or not.
+
+A CRD in the system tenant with the label `arktos.futurewei.com/crd-sharing-policy: forced` is seen by
+every tenant as if it were its own, hides a CRD of the same name, and is changed by ring0 only. Each
+tenant's objects of it are its own.
+"""
+
+from collections.abc import Iterator
+
+from alcove.api.errors import Details, Forbidden
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object, labels, name
+from alcove.apiserver.reader import Reader
+
+CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+LABEL = "arktos.futurewei.com/crd-sharing-policy"
+FORCED = "forced"
+
+
+def is_forced(crd: Object) -> bool:
+    """Whether a CRD of ring0 is shared."""
+    return labels(crd).get(LABEL) == FORCED
+
+
+def get(reader: Reader, tenant: TenantId, crd_name: str) -> Object | None:
+    """The CRD of this name that the tenant is served: ring0's shared one, else its own."""
+    return shared(reader, tenant, crd_name) or reader.get(tenant, CRDS, "", crd_name)
+
+
+def shared(reader: Reader, tenant: TenantId, crd_name: str) -> Object | None:
+    """Ring0's shared CRD of this name, for a tenant that is not ring0; else None."""
+    if tenant == SYSTEM:
+        return None
+    crd = reader.get(SYSTEM, CRDS, "", crd_name)
+    return crd if crd is not None and is_forced(crd) else None
+
+
+def served(reader: Reader, tenant: TenantId) -> Iterator[Object]:
+    """Every CRD that the tenant sees: ring0's shared ones, then its own that are not hidden by one."""
+    if tenant == SYSTEM:
+        yield from reader.list(SYSTEM, CRDS)
+        return
+    hidden: set[str] = set()
+    for crd in reader.list(SYSTEM, CRDS):
+        if is_forced(crd):
+            hidden.add(name(crd))
+            yield crd
+    for crd in reader.list(tenant, CRDS):
+        if name(crd) not in hidden:
+            yield crd
+
+
+def check_write(reader: Reader, tenant: TenantId, verb: str, crd_name: str) -> None:
+    """Raises Forbidden where a tenant would change a CRD that ring0 shares.
+
+    `verb` is create, update, patch or delete. To be asked before the object is looked up: the tenant
+    may have none of this name.
+    """
+    if shared(reader, tenant, crd_name) is None:
+        return
+    told = f"{crd_name} is a system CRD, you cannot overwrite it"
+    if verb == "delete":
+        told = f"Forbidden: {crd_name} is a system CRD, it can only be deleted by a cluster admin."
+    raise Forbidden(told, Details(name=crd_name, group=CRDS.group, kind=CRDS.resource))

@@ -1,0 +1,164 @@
+"""Defaults and checks of custom resources, built from one version of a CRD.
+
+Everything is compiled when it is first needed: most versions of most CRDs are never written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from alcove.api.fields import Fault, FieldError, invalid
+from alcove.api.jsonpath import Find, JsonPathError, compile_path
+from alcove.api.kind import Strategy
+from alcove.api.objects import Object, get
+from alcove.api.schema.invariants import Branch, embedded_objects, faults_of, unique_lists
+from alcove.api.schema.node import Node
+from alcove.api.schema.openapi3 import has_rules
+from alcove.api.schema.prune import apply_defaults
+from alcove.api.schema.sink import MISSING, NOWHERE
+from alcove.api.schema.values import Values, compile_values
+
+Faults = list[FieldError]
+
+_BLOCKING = frozenset(
+    (Fault.NOT_SUPPORTED, Fault.REQUIRED, Fault.TOO_LONG, Fault.TOO_MANY, Fault.TYPE_INVALID)
+)
+_UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_INT32_MAX = 2**31 - 1
+
+
+def strategy_of(version: Object, node: Node) -> Strategy:
+    checks = _Checks(version, node)
+    return Strategy(
+        default=lambda obj: apply_defaults(node, obj),
+        validate_create=checks.create,
+        validate_update=checks.update,
+        validate_status=checks.status,
+        fields=_selectable(version),
+        has_status=get(version, "subresources", "status") is not None,
+        counts_generation=True,
+        unconditional_update=False,
+    )
+
+
+class _Checks:
+    def __init__(self, version: Object, node: Node) -> None:
+        self._schema: Object = get(version, "schema", "openAPIV3Schema", default={})
+        self._scale: Object | None = get(version, "subresources", "scale")
+        self._node = node
+
+    @cached_property
+    def _values(self) -> Values:
+        return compile_values(self._schema)
+
+    @cached_property
+    def _status_values(self) -> Values:
+        return compile_values(get(self._schema, "properties", "status", default={}))
+
+    @cached_property
+    def _lists(self) -> Branch | None:
+        return unique_lists(self._schema)
+
+    @cached_property
+    def _embedded(self) -> Branch | None:
+        return embedded_objects(self._schema)
+
+    @cached_property
+    def _rules(self) -> Callable[[Object, Any], Faults]:
+        if not has_rules(self._schema):
+            return lambda _obj, _old: []
+        from alcove.api.schema.rules import compile_rules, rule_faults  # CEL is loaded where it is used
+
+        place = compile_rules(self._schema)
+        return (lambda obj, old: rule_faults(place, obj, old)) if place is not None else lambda _obj, _old: []
+
+    def create(self, obj: Object) -> Sequence[FieldError]:
+        faults = [*self._values(obj, MISSING), *self._scale_faults(obj, ("spec", "status"))]
+        faults += faults_of(self._embedded, obj) + faults_of(self._lists, obj)
+        return self._with_rules(faults, obj, MISSING)
+
+    def update(self, new: Object, old: Object) -> Sequence[FieldError]:
+        faults = [*self._values(new, old), *self._scale_faults(new, ("spec", "status"))]
+        faults += faults_of(self._embedded, new) + self._list_faults(new, old)
+        return self._with_rules(faults, new, old)
+
+    def status(self, new: Object, old: Object) -> Sequence[FieldError]:
+        faults: Faults = []
+        if "status" in new:
+            found = self._status_values(new["status"], old.get("status", MISSING))
+            faults += [FieldError(fault.fault, _under_status(fault.field), fault.body) for fault in found]
+        faults += self._scale_faults(new, ("status",)) + self._list_faults(new, old)
+        return self._with_rules(faults, new, old)
+
+    def _list_faults(self, new: Object, old: Object) -> Faults:
+        """Lists that were wrong before may stay wrong."""
+        faults = faults_of(self._lists, new)
+        return [] if faults and faults_of(self._lists, old) else faults
+
+    def _with_rules(self, faults: Faults, new: Object, old: Any) -> Faults:
+        if not any(fault.fault in _BLOCKING for fault in faults):
+            return faults + self._rules(new, old)
+        return [*faults, invalid(NOWHERE, "null", _UNCHECKED)] if has_rules(self._schema) else faults
+
+    def _scale_faults(self, obj: Object, parts: Sequence[str]) -> Faults:
+        if self._scale is None:
+            return []
+        faults: Faults = []
+        for part in parts:
+            path = self._scale.get(f"{part}ReplicasPath") or ""
+            _check_replicas(obj, path, faults)
+        selector = self._scale.get("labelSelectorPath") or ""
+        found = get(obj, *steps_of(selector)) if selector else None
+        if "status" in parts and found is not None and not isinstance(found, str):
+            told = (
+                f"{selector} accessor error: {found} is of the type {type(found).__name__}, expected string"
+            )
+            faults.append(invalid(selector, "", told))
+        return faults
+
+
+def _under_status(field: str) -> str:
+    return field if field == NOWHERE else f"status.{field}" if field else "status"
+
+
+def steps_of(path: str) -> tuple[str, ...]:
+    """`.spec.replicas` as its steps."""
+    return tuple(step for step in path.split(".") if step)
+
+
+def _check_replicas(obj: Object, path: str, faults: Faults) -> None:
+    value = get(obj, *steps_of(path), default=0) if path else 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        told = f"{path} accessor error: {value} is of the type {type(value).__name__}, expected int64"
+        faults.append(invalid(path, 0, told))
+    elif value < 0:
+        faults.append(invalid(path, value, "should be a non-negative integer"))
+    elif value > _INT32_MAX:
+        faults.append(invalid(path, value, f"should be less than or equal to {_INT32_MAX}"))
+
+
+def _selectable(version: Object) -> dict[str, Callable[[Object], str]]:
+    found: dict[str, Callable[[Object], str]] = {}
+    for each in version.get("selectableFields") or ():
+        path = each.get("jsonPath") or ""
+        try:
+            found[path.removeprefix(".")] = _reader(compile_path(path))
+        except JsonPathError:  # was accepted by an older server: it selects nothing
+            continue
+    return found
+
+
+def _reader(find: Find) -> Callable[[Object], str]:
+    def read(obj: Object) -> str:
+        found = find(obj)
+        value = found[0] if found else None
+        if value is None:
+            return ""
+        return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+    return read
