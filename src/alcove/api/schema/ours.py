@@ -233,6 +233,16 @@ _TENANT_STATUS = _record(
     {
         "phase": _text("Active, or Terminating once deleted.", "Active", "Terminating"),
         "endpoint": _text("Address of the API server that serves the tenant."),
+        "quota": _record(
+            "How far the tenant's quota is used; only the API server says so.",
+            {
+                "used": {
+                    "type": "object",
+                    "additionalProperties": {"$ref": _QUANTITY},
+                    "description": "What is used of each limited resource.",
+                }
+            },
+        ),
         "conditions": _CONDITIONS,
     },
 )

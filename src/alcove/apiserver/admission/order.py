@@ -5,20 +5,23 @@ from collections.abc import Callable, Sequence
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifecycle
+from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.priority import Priority
+from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.storageclass import DefaultStorageClass
 from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.auth.tokensecrets import TokenSecrets
+from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.rbac.authorize import Authorizer
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.reader import Kinds
 from alcove.apiserver.signing import CertificateRequests
 
 
 def plugins(
-    reader: Reader,
+    cache: Cache,
     kinds: Kinds,
     authorizer: Authorizer,
     tokens: Tokens,
@@ -27,13 +30,16 @@ def plugins(
 ) -> Sequence[Plugin]:
     """In the order they run."""
     return (
-        TenantLifecycle(reader),
-        NamespaceLifecycle(reader),
-        ServiceAccount(reader),
-        TokenSecrets(reader, tokens, authority.certificate_pem),
-        Priority(reader),
-        RuntimeClass(reader),
-        DefaultStorageClass(reader),
+        TenantLifecycle(cache),
+        NamespaceLifecycle(cache),
+        LimitRanger(cache),
+        ServiceAccount(cache),
+        TokenSecrets(cache, tokens, authority.certificate_pem),
+        Priority(cache),
+        RuntimeClass(cache),
+        DefaultStorageClass(cache),
         CertificateRequests(authorizer, authority, clock),
         Escalation(authorizer),
+        # Last: what is charged here is written, or the write does not happen.
+        ResourceQuota(cache, clock),
     )

@@ -1,0 +1,168 @@
+"""A quota with what is used of it: what it counts, what a write makes of that, and when that is too much. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from alcove.api import objects, quantity
+from alcove.api.encode import encode
+from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
+from alcove.api.objects import Object
+from alcove.api.quantity import ZERO, Quantity
+from alcove.apiserver.admission.resourcequota import usage
+from alcove.apiserver.admission.resourcequota.pods import Amounts
+from alcove.store.base import Op
+
+QUOTAS = GroupResource("", "resourcequotas")
+TENANTS = GroupResource("", "tenants")
+
+
+class Scope(Struct, frozen=True):
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+class Account(Struct, frozen=True):
+    name: str
+    key: Key
+    obj: Object
+    """The ResourceQuota or Tenant as it is in the cache; shared."""
+    hard: Mapping[str, Quantity]
+    used: Mapping[str, Quantity]
+    scopes: tuple[Scope, ...] = ()
+    namespace: str | None = None
+    """None: the whole tenant."""
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Changes when what is counted does."""
+        return self.obj["metadata"]["uid"], tuple(sorted(self.hard)), self.scopes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is a usage for everything that is limited."""
+        return self.hard.keys() <= self.used.keys()
+
+    def matches(self, resource: GroupResource, obj: Object) -> bool:
+        """Whether the object's usage counts here."""
+        in_scope = usage.measure(resource).in_scope
+        return all(in_scope(scope.name, scope.operator, scope.values, obj) for scope in self.scopes)
+
+    def tracks(self, resource: GroupResource) -> bool:
+        return any(map(usage.measure(resource).counts, self.hard))
+
+    def with_used(self, used: Mapping[str, Quantity]) -> Op:
+        """The account written with a new usage, if it is still as it was."""
+        status = {**(self.obj.get("status") or {})}
+        told = {name: str(used[name]) for name in self.hard if name in used}
+        if self.namespace is None:
+            status["quota"] = {"used": told}
+        else:
+            status["used"] = told
+        return Op(self.key, encode({**self.obj, "status": status}), self.revision)
+
+    @property
+    def revision(self) -> Revision:
+        return Revision(int(self.obj["metadata"]["resourceVersion"]))
+
+
+def of_quota(tenant: TenantId, quota: Object) -> Account:
+    spec, namespace = quota.get("spec") or {}, objects.namespace(quota)
+    name = quota["metadata"]["name"]
+    return Account(
+        name=name,
+        key=Key(QUOTAS, tenant, namespace, name),
+        obj=quota,
+        hard=_amounts(spec.get("hard")),
+        used=_amounts(objects.get(quota, "status", "used")),
+        scopes=_scopes(spec),
+        namespace=namespace,
+    )
+
+
+def of_tenant(tenant: Object) -> Account | None:
+    """The tenant's quota over everything in it; None if it has none."""
+    hard = objects.get(tenant, "spec", "quota", "hard")
+    if not hard:
+        return None
+    name = tenant["metadata"]["name"]
+    used = _amounts(objects.get(tenant, "status", "quota", "used"))
+    return Account(
+        name=f"tenant {name}", key=Key(TENANTS, SYSTEM, "", name), obj=tenant, hard=_amounts(hard), used=used
+    )
+
+
+def _amounts(given: Mapping[str, str] | None) -> Amounts:
+    return {name: quantity.of(value) for name, value in (given or {}).items()}
+
+
+def _scopes(spec: Object) -> tuple[Scope, ...]:
+    named = [Scope(name) for name in spec.get("scopes") or ()]
+    selected = objects.get(spec, "scopeSelector", "matchExpressions", default=())
+    for term in selected:
+        values = tuple(term.get("values") or ())
+        named.append(Scope(term.get("scopeName", ""), term.get("operator", ""), values))
+    return tuple(named)
+
+
+class Change(Struct, frozen=True):
+    """What a write makes of one object: `old` None: it is new; `new` None: it goes."""
+
+    resource: GroupResource
+    old: Object | None
+    new: Object | None
+    before: Amounts
+    after: Amounts
+
+    @classmethod
+    def of(cls, resource: GroupResource, old: Object | None, new: Object | None) -> Change:
+        before = usage.of(resource, old) if old is not None else {}
+        after = usage.of(resource, new) if new is not None else {}
+        return cls(resource, old, new, before, after)
+
+
+def difference(account: Account, change: Change) -> Amounts:
+    """How the usage changes; only what changes is in it."""
+    before = change.before if _counts(account, change.resource, change.old) else {}
+    after = change.after if _counts(account, change.resource, change.new) else {}
+    changes = {
+        name: after.get(name, ZERO) - before.get(name, ZERO)
+        for name in account.hard
+        if name in before or name in after
+    }
+    return {name: amount for name, amount in changes.items() if amount}
+
+
+def _counts(account: Account, resource: GroupResource, obj: Object | None) -> bool:
+    return obj is not None and account.matches(resource, obj)
+
+
+def exceeded(account: Account, used: Mapping[str, Quantity], changes: Amounts) -> str:
+    """What is told if the changes ask for more than is left; empty if they do not."""
+    names = sorted(
+        name
+        for name, amount in changes.items()
+        if amount.nano > 0 and used.get(name, ZERO) + amount > account.hard[name]
+    )
+    if not names:
+        return ""
+    return (
+        f"exceeded quota: {account.name}, requested: {_shown(changes, names)}, "
+        f"used: {_shown(used, names)}, limited: {_shown(account.hard, names)}"
+    )
+
+
+def _shown(amounts: Mapping[str, Quantity], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts.get(name, ZERO)}" for name in names)
+
+
+def added(used: Mapping[str, Quantity], changes: Amounts) -> Amounts:
+    """The usage after the changes; never below nothing."""
+    total = dict(used)
+    for name, amount in changes.items():
+        summed = total.get(name, ZERO) + amount
+        total[name] = summed if summed.nano > 0 else ZERO
+    return total

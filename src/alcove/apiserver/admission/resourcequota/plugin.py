@@ -1,0 +1,162 @@
+"""Charges every write to the quotas of its namespace and tenant, in the write's own transaction.
+
+Writers of one namespace take turns, so that on one server a charge hardly ever meets another one; over
+several servers the quota's revision decides, and who comes second looks again. What a quota's status
+says is the server's alone: any write to it makes the server count anew.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
+from alcove.api.kind import Scope
+from alcove.api.objects import Object
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.resourcequota import account as accounts
+from alcove.apiserver.admission.resourcequota import pods, usage
+from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, Account, Change
+from alcove.apiserver.admission.resourcequota.count import Settling, count
+from alcove.apiserver.admission.resourcequota.turns import Turns
+from alcove.apiserver.cache.cache import Cache
+from alcove.store.base import Op
+
+QUOTAS_MAX = 64
+"""Quotas of one namespace: all of them may have to fit into one transaction."""
+
+
+class ResourceQuota(Plugin):
+    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._settling = Settling(clock)
+        self._turns = Turns()
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return operation is not Operation.CONNECT and resource not in usage.UNCOUNTED
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not Operation.DELETE:
+            self._fill_in(attributes)
+        if not self._accounts(attributes):
+            return
+        if attributes.dry_run:
+            self._charges(attributes, Change.of(attributes.resource, attributes.old, attributes.obj))
+        else:
+            attributes.join = partial(self._join, attributes)
+
+    @asynccontextmanager
+    async def _join(self, attributes: Attributes, op: Op) -> AsyncIterator[Sequence[Op]]:
+        new = attributes.obj
+        if op.body is None:
+            new = None
+        elif attributes.operation is Operation.DELETE:
+            # Marked for deletion, it uses what it used.
+            new = attributes.old
+        change = Change.of(attributes.resource, attributes.old, new)
+        if not any(accounts.difference(each, change) for each in self._accounts(attributes)):
+            self._check_said(attributes, change)
+            yield ()
+            return
+        async with self._turns.take(self._turn(attributes)):
+            charges = self._charges(attributes, change)
+            yield [charge for charge in charges if charge.key != op.key]
+
+    def _turn(self, attributes: Attributes) -> tuple[str, str]:
+        has_own = self._tenant_account(attributes) is not None
+        return attributes.tenant, "" if has_own else attributes.namespace
+
+    # Which quotas a write concerns
+
+    def _accounts(self, attributes: Attributes) -> list[Account]:
+        tenant, resource = attributes.tenant, attributes.resource
+        found: list[Account] = []
+        if attributes.kind.scope is Scope.NAMESPACE and self._cache.generation(tenant, QUOTAS):
+            quotas = self._cache.list(tenant, QUOTAS, attributes.namespace)
+            found = [accounts.of_quota(tenant, quota) for quota in quotas]
+        own = self._tenant_account(attributes)
+        if own is not None:
+            found.append(own)
+        return [each for each in found if each.tracks(resource)]
+
+    def _tenant_account(self, attributes: Attributes) -> Account | None:
+        if attributes.tenant == SYSTEM:
+            return None
+        entry = self._cache.entry(Key(TENANTS, SYSTEM, "", attributes.tenant))
+        return accounts.of_tenant(entry.object) if entry is not None else None
+
+    # What becomes of them
+
+    def _charges(self, attributes: Attributes, change: Change) -> list[Op]:
+        """The changed quotas. Raises Forbidden where one does not allow the write."""
+        self._check_said(attributes, change)
+        ops: list[Op] = []
+        for account in self._accounts(attributes):
+            changes = accounts.difference(account, change)
+            if not changes:
+                continue
+            used = account.used
+            if self._settling.is_due(account):
+                used = count(self._cache, attributes.tenant, account)
+            if _is_limited(attributes) and (told := accounts.exceeded(account, used, changes)):
+                raise Forbidden.of(attributes.resource, attributes.name, told)
+            ops.append(account.with_used(accounts.added(used, changes)))
+        return ops
+
+    def _check_said(self, attributes: Attributes, change: Change) -> None:
+        """Pods must say what a quota counts. Raises Forbidden."""
+        pod = change.new
+        if change.resource != usage.PODS or pod is None or attributes.subresource not in ("", "resize"):
+            return
+        if attributes.operation is not Operation.CREATE and change.before == change.after:
+            return
+        for account in self._accounts(attributes):
+            if account.matches(usage.PODS, pod) and (told := pods.unsaid(pod, account.hard)):
+                raise Forbidden.of(usage.PODS, attributes.name, f"failed quota: {account.name}: {told}")
+
+    # What quotas themselves say
+
+    def _fill_in(self, attributes: Attributes) -> None:
+        if attributes.resource == QUOTAS:
+            self._fill_in_quota(attributes)
+        elif attributes.resource == TENANTS:
+            self._fill_in_tenant(attributes)
+
+    def _fill_in_quota(self, attributes: Attributes) -> None:
+        quota, is_new = attributes.obj, attributes.operation is Operation.CREATE
+        assert quota is not None
+        if is_new and self._cache.count(attributes.tenant, QUOTAS, attributes.namespace) >= QUOTAS_MAX:
+            told = f"a namespace has at most {QUOTAS_MAX} quotas"
+            raise Forbidden.of(QUOTAS, attributes.name, told)
+        account = accounts.of_quota(attributes.tenant, quota)
+        used = count(self._cache, attributes.tenant, account)
+        if is_new:
+            used = accounts.added(used, accounts.difference(account, Change.of(QUOTAS, None, quota)))
+        hard = {name: str(amount) for name, amount in account.hard.items()}
+        quota["status"] = {"hard": hard, "used": {name: str(used[name]) for name in hard}}
+
+    def _fill_in_tenant(self, attributes: Attributes) -> None:
+        tenant = attributes.obj
+        assert tenant is not None
+        account = accounts.of_tenant(tenant)
+        status = tenant.setdefault("status", {})
+        if account is None:
+            status.pop("quota", None)
+            return
+        kept = _kept_usage(attributes.old, account)
+        if kept is None:
+            used = count(self._cache, TenantId(tenant["metadata"]["name"]), account)
+            kept = {name: str(used[name]) for name in account.hard}
+        status["quota"] = {"used": kept}
+
+
+def _is_limited(attributes: Attributes) -> bool:
+    """What a node tells of a pod is true whatever a quota says."""
+    return attributes.operation is not Operation.DELETE and attributes.subresource != "status"
+
+
+def _kept_usage(old: Object | None, account: Account) -> dict[str, str] | None:
+    before = accounts.of_tenant(old) if old is not None else None
+    if before is None or before.hard.keys() != account.hard.keys() or not before.is_whole:
+        return None
+    return {name: str(before.used[name]) for name in account.hard}

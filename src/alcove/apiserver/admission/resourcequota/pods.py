@@ -1,0 +1,203 @@
+"""What a pod uses, which scopes it is in, and what a quota asks it to say. Pure.
+
+A pod that ended (Succeeded, Failed) uses nothing but its place among the objects. One that is being
+deleted counts until it is gone: time alone changes no usage, so that usage only changes with a write.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api import objects
+from alcove.api.kinds.core.pods import totals
+from alcove.api.kinds.core.resources import is_extended, is_huge_page
+from alcove.api.objects import Object
+from alcove.api.quantity import Quantity
+from alcove.apiserver.admission import limitchecks
+
+Amounts = dict[str, Quantity]
+
+ONE = Quantity(10**9)
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+_NAMES = frozenset(
+    (
+        "pods",
+        "count/pods",
+        *_NATIVE,
+        *(f"{side}.{resource}" for side in ("requests", "limits") for resource in _NATIVE),
+    )
+)
+_PREFIXES = ("hugepages-", "requests.hugepages-")
+_MUST_BE_SAID = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+"""In order of their names: what every container must say if a quota counts it."""
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+
+
+def counts(name: str) -> bool:
+    """Whether pods use the quota resource `name`."""
+    if name in _NAMES or name.startswith(_PREFIXES):
+        return True
+    return name.startswith("requests.") and _is_device(name.removeprefix("requests."))
+
+
+def _is_device(resource: str) -> bool:
+    return is_extended(resource) or resource.startswith(_DEVICE_CLASS)
+
+
+def usage(pod: Object) -> Amounts:
+    used: Amounts = {"count/pods": ONE}
+    if objects.get(pod, "status", "phase") in ("Failed", "Succeeded"):
+        return used
+    spec = _effective(pod)
+    overhead = {"resources": {"requests": spec.get("overhead") or {}}}
+    requests, limits = _requests(spec), _limits(spec)
+    for resource, amount in limitchecks.amounts(overhead, "requests").items():
+        requests[resource] = requests[resource] + amount if resource in requests else amount
+        if limits.get(resource):
+            limits[resource] = limits[resource] + amount
+    used.update(_computed(requests, limits))
+    return used
+
+
+def _requests(spec: Object) -> Amounts:
+    own = limitchecks.amounts(spec, "requests")
+    return {**totals.container_requests(spec), **_pod_level(own)}
+
+
+def _limits(spec: Object) -> Amounts:
+    own = limitchecks.amounts(spec, "limits")
+    return {**totals.container_limits(spec), **_pod_level(own)}
+
+
+def _pod_level(own: Amounts) -> Amounts:
+    return {name: amount for name, amount in own.items() if name in ("cpu", "memory") or is_huge_page(name)}
+
+
+def _computed(requests: Amounts, limits: Amounts) -> Amounts:
+    used: Amounts = {"pods": ONE}
+    for resource, amount in requests.items():
+        if resource in _NATIVE or is_huge_page(resource):
+            used[resource] = used[f"requests.{resource}"] = amount
+        elif _is_device(resource):
+            used[f"requests.{resource}"] = amount
+    for resource in _NATIVE:
+        if resource in limits:
+            used[f"limits.{resource}"] = limits[resource]
+    return used
+
+
+# A pod that is being resized uses the most of what it asks for, was promised and has.
+
+
+def _effective(pod: Object) -> Object:
+    """The pod's spec with its containers' resources as its status says they count now."""
+    status, spec = pod.get("status") or {}, pod["spec"]
+    known = {
+        each["name"]: each
+        for field in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(field) or ()
+        if each.get("resources") is not None
+    }
+    if not known:
+        return spec  # type: ignore[no-any-return]
+    infeasible = any(
+        each.get("type") == "PodResizePending" and each.get("reason") == "Infeasible"
+        for each in status.get("conditions") or ()
+    )
+    initial = [
+        _resized(each, known, infeasible) if totals.is_sidecar(each) else each
+        for each in spec.get("initContainers") or ()
+    ]
+    running = [_resized(each, known, infeasible) for each in spec.get("containers") or ()]
+    return {**spec, "containers": running, "initContainers": initial}
+
+
+def _resized(container: Object, known: dict[str, Object], infeasible: bool) -> Object:
+    status = known.get(container["name"])
+    if status is None:
+        return container
+    asked = [] if infeasible else [container.get("resources") or {}]
+    actual = status["resources"]
+    promised = {"requests": status.get("allocatedResources") or {}}
+    resources = {
+        "requests": _most((*asked, actual, promised), "requests"),
+        "limits": _most((*asked, actual), "limits"),
+    }
+    return {**container, "resources": resources}
+
+
+def _most(sources: Iterable[Object], side: str) -> dict[str, str]:
+    most: Amounts = {}
+    for source in sources:
+        for resource, amount in limitchecks.amounts({"resources": source}, side).items():
+            if resource not in most or amount > most[resource]:
+                most[resource] = amount
+    return {resource: str(amount) for resource, amount in most.items()}
+
+
+# Scopes
+
+
+def matches(scope: str, operator: str, values: Sequence[str], pod: Object) -> bool:
+    """Whether the pod is in a scope of a quota."""
+    spec = pod["spec"]
+    match scope:
+        case "Terminating":
+            return _is_terminating(spec)
+        case "NotTerminating":
+            return not _is_terminating(spec)
+        case "BestEffort":
+            return totals.qos_class(spec) == "BestEffort"
+        case "NotBestEffort":
+            return totals.qos_class(spec) != "BestEffort"
+        case "PriorityClass":
+            return named(spec.get("priorityClassName") or "", operator, values)
+        case "CrossNamespacePodAffinity":
+            return _looks_into_other_namespaces(spec)
+    return False
+
+
+def named(name: str, operator: str, values: Sequence[str]) -> bool:
+    """A class's name (empty: none) against a scope's operator, as a label selector would have it."""
+    match operator:
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+    return bool(name)
+
+
+def _is_terminating(spec: Object) -> bool:
+    """It has an end: a deadline."""
+    return int(spec.get("activeDeadlineSeconds", -1)) >= 0
+
+
+def _looks_into_other_namespaces(spec: Object) -> bool:
+    affinity = spec.get("affinity") or {}
+    for field in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(field) or {}
+        wanted = list(terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            wanted.append(weighted.get("podAffinityTerm") or {})
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in wanted):
+            return True
+    return False
+
+
+def unsaid(pod: Object, names: Iterable[str]) -> str:
+    """What containers must say about themselves, because a quota counts it; empty if nothing is missing."""
+    required = [name for name in _MUST_BE_SAID if name in names]
+    spec = pod["spec"]
+    own = spec.get("resources") or {}
+    if not required or any(_pod_level(limitchecks.amounts(spec, side)) for side in own):
+        return ""
+    missing: dict[str, set[str]] = {}
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or ():
+            requests, limits = (limitchecks.amounts(container, side) for side in ("requests", "limits"))
+            said = _computed(requests, limits)
+            for name in required:
+                if name not in said:
+                    missing.setdefault(name, set()).add(container["name"])
+    told = [f"{name} for: {','.join(sorted(missing[name]))}" for name in required if name in missing]
+    return f"must specify {'; '.join(told)}" if told else ""

@@ -1,0 +1,96 @@
+"""What an object uses of a quota, by the names that quotas have for it. Pure."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from alcove.api.ids import GroupResource
+from alcove.api.objects import Object
+from alcove.api.quantity import ONE as UNIT
+from alcove.api.quantity import ZERO, Quantity
+from alcove.apiserver.admission.resourcequota import claims, pods
+from alcove.apiserver.admission.resourcequota.pods import ONE, Amounts
+
+PODS = GroupResource("", "pods")
+SERVICES = GroupResource("", "services")
+VOLUME_CLAIMS = GroupResource("", "persistentvolumeclaims")
+DEVICE_CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
+UNCOUNTED = frozenset((GroupResource("", "events"), GroupResource("events.k8s.io", "events")))
+
+_ALIASES = frozenset(("configmaps", "replicationcontrollers", "resourcequotas", "secrets"))
+"""Core resources that are counted under their plain name too."""
+_SERVICE_NAMES = frozenset(("services", "services.loadbalancers", "services.nodeports", "count/services"))
+
+
+def _no_scope(_scope: str, _operator: str, _values: Sequence[str], _obj: Object) -> bool:
+    return False
+
+
+class Measure(Struct, frozen=True):
+    """How the objects of one resource are measured."""
+
+    resource: GroupResource
+    counts: Callable[[str], bool]
+    """Whether they use the quota resource of this name."""
+    usage: Callable[[Object], Amounts] | None
+    """None: each counts as one, whatever it holds."""
+    in_scope: Callable[[str, str, Sequence[str], Object], bool] = _no_scope
+    """(scope, operator, values, object)"""
+
+
+def _service_usage(service: Object) -> Amounts:
+    spec = service.get("spec") or {}
+    ports = spec.get("ports") or ()
+    node_ports, balancers = 0, ZERO
+    if spec.get("type") == "NodePort":
+        node_ports = len(ports)
+    elif spec.get("type") == "LoadBalancer":
+        balancers = ONE
+        is_given = spec.get("allocateLoadBalancerNodePorts", True)
+        node_ports = len(ports) if is_given else sum(1 for port in ports if port.get("nodePort"))
+    return {
+        "count/services": ONE,
+        "services": ONE,
+        "services.loadbalancers": balancers,
+        "services.nodeports": Quantity(node_ports * UNIT),
+    }
+
+
+_LARGE = {
+    PODS: Measure(PODS, pods.counts, pods.usage, pods.matches),
+    SERVICES: Measure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage),
+    VOLUME_CLAIMS: Measure(VOLUME_CLAIMS, claims.counts_volumes, claims.volume_usage, claims.in_scope),
+    DEVICE_CLAIMS: Measure(DEVICE_CLAIMS, claims.counts_devices, claims.device_usage),
+}
+
+
+def plain_names(resource: GroupResource) -> frozenset[str]:
+    """The names under which objects are counted one by one."""
+    is_aliased = not resource.group and resource.resource in _ALIASES
+    return frozenset((f"count/{resource}", *((resource.resource,) if is_aliased else ())))
+
+
+@lru_cache(maxsize=1024)
+def measure(resource: GroupResource) -> Measure:
+    if resource in _LARGE:
+        return _LARGE[resource]
+    return Measure(resource, plain_names(resource).__contains__, None)
+
+
+@lru_cache(maxsize=1024)
+def measured_by(name: str) -> tuple[Measure, ...]:
+    """Whose objects use the quota resource `name`."""
+    if name.startswith("count/"):
+        resource, _, group = name.removeprefix("count/").partition(".")
+        return (measure(GroupResource(group, resource)),)
+    if name in _ALIASES:
+        return (measure(GroupResource("", name)),)
+    return tuple(each for each in _LARGE.values() if each.counts(name))
+
+
+def of(resource: GroupResource, obj: Object) -> Amounts:
+    known = measure(resource)
+    if known.usage is None:
+        return dict.fromkeys(plain_names(resource), ONE)
+    return known.usage(obj)
