@@ -24,7 +24,7 @@ check: setup ## Lint, format, strict types, import contracts
 	.venv/bin/ruff check src tests bench
 	.venv/bin/ruff format --check --quiet src tests bench
 	.venv/bin/mypy
-	.venv/bin/lint-imports --no-timing
+	.venv/bin/lint-imports --no-logo
 
 test: check ## Everything CI runs: checks, then all tests but the slow ones
 	.venv/bin/pytest -n 2 --dist loadgroup -m "not slow and not alone"

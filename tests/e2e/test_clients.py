@@ -16,7 +16,6 @@ from lightkube.resources.core_v1 import ConfigMap
 
 from alcove.testing.server import Caller, wait_until
 
-
 untyped_config: Any = kubernetes.config
 untyped_watch: Any = watch
 
