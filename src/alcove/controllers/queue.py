@@ -68,8 +68,8 @@ class Queue:
         self._in_hand: dict[ObjectKey, bool] = {}
         """Keys with workers; True: to be taken again when done."""
         self._delayed: list[tuple[float, int, ObjectKey]] = []
-        self._due: dict[ObjectKey, float] = {}
-        """When each delayed key is due; what the heap says otherwise is outdated."""
+        self._due: dict[ObjectKey, tuple[float, int]] = {}
+        """Each delayed key's entry in the heap, by time and number; others there are outdated."""
         self._numbers = count()
         self._failures: OrderedDict[ObjectKey, int] = OrderedDict()
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -101,10 +101,11 @@ class Queue:
             self.add(key)
             return
         due = self._now() + seconds
-        if self._due.get(key, float("inf")) <= due:
+        if key in self._due and self._due[key][0] <= due:
             return
-        self._due[key] = due
-        heapq.heappush(self._delayed, (due, next(self._numbers), key))
+        number = next(self._numbers)
+        self._due[key] = (due, number)
+        heapq.heappush(self._delayed, (due, number, key))
         if len(self._delayed) > 2 * len(self._due) + OUTDATED_MAX:
             self._drop_outdated()
         self._set_timer()
@@ -188,14 +189,14 @@ class Queue:
         self._timer = None
         now = self._now()
         while self._delayed and self._delayed[0][0] <= now:
-            due, _, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == due:
+            due, number, key = heapq.heappop(self._delayed)
+            if self._due.get(key) == (due, number):
                 self.add(key)
         if self._delayed:
             self._set_timer()
 
     def _drop_outdated(self) -> None:
-        self._delayed = [each for each in self._delayed if self._due.get(each[2]) == each[0]]
+        self._delayed = [each for each in self._delayed if self._due.get(each[2]) == each[:2]]
         heapq.heapify(self._delayed)
 
     @staticmethod

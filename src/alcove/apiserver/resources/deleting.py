@@ -182,7 +182,9 @@ def _success(call: Call, entry: Entry) -> Object:
         "uid": entry.object["metadata"]["uid"],
     }
     details = {field: value for field, value in details.items() if value}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    # The revision of the deletion: who keeps a copy by watching knows how far it must have come.
+    about = {"resourceVersion": str(entry.revision)}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": about, "status": "Success", "details": details}
 
 
 async def delete_collection(services: Services, call: Call) -> Response:

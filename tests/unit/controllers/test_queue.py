@@ -1,0 +1,233 @@
+"""The queue's laws: every key is handed out, each to one worker at a time, in fair turns, none forgotten."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
+from alcove.controllers import queue as queues
+from alcove.controllers.queue import Queue
+from alcove.testing.clock import VirtualClock
+
+
+def key(tenant: str, name: str, plane: PlaneId = HOME) -> ObjectKey:
+    return ObjectKey(plane, TenantId(tenant), "default", name)
+
+
+def run(
+    scenario: Callable[[Queue], Awaitable[None]], in_hand_max: int = 10, waiting_max: int = 1_000
+) -> None:
+    async def body() -> None:
+        queue = Queue(in_hand_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
+        await scenario(queue)
+        queue.close()
+
+    VirtualClock().run(body())
+
+
+def test_a_key_added_often_is_handed_out_once() -> None:
+    async def scenario(queue: Queue) -> None:
+        for _ in range(5):
+            queue.add(key("a", "x"))
+        assert (await queue.take()).key == key("a", "x")
+        queue.done(key("a", "x"))
+        assert (queue.depth, queue.in_hand) == (0, 0)
+
+    run(scenario)
+
+
+def test_a_key_added_while_in_hand_waits_until_it_is_done() -> None:
+    async def scenario(queue: Queue) -> None:
+        queue.add(key("a", "x"))
+        await queue.take()
+        queue.add(key("a", "x"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await queue.take()
+        queue.done(key("a", "x"))
+        assert (await queue.take()).key == key("a", "x")
+
+    run(scenario)
+
+
+def test_a_flood_delays_another_tenants_key_by_one_turn() -> None:
+    async def scenario(queue: Queue) -> None:
+        for number in range(100_000):
+            queue.add(key("greedy", str(number)))
+        queue.add(key("small", "one"))
+        taken = [(await queue.take()).key.tenant for _ in range(2)]
+        assert taken == ["greedy", "small"]
+
+    run(scenario, waiting_max=200_000)
+
+
+def test_planes_with_tenants_of_the_same_name_are_two_parties() -> None:
+    async def scenario(queue: Queue) -> None:
+        other = PlaneId("a")
+        for number in range(3):
+            queue.add(key("a", str(number)))
+        queue.add(key("a", "0", other))
+        taken = [(await queue.take()).key for _ in range(2)]
+        assert {each.plane for each in taken} == {HOME, other}
+
+    run(scenario)
+
+
+def test_a_tenant_never_has_all_the_workers() -> None:
+    async def scenario(queue: Queue) -> None:
+        for number in range(5):
+            queue.add(key("slow", str(number)))
+        first = [(await queue.take()).key for _ in range(2)]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await queue.take()
+        queue.add(key("other", "x"))
+        assert (await queue.take()).key.tenant == "other"
+        queue.done(first[0])
+        assert (await queue.take()).key.tenant == "slow"
+
+    run(scenario, in_hand_max=2)
+
+
+def test_of_several_delays_the_earliest_counts() -> None:
+    async def scenario(queue: Queue) -> None:
+        loop = asyncio.get_running_loop()
+        for seconds in (60, 5, 30):
+            queue.add_after(key("a", "x"), seconds)
+        await queue.take()
+        assert loop.time() == pytest.approx(5)
+        queue.done(key("a", "x"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1_000):
+                await queue.take()
+
+    run(scenario)
+
+
+def test_an_add_takes_the_place_of_a_delay() -> None:
+    async def scenario(queue: Queue) -> None:
+        queue.add_after(key("a", "x"), 60)
+        queue.add(key("a", "x"))
+        assert queue.delayed == 0
+        await queue.take()
+        queue.done(key("a", "x"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1_000):
+                await queue.take()
+
+    run(scenario)
+
+
+def test_backoff_doubles_up_to_its_bound_and_is_forgotten() -> None:
+    async def scenario(queue: Queue) -> None:
+        waits = [queue.add_failed(key("a", "x")) for _ in range(40)]
+        assert waits[:3] == [
+            queues.BACKOFF_SECONDS_MIN,
+            2 * queues.BACKOFF_SECONDS_MIN,
+            4 * queues.BACKOFF_SECONDS_MIN,
+        ]
+        assert waits[-1] == queues.BACKOFF_SECONDS_MAX
+        queue.forget(key("a", "x"))
+        assert queue.add_failed(key("a", "x")) == queues.BACKOFF_SECONDS_MIN
+
+    run(scenario)
+
+
+def test_outdated_delays_do_not_pile_up() -> None:
+    async def scenario(queue: Queue) -> None:
+        for _ in range(10 * queues.OUTDATED_MAX):
+            queue.add_after(key("a", "x"), 3_600)
+            queue.add(key("a", "x"))
+            await queue.take()
+            queue.done(key("a", "x"))
+        assert len(queue._delayed) <= queues.OUTDATED_MAX + 3
+
+    run(scenario)
+
+
+def test_overflow_is_made_up_for_when_the_tenant_has_nothing_left() -> None:
+    async def body() -> None:
+        everything = [key("a", str(number)) for number in range(50)]
+
+        def refill(space: Space) -> None:
+            assert space == Space(HOME, TenantId("a"))
+            for each in everything:
+                queue.add(each)
+
+        queue = Queue(in_hand_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
+        seen: set[ObjectKey] = set()
+        for each in everything:
+            queue.add(each)
+        assert queue.depth == 8
+        for _ in range(2_000):
+            if not queue.depth:
+                break
+            taken = (await queue.take()).key
+            if taken not in seen:
+                seen.add(taken)
+                everything.remove(taken)
+            queue.done(taken)
+        assert len(seen) == 50 and not everything
+
+    VirtualClock().run(body())
+
+
+def test_a_cancelled_taker_loses_nothing() -> None:
+    async def scenario(queue: Queue) -> None:
+        first, second = (asyncio.create_task(queue.take()) for _ in range(2))
+        await asyncio.sleep(0)
+        queue.add(key("a", "x"))
+        first.cancel()
+        assert (await second).key == key("a", "x")
+
+    run(scenario)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "later", "fail", "take", "done", "pass"]), st.integers(0, 11)),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_nothing_is_lost_and_nothing_is_with_two_workers(steps: list[tuple[str, int]]) -> None:
+    async def scenario(queue: Queue) -> None:
+        wanted: set[ObjectKey] = set()
+        in_hand: list[ObjectKey] = []
+        for step, number in steps:
+            chosen = key(f"t{number % 3}", str(number))
+            match step:
+                case "add":
+                    queue.add(chosen)
+                    wanted.add(chosen)
+                case "later":
+                    queue.add_after(chosen, number + 1)
+                    wanted.add(chosen)
+                case "fail":
+                    queue.add_failed(chosen)
+                    wanted.add(chosen)
+                case "take" if queue._round:
+                    taken = (await queue.take()).key
+                    assert taken not in in_hand
+                    in_hand.append(taken)
+                    wanted.discard(taken)
+                case "done" if in_hand:
+                    queue.done(in_hand.pop(number % len(in_hand)))
+                case "pass":
+                    await asyncio.sleep(number)
+            assert max(Counter(each.tenant for each in in_hand).values(), default=0) <= 2
+        while in_hand:
+            queue.done(in_hand.pop())
+        while wanted:
+            async with asyncio.timeout(10_000):
+                taken = (await queue.take()).key
+            wanted.discard(taken)
+            queue.done(taken)
+
+    run(scenario, in_hand_max=2)
