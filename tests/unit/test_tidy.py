@@ -27,11 +27,6 @@ def test_a_module_says_what_it_owns_and_stays_small(path: Path) -> None:
     assert path.stem not in FORBIDDEN_NAMES, "name it after its noun"
 
 
-def test_test_files_have_names_of_their_own() -> None:
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert sorted(set(names)) == sorted(names)
-
-
 @pytest.mark.parametrize("path", SOURCE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_is_left_for_later(path: Path) -> None:
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
