@@ -81,8 +81,13 @@ def gateway_mac(vni: int) -> str:
 def allot_slots(held: Mapping[int, int], vnis: Iterable[int]) -> dict[int, int]:
     """A memory slot for each VNI: the one it has, or the lowest free one."""
     wanted = sorted(set(vnis))
-    slots = {vni: held[vni] for vni in wanted if vni in held}
-    used = set(slots.values())
+    slots: dict[int, int] = {}
+    used: set[int] = set()
+    for vni in wanted:
+        # What was found may have drifted: a slot that cannot be, or that two networks claim.
+        if vni in held and held[vni] < MEMORIES_MAX and held[vni] not in used:
+            slots[vni] = held[vni]
+            used.add(held[vni])
     free = (slot for slot in range(MEMORIES_MAX) if slot not in used)
     for vni in wanted:
         if vni not in slots:

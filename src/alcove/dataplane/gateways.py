@@ -205,10 +205,23 @@ def _route_inside(gateway: Gateway, world: World) -> None:
         netlink.close()
 
 
+def _remove_link(namespace: int, name: str) -> None:
+    with inside(namespace):
+        netlink = Netlink()
+    try:
+        link = links.read_link(netlink, name)
+        if link is not None:
+            netlink.do(links.delete_link(link.index))
+    finally:
+        netlink.close()
+
+
 def _ensure_uplink_here(far: int, far_name: str, own: IPv4Address, hop: IPv4Address) -> None:
     netlink = Netlink()
     try:
         if links.read_link(netlink, "up") is None:
+            # A namespace ends some time after its name: the other side of an earlier one may still be there.
+            _remove_link(far, far_name)
             netlink.do(links.veth("up", UPLINK_MAC, far_name, UPLINK_PEER_MAC, far, 1500))
         index = _index(netlink, "up")
         netlink.do(

@@ -45,6 +45,7 @@ from alcove.dataplane.services import compile_services, ticks
 BPF_ROOT = Path("/sys/fs/bpf")
 ROUTER_MAC = "02:00:00:00:00:01"
 TUNNEL_BYTES = 50
+MEMORY_ENTRIES = 8192
 
 
 def _no_checkpoint(step: str) -> None:
@@ -184,7 +185,7 @@ class Plane:
         self.world = world
         slots = self._ensure_memories(wanted_vnis(world, self.settings.node))
         self.gateways.ensure(world, slots, self.mtu, self.programs.descriptors["from_pod"])
-        found = self._find(world)
+        found = self._find(world, slots)
         self.services = services_here(world)
         wanted = desired(self.settings.instance, self.settings.node, world, found, self.services)
         try:
@@ -205,17 +206,14 @@ class Plane:
         self.gateways.doubt()
         self.apply(world)
 
-    def _find(self, world: World) -> Found:
+    def _find(self, world: World, slots: dict[int, int]) -> Found:
         hops: dict[IPv4Address, IPv4Address] = {}
         for node in world.nodes:
             hop = links.read_next_hop(self.netlink, node)
             if hop is not None:
                 hops[node] = hop
-        slots = allot_slots(self._slots(), wanted_vnis(world, self.settings.node))
-        flags = {
-            INDEX.unpack(key)["index"]: PORT.unpack(raw)["flags"]
-            for key, raw in self.held[MapName.PORTS].items()
-        }
+        ports = self.held[MapName.PORTS].items()
+        flags = {INDEX.unpack(key)["index"]: PORT.unpack(raw)["flags"] for key, raw in ports}
         return Found(self._own_links(), slots, hops, flags)
 
     def _slots(self) -> dict[int, int]:
@@ -223,13 +221,15 @@ class Plane:
         return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
 
     def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
+        """The networks' slots, with a memory in each. A network that goes keeps its own until it is gone: what
+        it remembered is never another's."""
         held = self._slots()
         slots = allot_slots(held, vnis | set(held))
         entries = {network.vni: network.memory_entries for network in self.world.networks}
         for vni in vnis:
             self.checkpoint(f"memory of {vni}")
-            self.memories.ensure(slots[vni], entries.get(vni, 8192))
-        return slots
+            self.memories.ensure(slots[vni], entries.get(vni, MEMORY_ENTRIES))
+        return {vni: slots[vni] for vni in vnis}
 
     def _remove_orphans(self, world: World, found: Found) -> None:
         known = {port.name for port in world.ports}
@@ -239,7 +239,7 @@ class Plane:
             self.checkpoint(f"delete {len(doomed)} links")
             self.netlink.do(*(links.delete_link(index) for index in doomed))
         self.gateways.remove_others(world)
-        used = {WORD.unpack(raw)["word"] for raw in self.held[MapName.NETWORKS].values()}
+        used = set(self._slots().values())
         for slot in self.memories.slots - used:
             self.checkpoint(f"drop memory {slot}")
             self.memories.drop(slot)

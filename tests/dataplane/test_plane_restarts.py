@@ -1,0 +1,430 @@
+"""The agent ends, is killed at any point, is upgraded; the kernel drifts: traffic flows on, state converges."""
+
+import os
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from alcove.dataplane import build, links, namespaces
+from alcove.dataplane.apply import KEY_ONLY, read_back
+from alcove.dataplane.desired import desired, gateway_name
+from alcove.dataplane.errors import MapFull, ProgramRejected, Unsupported
+from alcove.dataplane.maps import MapName
+from alcove.dataplane.model import (
+    Backend,
+    Block,
+    Door,
+    Gateway,
+    Port,
+    Profile,
+    Protocol,
+    Rule,
+    Service,
+    Subnet,
+    Vpc,
+    World,
+)
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.plane import Plane
+from alcove.testing.networks import LabNetwork, tell
+from alcove.testing.nodes import BPF_ROOT, Lab, Node, Pod
+from alcove.testing.probes import connect, ping, tcp_server, udp_socket
+
+VNI = 9001
+VIP = "172.20.0.9"
+
+
+def network_on(lab: Lab) -> LabNetwork:
+    """A client and a server under a policy, on the first node and the last, and a service."""
+    network = LabNetwork(VNI, pods=[])
+    everybody = Profile((Rule((Block(ip_network("10.0.0.0/8")),)),))
+    network.pods.append(lab.nodes[0].add_pod("client", VNI, "10.0.1.11/24", ingress=Profile()))
+    network.pods.append(lab.nodes[-1].add_pod("server", VNI, "10.0.1.12/24", ingress=everybody))
+    backend = (Backend(ip_address("10.0.1.12"), 8080),)
+    network.services = (
+        Service(VNI, ip_address(VIP), 80, Protocol.TCP, backend),
+        Service(VNI, ip_address(VIP), 80, Protocol.UDP, backend),
+    )
+    tell(lab, network)
+    return network
+
+
+def test_a_restart_changes_nothing_and_keeps_connections(two_nodes: Lab) -> None:
+    client, server = network_on(two_nodes).pods
+    with tcp_server(server.namespace, server.address, 8080) as listener:
+        near = connect(client.namespace, VIP, 80)
+        assert near is not None
+        far, _ = listener.accept()
+        far.settimeout(1)
+        for node in two_nodes.nodes:
+            before = node.plane.held
+            programs = node.plane.programs.ids
+            node.plane.close()
+            near.sendall(b"nobody is at home")
+            assert far.recv(64)
+            steps: list[str] = []
+            node.start(checkpoint=steps.append)
+            assert node.plane.held == before
+            assert node.plane.programs.ids == programs
+            node.apply()
+            assert not [step for step in steps if "+" in step or "guard" in step], "nothing had to be written"
+            near.sendall(b"somebody is")
+            assert far.recv(64)
+            far.sendall(b"welcome")
+            assert near.recv(64) == b"welcome"
+        near.close()
+        far.close()
+
+
+@pytest.fixture(scope="module")
+def other_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same programs, but another object, as an upgrade brings it."""
+    folder = tmp_path_factory.mktemp("bpf") / "bpf"
+    shutil.copytree(build.sources_folder(), folder)
+    (folder / "alcove.c").write_text((folder / "alcove.c").read_text() + '\nint upgraded SEC(".data") = 1;\n')
+    target = folder / "alcove-upgraded.o"
+    build.compile_object(folder, target)
+    return target
+
+
+def test_an_upgrade_under_load_loses_no_packet(two_nodes: Lab, other_version: Path) -> None:
+    client, server = network_on(two_nodes).pods
+    stop = threading.Event()
+    sent = 0
+    with (
+        udp_socket(server.namespace, server.address, 8080) as far,
+        udp_socket(client.namespace, client.address) as near,
+    ):
+        far.setsockopt(1, 33, 64 << 20)  # SO_RCVBUFFORCE: what is lost is lost on the way
+        near.connect((VIP, 80))
+
+        def pour() -> None:
+            nonlocal sent
+            while not stop.is_set():
+                sent += near.send(sent.to_bytes(8, "big")) // 8
+
+        load = threading.Thread(target=pour)
+        load.start()
+        try:
+            for program in (other_version, None, other_version):
+                for node in two_nodes.nodes:
+                    before = node.plane.programs.ids
+                    node.plane.close()
+                    node.start(program=program)
+                    assert node.plane.programs.ids != before
+                    node.apply()
+        finally:
+            stop.set()
+            load.join()
+        assert sent > 1000
+        heard: list[int] = []
+        try:
+            while len(heard) < sent:
+                heard.append(int.from_bytes(far.recv(8), "big"))
+        except TimeoutError:
+            pass
+        assert heard == list(range(sent))
+
+
+def test_500_ports_are_taken_up_within_two_seconds(one_node: Lab) -> None:
+    node = one_node.nodes[0]
+    for number in range(500):
+        node.add_pod(f"p{number}", VNI, f"10.0.{1 + number // 250}.{number % 250 + 2}/16")
+    tell(one_node, LabNetwork(VNI, pods=node.pods))
+    node.plane.close()
+    start = time.perf_counter()
+    node.start()
+    node.apply()
+    taken = time.perf_counter() - start
+    assert len(node.plane.held[MapName.PORTS]) == 500
+    assert taken < 2
+    assert ping(node.pods[0].namespace, node.pods[499].address)
+
+
+class Changing:
+    """A node between two worlds: ports, policies, services, gateways and doors come and go."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.first = node.make_pod("first", VNI, "10.0.1.11/24")
+        self.second = node.make_pod("second", VNI, "10.0.1.12/24", rate_bytes_per_second=10_000_000)
+        self.third = node.make_pod("third", VNI + 1, "10.0.1.11/24")
+        self.pods = (self.first, self.second, self.third)
+        node.pods += self.pods
+        self.worlds = (self.world_a(), self.world_b())
+
+    def base(self) -> World:
+        vnis = (VNI, VNI + 1)
+        return replace(
+            self.node.world,
+            vpcs=tuple(Vpc(vni, (ip_network("10.0.0.0/16"),)) for vni in vnis),
+            subnets=tuple(Subnet(vni, ip_network("10.0.1.0/24")) for vni in vnis),
+        )
+
+    def world_a(self) -> World:
+        policy = Profile((Rule((Block(ip_network("10.0.1.0/24")),)),))
+        service = Service(VNI, ip_address(VIP), 80, Protocol.TCP, (Backend(ip_address("10.0.1.12"), 8080),))
+        gateway = Gateway(VNI, (ip_interface("10.0.1.1/24"),), IPv4Address("10.0.1.240"), egress=True)
+        door = Door(VNI, self.node.address, 30000, Protocol.TCP, IPv4Address(VIP), 80)
+        return replace(
+            self.base(), ports=(replace(self.first.port, ingress=policy), self.second.port), services=(service,),
+            gateways=(gateway,), doors=(door,),
+        )  # fmt: skip
+
+    def world_b(self) -> World:
+        policy = Profile((Rule((Block(ip_network("10.0.0.0/16"), (ip_network("10.0.1.77/32"),)),)),))
+        service = Service(VNI, ip_address(VIP), 81, Protocol.UDP, (Backend(ip_address("10.0.1.11"), 53),))
+        gateway = Gateway(VNI + 1, (ip_interface("10.0.1.1/24"),))
+        return replace(
+            self.base(), ports=(replace(self.first.port, egress=policy), self.third.port), services=(service,),
+            gateways=(gateway,),
+        )  # fmt: skip
+
+    def pod_of(self, port: Port) -> Pod:
+        return next(pod for pod in self.pods if pod.port.name == port.name)
+
+    def go(self, plane: Plane, world: World) -> None:
+        """What the agent does: ports that are not there are made, then everything is applied."""
+        with inside(self.node.namespace):
+            there = {link.name for link in links.read_links(plane.netlink)}
+            for port in world.ports:
+                ready = port.name in there and any(one.name == port.name for one in self.ready(plane))
+                if not ready:
+                    plane.add_port(port, self.pod_of(port).namespace)
+            plane.apply(world)
+
+    def ready(self, plane: Plane) -> list[Port]:
+        """Ports that have been finished: the last step of making one is its entry."""
+        done = {int.from_bytes(key, "little") for key in plane.held[MapName.PORTS]}
+        own = {link.name: link.index for link in links.read_links(plane.netlink)}
+        return [pod.port for pod in self.pods if own.get(pod.port.name) in done]
+
+    def check(self, plane: Plane, world: World) -> None:
+        """The kernel holds exactly what the world asks for: entries, links, namespaces, memories."""
+        found = plane._find(world, plane._slots())
+        wanted = desired(plane.settings.instance, plane.settings.node, world, found, plane.services)
+        held = read_back(plane.maps)
+        for name in MapName:
+            if name in KEY_ONLY:
+                assert set(held[name]) == set(wanted[name]), name
+            else:
+                assert held[name] == wanted[name], name
+        instance = self.node.instance
+        names = {port.name for port in world.ports} | {
+            gateway_name(instance, one.vni) for one in world.gateways
+        }
+        assert set(found.links) == names
+        spaces = {plane.gateways.namespace_name(one.vni) for one in world.gateways} | {
+            f"alcove-{instance}-exit"
+        }
+        assert set(namespaces.names(f"alcove-{instance}-")) == spaces
+        assert plane.memories.slots == set(found.slots.values())
+        assert len(list(plane.pins.programs_folder.iterdir())) == 1
+        for index in found.links.values():
+            assert links.read_attached(plane.netlink, index) == plane.programs.ids["from_pod"]
+
+    def works(self, world: World) -> None:
+        vni = VNI if world is self.worlds[0] else VNI + 1
+        pods = [self.pod_of(port) for port in world.ports if port.vni == vni]
+        place = self.node.plane.gateways.open(vni)
+        for pod in pods:
+            assert ping(place, pod.address), pod.name
+        os.close(place)
+
+
+def killed_at(changing: Changing, world: World, step: int) -> bool:
+    """The agent starts, goes to the world and is killed before that step. False: it ended before."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def count(_name: str) -> None:
+            nonlocal left
+            if left == 0:
+                os._exit(9)
+            left -= 1
+
+        code = 1
+        try:
+            changing.go(changing.node.start(checkpoint=count), world)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, 9)
+    return code == 9
+
+
+@pytest.fixture
+def changing() -> Iterator[Changing]:
+    with Lab(1, started=False) as lab:
+        yield Changing(lab.nodes[0])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("direction", ["from nothing", "to the second", "to the first"])
+def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing, direction: str) -> None:
+    node = changing.node
+    first, second = changing.worlds
+    start, goal = {
+        "from nothing": (World(), first),
+        "to the second": (first, second),
+        "to the first": (second, first),
+    }[direction]
+    steps = 0
+    for step in range(1000):
+        plane = node.start()
+        changing.go(plane, start)
+        plane.close()
+        was_killed = killed_at(changing, goal, step)
+        plane = node.start()
+        changing.go(plane, goal)
+        changing.check(plane, goal)
+        if step % 7 == 0:
+            changing.works(goal)
+        plane.close()
+        if not was_killed:
+            break
+        steps += 1
+    assert steps > 15, "there were steps to be killed at"
+
+
+def test_destroying_leaves_nothing(changing: Changing) -> None:
+    node = changing.node
+    before = _names(node)
+    plane = node.start()
+    changing.go(plane, changing.worlds[0])
+    with inside(node.namespace):
+        plane.destroy()
+    assert _names(node) == before
+    assert namespaces.names(f"alcove-{node.instance}-") == []
+    assert not (BPF_ROOT / f"alcove-{node.instance}").exists()
+
+
+def _names(node: Node) -> set[str]:
+    with inside(node.namespace):
+        netlink = Netlink()
+    try:
+        return {link.name for link in links.read_links(netlink)}
+    finally:
+        netlink.close()
+
+
+def test_drift_is_mended(changing: Changing) -> None:
+    node, world = changing.node, changing.worlds[0]
+    plane = node.start()
+    changing.go(plane, world)
+    drift = random.Random(3)
+    for round_ in range(6):
+        for name, one in plane.maps.items():
+            entries = one.items()
+            doomed = [key for key in entries if drift.random() < 0.5]
+            one.delete_all(doomed)
+            for key in entries:
+                if key not in doomed and drift.random() < 0.3 and name not in KEY_ONLY:
+                    one.put(key, bytes(byte ^ 0xFF for byte in entries[key]))
+        with inside(node.namespace):
+            if round_ % 2:
+                for index in plane._own_links().values():
+                    plane.netlink.do(links.remove_clsact(index))
+            plane.netlink.do(links.remove_clsact(plane.underlay.index))
+            plane.mend(world)
+            changing.check(plane, world)
+            assert (
+                links.read_attached(plane.netlink, plane.underlay.index)
+                == plane.programs.ids["from_underlay"]
+            )
+    changing.works(world)
+    plane.close()
+
+
+def test_a_device_that_vanished_leaves_no_entry(changing: Changing) -> None:
+    node, world = changing.node, changing.worlds[0]
+    plane = node.start()
+    changing.go(plane, world)
+    with inside(node.namespace):
+        link = links.read_link(plane.netlink, changing.second.port.name)
+        assert link is not None
+        plane.netlink.do(links.delete_link(link.index))
+        plane.apply(world)
+        assert len(plane.held[MapName.PORTS]) == 2
+        plane.add_port(changing.second.port, changing.second.namespace)
+        plane.apply(world)
+        changing.check(plane, world)
+    changing.works(world)
+    plane.close()
+
+
+def test_a_full_map_says_so_and_nothing_breaks(changing: Changing) -> None:
+    node, world = changing.node, changing.worlds[0]
+    plane = node.start()
+    changing.go(plane, world)
+    many = tuple(
+        Door(VNI + 7, IPv4Address(0x0A000000 + number), 80, Protocol.TCP, IPv4Address(VIP), 80)
+        for number in range(66_000)
+    )
+    with inside(node.namespace), pytest.raises(MapFull, match="map doors is full"):
+        plane.apply(replace(world, doors=(*world.doors, *many)))
+    changing.works(world)
+    with inside(node.namespace):
+        plane.apply(world)
+        changing.check(plane, world)
+    plane.close()
+
+
+def test_a_rejected_program_says_why_and_the_old_one_stays(changing: Changing, tmp_path: Path) -> None:
+    node, world = changing.node, changing.worlds[0]
+    plane = node.start()
+    changing.go(plane, world)
+    folder = tmp_path / "bpf"
+    shutil.copytree(build.sources_folder(), folder)
+    source = folder / "from_exit.c"
+    source.write_text(
+        source.read_text().replace(
+            "struct packet pkt = {};", "struct packet pkt = {};\n\tpkt.vni = *(__u32 *)(long)skb->data;"
+        )
+    )
+    build.compile_object(folder, folder / "bad.o")
+    plane.close()
+    with pytest.raises(ProgramRejected, match="invalid access to packet"):
+        node.start(program=folder / "bad.o")
+    plane = node.start()
+    with inside(node.namespace):
+        plane.apply(world)
+        changing.check(plane, world)
+    changing.works(world)
+    plane.close()
+
+
+def test_no_underlay_is_said(changing: Changing) -> None:
+    node = changing.node
+    node.settings = replace(node.settings, underlay="eth9")
+    with pytest.raises(Unsupported, match="eth9"):
+        node.start()
+
+
+def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
+    """One goes as another comes, in one step."""
+    node = changing.node
+    first, second = changing.worlds
+    plane = node.start()
+    changing.go(plane, replace(first, gateways=()))
+    memory = plane.memories.open(plane._slots()[VNI])
+    memory.put(bytes(40), bytes(48))
+    memory.close()
+    alone = replace(second, ports=(changing.third.port,), gateways=())
+    changing.go(plane, alone)
+    assert set(plane._slots()) == {VNI + 1}
+    memory = plane.memories.open(plane._slots()[VNI + 1])
+    assert memory.get(bytes(40)) is None
+    memory.close()
+    plane.close()
