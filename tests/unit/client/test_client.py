@@ -42,15 +42,11 @@ async def test_create_read_update_patch_delete(client: Client, name: str) -> Non
     patched = await client.patch(SYSTEM, CONFIG_MAPS, name, {"data": {"b": "3"}}, namespace="default")
     assert patched["data"] == {"a": "2", "b": "3"}
     operations = [{"op": "remove", "path": "/data/a"}]
-    patched = await client.patch(
-        SYSTEM, CONFIG_MAPS, name, operations, namespace="default", kind=Patch.JSON
-    )
+    patched = await client.patch(SYSTEM, CONFIG_MAPS, name, operations, namespace="default", kind=Patch.JSON)
     assert patched["data"] == {"b": "3"}
     with pytest.raises(Conflict):
         await client.delete(SYSTEM, CONFIG_MAPS, name, namespace="default", uid="another")
-    gone = await client.delete(
-        SYSTEM, CONFIG_MAPS, name, namespace="default", uid=made["metadata"]["uid"]
-    )
+    gone = await client.delete(SYSTEM, CONFIG_MAPS, name, namespace="default", uid=made["metadata"]["uid"])
     assert gone["status"] == "Success"
     with pytest.raises(NotFound):
         await client.get(SYSTEM, CONFIG_MAPS, name, namespace="default")
@@ -123,7 +119,7 @@ async def test_a_watch_first_tells_what_there_is(client: Client, name: str) -> N
 
 
 async def test_a_token_is_made_under_a_service_account(client: Client) -> None:
-    request = {"spec": {"audiences": []}}
+    request: Object = {"spec": {"audiences": []}}
     made = await client.create(
         SYSTEM, SERVICE_ACCOUNTS, request, namespace="default", name="default", subresource="token"
     )

@@ -1,0 +1,209 @@
+"""A mirror is what its events add up to; what readers get is theirs; tenants are never mixed up."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.api.ids import Revision, TenantId
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind, controller_uid, owner_uids
+from alcove.client.client import Selection
+from alcove.client.errors import Behind
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.mirror import Mirror
+from alcove.client.part import Part
+from alcove.client.resources import PODS
+from alcove.testing.clock import VirtualClock
+
+A, B = TenantId("a"), TenantId("b")
+
+
+def pod(tenant: str, name: str, revision: int = 1, **labels: str) -> Object:
+    meta = {"tenant": tenant, "namespace": "default", "name": name, "resourceVersion": str(revision)}
+    return {"metadata": {**meta, "labels": labels, "managedFields": [{"manager": "x"}]}}
+
+
+def put(part: Part, obj: Object) -> None:
+    part.put(obj, Revision(int(obj["metadata"]["resourceVersion"])))
+
+
+def key(tenant: TenantId, name: str, plane: PlaneId = HOME) -> ObjectKey:
+    return ObjectKey(plane, tenant, "default", name)
+
+
+def by_app(obj: Object) -> list[str]:
+    app = obj["metadata"]["labels"].get("app")
+    return [app] if app else []
+
+
+@pytest.fixture
+def mirror() -> Mirror:
+    return Mirror(Selection(PODS), {"app": by_app})
+
+
+async def test_what_a_reader_gets_is_its_own(mirror: Mirror) -> None:
+    put(mirror.add_plane(HOME), pod("a", "x"))
+    first = mirror.get(key(A, "x"))
+    assert first is not None and "managedFields" not in first["metadata"]
+    first["metadata"]["name"] = "spoiled"
+    assert mirror.get(key(A, "x"))["metadata"]["name"] == "x"  # type: ignore[index]
+
+
+async def test_tenants_and_planes_with_equal_names_are_apart(mirror: Mirror) -> None:
+    home, other = mirror.add_plane(HOME), mirror.add_plane(PlaneId("b"))
+    put(home, pod("a", "x", app="web"))
+    put(home, pod("b", "x", app="web"))
+    put(other, pod("b", "x", app="web"))
+    assert mirror.find_keys("app", HOME, A, "web") == [key(A, "x")]
+    assert mirror.keys(PlaneId("b"), B) == [key(B, "x", PlaneId("b"))]
+    assert mirror.keys(PlaneId("b"), A) == []
+    assert len(mirror) == 3
+
+
+async def test_an_index_follows_changes(mirror: Mirror) -> None:
+    part = mirror.add_plane(HOME)
+    put(part, pod("a", "x", 1, app="web"))
+    put(part, pod("a", "x", 2, app="db"))
+    assert mirror.find("app", HOME, A, "web") == []
+    assert [each["metadata"]["name"] for each in mirror.find("app", HOME, A, "db")] == ["x"]
+    part.remove(pod("a", "x", 3), Revision(3))
+    assert mirror.find("app", HOME, A, "db") == [] and len(mirror) == 0
+
+
+async def test_an_index_added_later_covers_what_is_there(mirror: Mirror) -> None:
+    part = mirror.add_plane(HOME)
+    put(part, pod("a", "x", 1, tier="front"))
+    mirror.add_index("tier", lambda obj: [obj["metadata"]["labels"].get("tier", "")])
+    mirror.add_index("tier", lambda obj: ["taken for the same"])
+    put(part, pod("a", "y", 2, tier="front"))
+    assert mirror.find_keys("tier", HOME, A, "front") == [key(A, "x"), key(A, "y")]
+
+
+async def test_an_index_that_raises_hides_nothing_else(mirror: Mirror) -> None:
+    part = mirror.add_plane(HOME)
+    mirror.add_index("odd", lambda obj: [obj["metadata"]["labels"]["must"]])
+    put(part, pod("a", "x", 1, app="web"))
+    assert key(A, "x") in mirror and mirror.find_keys("app", HOME, A, "web") == [key(A, "x")]
+
+
+async def test_a_list_removes_what_it_does_not_name(mirror: Mirror) -> None:
+    told: list[tuple[Kind, str]] = []
+    part = mirror.add_plane(HOME)
+    for name in ("stays", "goes"):
+        put(part, pod("a", name))
+    mirror.subscribe(lambda change: told.append((change.kind, change.key.name)))
+    told.clear()
+    part.begin_list()
+    put(part, pod("a", "stays"))
+    put(part, pod("a", "comes", 5))
+    part.end_list(Revision(9))
+    assert told == [(Kind.ADDED, "comes"), (Kind.DELETED, "goes")]
+    assert part.revision == 9
+
+
+async def test_subscribers_hear_of_both_states_and_cannot_stop_each_other(mirror: Mirror) -> None:
+    told: list[Change] = []
+
+    def broken(change: Change) -> None:
+        raise RuntimeError("odd")
+
+    part = mirror.add_plane(HOME)
+    put(part, pod("a", "x", 1, app="old"))
+    mirror.subscribe(broken)
+    mirror.subscribe(told.append)
+    put(part, pod("a", "x", 2, app="new"))
+    assert [change.kind for change in told] == [Kind.ADDED, Kind.UPDATED]
+    assert told[1].old["metadata"]["labels"] == {"app": "old"}  # type: ignore[index]
+    assert told[1].obj["metadata"]["labels"] == {"app": "new"}
+
+
+async def test_when_a_plane_leaves_its_objects_are_told_as_deleted(mirror: Mirror) -> None:
+    told: list[tuple[Kind, PlaneId]] = []
+    for plane in (HOME, PlaneId("b")):
+        put(mirror.add_plane(plane), pod("b", "x"))
+    mirror.subscribe(lambda change: told.append((change.kind, change.key.plane)))
+    mirror.remove_plane(PlaneId("b"))
+    assert told[-1] == (Kind.DELETED, "b") and mirror.keys(HOME, B)
+
+
+def test_own_writes_are_waited_for() -> None:
+    async def scenario() -> float:
+        mirror = Mirror(Selection(PODS))
+        part = mirror.add_plane(HOME)
+        mirror.owe(HOME, A, Revision(7))
+        await mirror.caught_up(HOME, B)
+        asyncio.get_running_loop().call_later(2, lambda: put(part, pod("z", "other", 8)))
+        await mirror.caught_up(HOME, A)
+        await mirror.caught_up(HOME, A)
+        return asyncio.get_running_loop().time()
+
+    assert VirtualClock().run(scenario()) == pytest.approx(2)
+
+
+def test_waiting_for_own_writes_ends() -> None:
+    async def scenario() -> None:
+        mirror = Mirror(Selection(PODS))
+        mirror.add_plane(HOME)
+        mirror.owe(HOME, A, Revision(7))
+        await mirror.caught_up(HOME, A)
+
+    with pytest.raises(Behind):
+        VirtualClock().run(scenario())
+
+
+async def test_a_selecting_mirror_owes_nothing() -> None:
+    mirror = Mirror(Selection(PODS, labels="app=web"))
+    mirror.add_plane(HOME)
+    mirror.owe(HOME, A, Revision(7))
+    await mirror.caught_up(HOME, A)
+
+
+NAMES = st.sampled_from(["x", "y", "z"])
+STEPS = st.lists(
+    st.tuples(st.booleans(), st.sampled_from(["a", "b"]), NAMES, st.sampled_from(["web", "db", ""])),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]) -> None:
+    async def scenario() -> None:
+        mirror = Mirror(Selection(PODS), {"app": by_app})
+        part = mirror.add_plane(HOME)
+        model: dict[tuple[str, str], str] = {}
+        heard: dict[tuple[str, str], Any] = {}
+
+        def hear(change: Change) -> None:
+            mark = (change.key.tenant, change.key.name)
+            if change.kind is Kind.DELETED:
+                del heard[mark]
+            else:
+                heard[mark] = change.obj["metadata"]["labels"].get("app", "")
+
+        mirror.subscribe(hear)
+        for revision, (added, tenant, name, app) in enumerate(steps, 1):
+            obj = pod(tenant, name, revision, **({"app": app} if app else {}))
+            if added:
+                put(part, obj)
+                model[tenant, name] = app
+            else:
+                part.remove(obj, Revision(revision))
+                model.pop((tenant, name), None)
+        assert heard == model
+        for tenant in (A, B):
+            for app in ("web", "db"):
+                found = {each.name for each in mirror.find_keys("app", HOME, tenant, app)}
+                assert found == {name for (t, name), value in model.items() if t == tenant and value == app}
+
+    asyncio.run(scenario())
+
+
+def test_owners_as_indexes() -> None:
+    owners = [{"uid": "1", "controller": True}, {"uid": "2"}]
+    obj = {"metadata": {"ownerReferences": owners}}
+    assert list(owner_uids(obj)) == ["1", "2"]
+    assert list(controller_uid(obj)) == ["1"]
+    assert list(owner_uids({"metadata": {}})) == []

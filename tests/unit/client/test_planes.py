@@ -1,0 +1,131 @@
+"""Mirrors over planes, on a real server with faults in between: what is there in the end is all that counts."""
+
+import asyncio
+import random
+from itertools import count
+
+import pytest
+
+from alcove.api.ids import SYSTEM
+from alcove.client import informer
+from alcove.client.changes import Kind
+from alcove.client.client import Client, Selection
+from alcove.client.errors import PlaneLeft
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.mirror import Mirror
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.client.resources import CONFIG_MAPS, NAMESPACES
+from alcove.testing.faults import CALM, FaultyTransport, Odds
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+async def namespace(client: Client) -> str:
+    name = f"planes-{next(_NUMBERS)}"
+    await client.create(SYSTEM, NAMESPACES, {"metadata": {"name": name}})
+    return name
+
+
+def held(mirror: Mirror, namespace: str) -> dict[str, str]:
+    objs = mirror.list(HOME, SYSTEM, namespace)
+    return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objs}
+
+
+async def stored(client: Client, namespace: str) -> dict[str, str]:
+    objs = await client.list(SYSTEM, CONFIG_MAPS, namespace=namespace)
+    return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objs}
+
+
+async def churn(client: Client, namespace: str, chance: random.Random, steps: int) -> None:
+    """Creates, changes and deletes config maps at random."""
+    there: dict[str, None] = {}
+    for number in range(steps):
+        if not there or chance.random() < 0.5:
+            name = f"c{number}"
+            await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": name}}, namespace=namespace)
+            there[name] = None
+            continue
+        name = chance.choice(list(there))
+        if chance.random() < 0.5:
+            await client.delete(SYSTEM, CONFIG_MAPS, name, namespace=namespace)
+            del there[name]
+        else:
+            change = {"data": {"at": str(number)}}
+            await client.patch(SYSTEM, CONFIG_MAPS, name, change, namespace=namespace)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_mirror_converges_whatever_happens_to_its_watches(
+    pool: HttpPool, client: Client, namespace: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(informer, "BACKOFF_SECONDS_MIN", 0.001)
+    chance = random.Random(seed)
+    faulty = FaultyTransport(pool, chance, Odds(stream_lost=0.1, stream_expired=0.05))
+    async with Planes() as planes:
+        mirror = planes.mirror(Selection(CONFIG_MAPS))
+        last = asyncio.Event()
+        mirror.subscribe(
+            lambda change: last.set() if change.key.of("last", namespace) == change.key else None
+        )
+        planes.join(HOME, faulty)
+        await churn(client, namespace, chance, 120)
+        faulty.odds = CALM
+        await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": "last"}}, namespace=namespace)
+        expected = await stored(client, namespace)
+        async with asyncio.timeout(10):
+            await last.wait()
+        assert held(mirror, namespace) == expected
+    resumed = [each for each in faulty.requests if "resourceVersion=" in each]
+    listed = [each for each in faulty.requests if "sendInitialEvents" in each]
+    assert resumed and len(listed) > 1
+
+
+async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str) -> None:
+    async with Planes() as planes:
+        mirror = planes.mirror(Selection(CONFIG_MAPS))
+        client = planes.join(HOME, pool)
+        await planes.synced()
+        for number in range(20):
+            made = await client.create(
+                SYSTEM, CONFIG_MAPS, {"metadata": {"name": f"c{number}"}}, namespace=namespace
+            )
+            await mirror.caught_up(HOME, SYSTEM)
+            assert held(mirror, namespace)[f"c{number}"] == made["metadata"]["resourceVersion"]
+            await client.delete(SYSTEM, CONFIG_MAPS, f"c{number}", namespace=namespace)
+            await mirror.caught_up(HOME, SYSTEM)
+            assert f"c{number}" not in held(mirror, namespace)
+
+
+async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool) -> None:
+    other = PlaneId("other")
+    heard: list[tuple[Kind, PlaneId]] = []
+    async with Planes() as planes:
+        early = planes.mirror(Selection(NAMESPACES))
+        early.subscribe(lambda change: heard.append((change.kind, change.key.plane)))
+        planes.join(HOME, pool)
+        planes.join(other, pool)
+        late = planes.mirror(Selection(CONFIG_MAPS))
+        assert planes.mirror(Selection(NAMESPACES)) is early
+        await planes.synced()
+        assert early.keys(other, SYSTEM) and early.is_synced(other) and late.is_synced(other)
+        with pytest.raises(ValueError, match="joined already"):
+            planes.join(other, pool)
+        await planes.leave(other)
+        assert (Kind.DELETED, other) in heard and (Kind.DELETED, HOME) not in heard
+        assert not early.keys(other, SYSTEM) and early.keys(HOME, SYSTEM)
+        with pytest.raises(PlaneLeft):
+            planes.client(other)
+        await planes.drop(late)
+        assert planes.mirrors() == [early]
+
+
+async def test_leaving_the_block_ends_all_informers(pool: HttpPool) -> None:
+    before = len(asyncio.all_tasks())
+    async with Planes() as planes:
+        planes.mirror(Selection(NAMESPACES))
+        planes.join(HOME, pool)
+        await planes.synced()
+        assert len(asyncio.all_tasks()) == before + 1
+    assert len(asyncio.all_tasks()) == before

@@ -1,0 +1,197 @@
+"""The lease: one leads, another takes over, and who may not write does not."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+
+import orjson
+import pytest
+
+from alcove.api.errors import AlreadyExists, ApiError, Conflict, NotFound, status
+from alcove.api.objects import Object
+from alcove.client import kubeconfig
+from alcove.client.client import Client
+from alcove.client.errors import NotPermitted, Unreachable
+from alcove.client.pool import HttpPool
+from alcove.client.transport import Response, Stream
+from alcove.controllers.leader import Leader, Seen, Timing, may_take, renewed
+from alcove.testing.clock import VirtualClock
+from alcove.testing.server import LocalServer
+
+TIMING = Timing(lease_seconds=15, deadline_seconds=10, renew_seconds=2)
+
+
+def lease(holder: str, revision: str = "1") -> Object:
+    return {"metadata": {"resourceVersion": revision}, "spec": {"holderIdentity": holder}}
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "now", "expected"),
+    [
+        (lease(""), None, 0, True),
+        (lease("me"), None, 0, True),
+        (lease("other"), None, 1_000, False),
+        (lease("other"), Seen("other", "1", 0, 15), 14.9, False),
+        (lease("other"), Seen("other", "1", 0, 15), 15, True),
+        (lease("other", "2"), Seen("other", "1", 0, 15), 1_000, False),
+    ],
+)
+def test_when_a_lease_may_be_taken(found: Object, seen: Seen | None, now: float, expected: bool) -> None:
+    assert may_take(found, seen, "me", now) is expected
+
+
+def test_transitions_count_changes_of_holder() -> None:
+    first = renewed({"metadata": {}}, "a", TIMING, 0)
+    assert first["spec"]["leaseTransitions"] == 0
+    assert renewed(first, "a", TIMING, 5)["spec"] == {
+        **first["spec"],
+        "renewTime": "1970-01-01T00:00:05.000000Z",
+    }
+    assert renewed(first, "b", TIMING, 5)["spec"]["leaseTransitions"] == 1
+
+
+class OneLease:
+    """A transport to a server with room for one lease, in memory and in virtual time."""
+
+    def __init__(self, shared: dict[str, Object]) -> None:
+        self._shared = shared
+        self.away = False
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Response:
+        if self.away:
+            raise Unreachable("away", sent=True)
+        try:
+            answer = self._answer(method, orjson.loads(body) if body else {})
+        except ApiError as error:
+            return Response(error.code, {}, orjson.dumps(status(error)))
+        return Response(200, {}, orjson.dumps(answer))
+
+    def _answer(self, method: str, obj: Object) -> Object:
+        there = self._shared.get("lease")
+        if method == "POST":
+            if there is not None:
+                raise AlreadyExists("there is one")
+            return self._put(obj, 1)
+        if there is None:
+            raise NotFound("there is none")
+        if method == "GET":
+            return there
+        if obj["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
+            raise Conflict("changed")
+        return self._put(obj, int(there["metadata"]["resourceVersion"]) + 1)
+
+    def _put(self, obj: Object, revision: int) -> Object:
+        self._shared["lease"] = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+        return self._shared["lease"]
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
+        raise AssertionError("nobody watches leases")
+
+    async def close(self) -> None:
+        pass
+
+
+Scenario = Callable[[Leader, Leader, OneLease, OneLease], Awaitable[None]]
+
+
+def two(scenario: Scenario) -> None:
+    clock = VirtualClock()
+
+    async def body() -> None:
+        shared: dict[str, Object] = {}
+        first, second = OneLease(shared), OneLease(shared)
+        a = Leader(Client(first), "l", "a", clock, TIMING)
+        b = Leader(Client(second), "l", "b", clock, TIMING)
+        await scenario(a, b, first, second)
+
+    clock.run(body())
+
+
+async def lead(leader: Leader, seconds: float, log: list[tuple[str, str, float]]) -> None:
+    name = leader._identity
+    async with leader.leading() as lost:
+        log.append((name, "leads", asyncio.get_running_loop().time()))
+        try:
+            async with asyncio.timeout(seconds):
+                await lost.wait()
+                log.append((name, "lost", asyncio.get_running_loop().time()))
+        except TimeoutError:
+            pass
+
+
+def test_a_released_lease_is_taken_at_once() -> None:
+    async def scenario(a: Leader, b: Leader, *_clients: OneLease) -> None:
+        log: list[tuple[str, str, float]] = []
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(lead(a, 60, log))
+            await asyncio.sleep(1)
+            tasks.create_task(lead(b, 5, log))
+        assert [(name, what) for name, what, _ in log] == [("a", "leads"), ("b", "leads")]
+        assert 60 <= log[1][2] <= 60 + TIMING.renew_seconds
+
+    two(scenario)
+
+
+def test_who_cannot_renew_stops_before_another_begins() -> None:
+    async def scenario(a: Leader, b: Leader, cut_off: OneLease, _b: OneLease) -> None:
+        log: list[tuple[str, str, float]] = []
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(lead(a, 1_000, log))
+            await asyncio.sleep(1)
+            tasks.create_task(lead(b, 5, log))
+            await asyncio.sleep(20)
+            cut_off.away = True
+            a.check()
+            await asyncio.sleep(TIMING.deadline_seconds)
+            with pytest.raises(NotPermitted):
+                a.check()
+            assert not b.is_leading
+        assert [(name, what) for name, what, _ in log] == [("a", "leads"), ("a", "lost"), ("b", "leads")]
+        assert log[2][2] - log[1][2] >= TIMING.lease_seconds - TIMING.deadline_seconds - TIMING.renew_seconds
+        assert log[2][2] - 21 <= TIMING.lease_seconds + 2 * TIMING.renew_seconds
+
+    two(scenario)
+
+
+def test_never_two_lead_whatever_is_cut_off() -> None:
+    async def scenario(a: Leader, b: Leader, *clients: OneLease) -> None:
+        chance = random.Random(7)
+        both = 0
+
+        async def forever(leader: Leader) -> None:
+            while True:
+                async with leader.leading() as lost:
+                    await lost.wait()
+
+        running = [asyncio.create_task(forever(leader)) for leader in (a, b)]
+        led: set[str] = set()
+        for _ in range(2_000):
+            for client in clients:
+                if chance.random() < 0.1:
+                    client.away = not client.away
+            await asyncio.sleep(chance.random() * 5)
+            both += a.is_leading and b.is_leading
+            led |= {leader._identity for leader in (a, b) if leader.is_leading}
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+        assert both == 0 and led == {"a", "b"}
+
+    two(scenario)
+
+
+async def test_on_a_real_server(server: LocalServer) -> None:
+    pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+    client = Client(pool)
+    a, b = (Leader(client, "real", name, time.time, Timing(renew_seconds=0.01)) for name in "ab")
+    async with a.leading():
+        a.check()
+        assert not await b._try()
+    async with b.leading():
+        b.check()
+        assert not a.is_leading
+    await pool.close()

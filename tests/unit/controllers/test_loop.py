@@ -1,0 +1,225 @@
+"""The loop: who is called when, what becomes of errors, and that nobody's trouble is another's."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from alcove.api.errors import Conflict, Forbidden, ServiceUnavailable
+from alcove.api.ids import Revision, TenantId
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Client
+from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.part import Part
+from alcove.client.planes import Planes
+from alcove.client.resources import CONFIG_MAPS
+from alcove.controllers import loop as loops
+from alcove.controllers.controller import DONE, Controller, Result, Setup, owner_of
+from alcove.controllers.events import Recorder, Told
+from alcove.controllers.loop import Loop, Verdict, told_of, verdict
+from alcove.controllers.metrics import LoopMetrics
+from alcove.testing.clock import VirtualClock
+
+Reconcile = Callable[[ObjectKey], Awaitable[Result]]
+
+
+class Listening(Recorder):
+    """Keeps what it is told."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(_no_client, clock)
+        self.told: list[Told] = []
+
+    def tell(self, told: Told) -> None:
+        self.told.append(told)
+
+
+def _no_client(_plane: PlaneId) -> Client:
+    raise AssertionError
+
+
+class Rig:
+    """A loop over a mirror that the test writes itself."""
+
+    def __init__(self, reconcile: Reconcile, workers: int = 2) -> None:
+        self._reconcile = reconcile
+        self._workers = workers
+        self.called: list[str] = []
+
+    def run(self, scenario: Callable[["Rig"], Awaitable[None]]) -> None:
+        clock = VirtualClock()
+
+        async def body() -> None:
+            async with Planes() as planes:
+                self.recorder = Listening(clock)
+                self.loop = self._loop(planes, clock)
+                mirror = self.loop.controller.reads[0]
+                self.part: Part = mirror.add_plane(HOME)
+                running = asyncio.create_task(self.loop.run())
+                await asyncio.sleep(0)
+                await scenario(self)
+                running.cancel()
+                await asyncio.wait([running])
+
+        clock.run(body())
+
+    def _loop(self, planes: Planes, clock: VirtualClock) -> Loop:
+        rig = self
+
+        class Maps(Controller):
+            name = "map"
+            resource = CONFIG_MAPS
+            workers = rig._workers
+
+            def __init__(self, setup: Setup) -> None:
+                super().__init__(setup)
+                self.on(self.mirror(CONFIG_MAPS))
+
+            async def reconcile(self, key: ObjectKey) -> Result:
+                rig.called.append(key.name)
+                return await rig._reconcile(key)
+
+        setup = Setup(planes=planes, recorder=self.recorder, clock=clock)
+        return Loop(Maps(setup), LoopMetrics("map"))
+
+    def change(self, tenant: str, name: str, revision: int = 1) -> None:
+        meta = {"tenant": tenant, "namespace": "default", "name": name, "resourceVersion": str(revision)}
+        self.part.put({"metadata": meta}, Revision(revision))
+
+
+async def fine(_key: ObjectKey) -> Result:
+    return DONE
+
+
+def test_a_change_is_reconciled_once() -> None:
+    async def scenario(rig: Rig) -> None:
+        for revision in (1, 2, 3):
+            rig.change("a", "x", revision)
+        await asyncio.sleep(60)
+        assert rig.called == ["x"]
+        assert rig.loop.metrics.verdicts == {"done": 1}
+
+    Rig(fine).run(scenario)
+
+
+def test_what_asks_for_later_is_called_then() -> None:
+    times: list[float] = []
+
+    async def later(_key: ObjectKey) -> Result:
+        times.append(asyncio.get_running_loop().time())
+        return Result(after_seconds=30)
+
+    async def scenario(rig: Rig) -> None:
+        rig.change("a", "x")
+        await asyncio.sleep(65)
+
+    Rig(later).run(scenario)
+    assert times == [pytest.approx(0), pytest.approx(30), pytest.approx(60)]
+
+
+def test_an_error_delays_nothing_but_its_own_key_and_is_told_to_the_tenant() -> None:
+    async def picky(key: ObjectKey) -> Result:
+        if key.name == "bad":
+            raise KeyError("secret of somebody else")
+        return DONE
+
+    async def scenario(rig: Rig) -> None:
+        rig.change("a", "bad")
+        for number in range(50):
+            rig.change("a", f"good{number}")
+            rig.change("b", f"good{number}")
+        await asyncio.sleep(3_600)
+        assert {f"good{number}" for number in range(50)} <= set(rig.called)
+        attempts = rig.called.count("bad")
+        assert 15 <= attempts <= 30  # Later each time, but never given up.
+        told = rig.recorder.told
+        assert len(told) == attempts
+        assert (told[0].tenant, told[0].involved["name"], told[0].type) == ("a", "bad", "Warning")
+        assert told[0].involved["kind"] == "ConfigMap" and "secret" not in told[0].message
+
+    Rig(picky).run(scenario)
+
+
+def test_a_reconciler_that_hangs_holds_neither_all_workers_nor_its_own_for_ever() -> None:
+    async def hangs(key: ObjectKey) -> Result:
+        if key.tenant == "slow":
+            await asyncio.sleep(1_000_000)
+        return DONE
+
+    async def scenario(rig: Rig) -> None:
+        for number in range(10):
+            rig.change("slow", f"s{number}")
+        rig.change("quick", "q")
+        await asyncio.sleep(1)
+        assert "q" in rig.called
+        await asyncio.sleep(loops.RECONCILE_SECONDS_MAX * 8)
+        assert {f"s{number}" for number in range(10)} <= set(rig.called)
+        assert any("did not finish" in told.message for told in rig.recorder.told)
+
+    Rig(hangs, workers=4).run(scenario)
+
+
+def test_own_writes_are_seen_before_the_next_call() -> None:
+    seen: list[bool] = []
+
+    async def scenario(rig: Rig) -> None:
+        mirror = rig.loop.controller.reads[0]
+        mirror.owe(HOME, TenantId("a"), Revision(9))
+        rig.loop.queue.add(ObjectKey(HOME, TenantId("a"), "default", "x"))
+        await asyncio.sleep(1)
+        assert rig.called == []
+        rig.change("a", "own", 9)
+        await asyncio.sleep(1)
+        assert sorted(rig.called) == ["own", "x"]
+        seen.append(True)
+
+    Rig(fine).run(scenario)
+    assert seen
+
+
+VERDICTS: list[tuple[Result | Exception, Verdict]] = [
+    (DONE, Verdict.DONE),
+    (Result(after_seconds=0.0), Verdict.LATER),
+    (Conflict("changed"), Verdict.OUTDATED),
+    (Behind("watch is late"), Verdict.OUTDATED),
+    (Unreachable("away", sent=True), Verdict.AWAY),
+    (ServiceUnavailable("busy"), Verdict.AWAY),
+    (Forbidden("no"), Verdict.FAILED),
+    (ValueError("bug"), Verdict.FAILED),
+    (TimeoutError(), Verdict.FAILED),
+    (PlaneLeft("b"), Verdict.DROPPED),
+    (NotPermitted("no lease"), Verdict.DROPPED),
+]
+
+
+@pytest.mark.parametrize(("outcome", "expected"), VERDICTS, ids=lambda value: type(value).__name__)
+def test_verdicts(outcome: Result | Exception, expected: Verdict) -> None:
+    assert verdict(outcome) is expected
+
+
+def test_the_servers_refusal_is_told_in_its_own_words() -> None:
+    assert told_of("map", Forbidden("exceeded quota")) == "exceeded quota"
+    assert told_of("map", ValueError("x")) == "the map controller cannot handle this object (ValueError)"
+
+
+def _owned(owner: Object | None) -> Object:
+    return {"metadata": {"ownerReferences": [owner] if owner else []}}
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap", "name": "m", "controller": True}, ["m"]),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "name": "m"}, []),
+        ({"apiVersion": "x/v1", "kind": "ConfigMap", "name": "m", "controller": True}, []),
+        ({"apiVersion": "v1", "kind": "Secret", "name": "m", "controller": True}, []),
+        (None, []),
+    ],
+)
+def test_owners_are_told_of_their_objects(owner: Object | None, expected: Iterable[str]) -> None:
+    key = ObjectKey(HOME, TenantId("a"), "web", "pod")
+    change = Change(Kind.ADDED, key, _owned(owner))
+    found = list(owner_of(CONFIG_MAPS)(change))
+    assert found == [key.of(name) for name in expected]
