@@ -161,3 +161,27 @@ def test_a_networks_own_new_connections_work_in_its_flood(one_node: Lab) -> None
                 assert far.recvfrom(8)[0] == b"x"
             if port > 30_000:
                 break
+
+
+def test_a_node_that_was_cut_off_goes_on_where_it_was(two_nodes: Lab) -> None:
+    network = pods(two_nodes, LOUD, (0, "a", 11), (1, "b", 12))
+    tell(two_nodes, network)
+    client, server = network.pods
+    with tcp_server(server.namespace, server.address, 91) as listener:
+        near = connect(client.namespace, server.address, 91)
+        assert near is not None
+        far, _ = listener.accept()
+        far.settimeout(0.1)
+        two_nodes.nodes[1].cut()
+        near.sendall(b"into the void")
+        with pytest.raises(TimeoutError):
+            far.recv(64)
+        two_nodes.nodes[1].cut(off=False)
+        far.settimeout(5)
+        assert far.recv(64) == b"into the void"
+        near.close()
+        far.close()
+    two_nodes.nodes[1].slow(2_000_000)
+    assert received(client, server, 0.5) < 3_000_000
+    two_nodes.nodes[1].slow(0)
+    assert received(client, server, 0.2) > 6_000_000

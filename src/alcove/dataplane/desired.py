@@ -6,7 +6,7 @@ which memory slot a network has, and which index the kernel gave a link.
 """
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network
 
 from msgspec import Struct
 
@@ -42,7 +42,8 @@ VNI_BITS = 32
 NO_NODE = b"\0\0\0\0"
 NO_MAC = b"\0" * 6
 PRESENT = WORD.pack(1)
-WORLD_PREFIXES: tuple[Prefix, ...] = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
+EVERYWHERE = IPv4Network("0.0.0.0/0")
+"""The way out is IPv4's, as the underlay is."""
 LINK_LOCAL: tuple[Prefix, ...] = (IPv4Network("169.254.0.0/16"), IPv4Network("127.0.0.0/8"))
 """Never a pod's to reach: cloud metadata services live there."""
 
@@ -290,6 +291,4 @@ def add_gateway(
         entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, gateway.node_address)] = value
     if gateway.egress or answers_world:
         world = ROUTE.pack(RouteKind.WORLD, 0, 0, index, mac, b"")
-        for prefix in WORLD_PREFIXES:
-            if prefix.version in own:
-                entries[MapName.ROUTES][route_key(gateway.vni, prefix)] = world
+        entries[MapName.ROUTES][route_key(gateway.vni, EVERYWHERE)] = world

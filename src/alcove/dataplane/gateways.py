@@ -90,25 +90,23 @@ class Gateways:
         return Way(link.index, EXIT_MAC)
 
     def ensure(self, world: World, slots: dict[int, int], mtu: int, program: int) -> None:
-        """The gateways of the world, and the rules in them and in the exit. `program` guards their links."""
-        for gateway in world.gateways:
-            self._ensure_gateway(gateway, world, slots[gateway.vni], mtu, program)
-        uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in world.gateways}
-        rules = exit_ruleset(self.settings, world, uplinks)
-        self._rule(f"{self.prefix}exit", rules)
-        for gateway in world.gateways:
-            rules = gateway_ruleset(gateway, world, uplinks[gateway.vni])
-            self._rule(self.namespace_name(gateway.vni), rules)
+        """The gateways of the world, and the rules in them and in the exit. `program` guards their links.
 
-    def _ensure_gateway(self, gateway: Gateway, world: World, slot: int, mtu: int, program: int) -> None:
-        name = self.namespace_name(gateway.vni)
-        self.checkpoint(f"make gateway {gateway.vni}")
-        namespace = namespaces.make(name)
-        try:
-            self._ensure_inner(gateway, world, namespace, mtu, program)
-            self._ensure_uplink(gateway.vni, namespace, slot)
-        finally:
-            os.close(namespace)
+        Rules come before the links they rule: nothing ever passes without them.
+        """
+        uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in world.gateways}
+        if uplinks or f"{self.prefix}exit" in self.rulesets:
+            self._rule(f"{self.prefix}exit", exit_ruleset(self.settings, world, uplinks))
+        for gateway in world.gateways:
+            self.checkpoint(f"make gateway {gateway.vni}")
+            namespace = namespaces.make(self.namespace_name(gateway.vni))
+            try:
+                rules = gateway_ruleset(gateway, world, uplinks[gateway.vni])
+                self._rule(self.namespace_name(gateway.vni), rules)
+                self._ensure_inner(gateway, world, namespace, mtu, program)
+                self._ensure_uplink(gateway.vni, namespace, slots[gateway.vni])
+            finally:
+                os.close(namespace)
 
     def _ensure_inner(self, gateway: Gateway, world: World, namespace: int, mtu: int, program: int) -> None:
         """The link to the network, guarded as every port's."""

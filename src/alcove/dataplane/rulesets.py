@@ -6,6 +6,8 @@ from ipaddress import IPv4Address
 from alcove.dataplane.model import Door, Gateway, Protocol, Settings, World
 
 FIRST_DOOR_PORT = 1024
+POD_CONNECTIONS_MAX = 4096
+"""To the world, of one pod at a time."""
 _PORTED = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
 _HEAD = "table ip alcove\ndelete table ip alcove\ntable ip alcove {"
 
@@ -45,9 +47,14 @@ def exit_ruleset(settings: Settings, world: World, uplinks: Mapping[int, IPv4Add
 def gateway_ruleset(gateway: Gateway, world: World, uplink: IPv4Address) -> str:
     """Pods out if the network allows it; doors in; the agent's sockets for pods only."""
     doors = door_ports(world, gateway.vni)
-    lines = [_HEAD, "  chain forward {", "    type filter hook forward priority 0; policy drop;"]
+    lines = [_HEAD, "  set sources { type ipv4_addr; size 65535; flags dynamic; }"]
+    lines += ["  chain forward {", "    type filter hook forward priority 0; policy drop;"]
     lines += ["    ct state established,related accept"]
     if gateway.egress:
+        # The exit's table is everybody's: no pod may fill it.
+        lines += [
+            f"    iifname net oifname up add @sources {{ ip saddr ct count over {POD_CONNECTIONS_MAX} }} drop"
+        ]
         lines += ["    iifname net oifname up accept"]
     lines += ["    iifname up oifname net ct status dnat accept", "  }"]
     lines += ["  chain input {", "    type filter hook input priority 0;"]

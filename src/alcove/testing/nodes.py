@@ -5,6 +5,7 @@ own. A node can be cut off, slowed, killed. Leaving the `with` removes everythin
 import os
 import secrets
 import string
+from collections.abc import Callable
 from contextlib import ExitStack
 from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
 from pathlib import Path
@@ -19,7 +20,7 @@ from alcove.dataplane.drops import Reason
 from alcove.dataplane.maps import PathTaken
 from alcove.dataplane.model import Interface, Port, Settings, World
 from alcove.dataplane.namespaces import inside
-from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.netlink import Netlink, Request
 from alcove.dataplane.plane import Plane
 from alcove.dataplane.ports import port_name
 
@@ -146,12 +147,22 @@ class Node:
 
     def cut(self, *, off: bool = True) -> None:
         """Unplugs the node from the underlay, or plugs it in again."""
+        self._at_switch(lambda port: links.set_link(port, up=not off))
+
+    def slow(self, bytes_per_second: int) -> None:
+        """Limits what the underlay brings to the node; 0: no more."""
+        if bytes_per_second:
+            self._at_switch(lambda port: links.token_bucket(port, bytes_per_second, 65536))
+        else:
+            self._at_switch(links.remove_root_qdisc)
+
+    def _at_switch(self, request: Callable[[int], Request]) -> None:
         with inside(self.lab.underlay):
             uplink = Netlink()
-            port = links.read_link(uplink, f"n{self.number}")
-            assert port
-            uplink.do(links.set_link(port.index, up=not off))
-            uplink.close()
+        port = links.read_link(uplink, f"n{self.number}")
+        assert port
+        uplink.do(request(port.index))
+        uplink.close()
 
     def dropped(self, reason: Reason) -> int:
         count = self.plane.drops().get(reason)
