@@ -178,7 +178,11 @@ def test_a_scope_of_priorities(tenant: Caller) -> None:
 
 def test_storage_by_class(tenant: Caller) -> None:
     gold = "gold.storageclass.storage.k8s.io"
-    hard = {"requests.storage": "10Gi", f"{gold}/requests.storage": "2Gi", f"{gold}/persistentvolumeclaims": "9"}
+    hard = {
+        "requests.storage": "10Gi",
+        f"{gold}/requests.storage": "2Gi",
+        f"{gold}/persistentvolumeclaims": "9",
+    }
     must(tenant.post(QUOTAS, quota(hard=hard)))
 
     def claim(name: str, size: str, storage_class: str) -> dict[str, Any]:
@@ -192,7 +196,10 @@ def test_storage_by_class(tenant: Caller) -> None:
     must(tenant.post(CLAIMS, claim("a", "1Gi", "gold")))
     must(tenant.post(CLAIMS, claim("b", "5Gi", "iron")))
     refused = tenant.post(CLAIMS, claim("c", "2Gi", "gold"))
-    assert f"requested: {gold}/requests.storage=2Gi, used: {gold}/requests.storage=1Gi" in refused.json["message"]
+    assert (
+        f"requested: {gold}/requests.storage=2Gi, used: {gold}/requests.storage=1Gi"
+        in refused.json["message"]
+    )
     assert used(tenant) == {
         "requests.storage": "6Gi",
         f"{gold}/requests.storage": "1Gi",

@@ -67,7 +67,11 @@ class Caller:
         if self._token:
             sent["authorization"] = f"Bearer {self._token}"
         response, answer = self._exchange(method, path, data, sent)
-        told = {name.lower(): value for name, value in response.getheaders()}
+        told: dict[str, str] = {}
+        for name, value in response.getheaders():
+            # Several of one name are one, joined, as HTTP has it.
+            key = name.lower()
+            told[key] = f"{told[key]}, {value}" if key in told else value
         return Answer(response.status, told, answer)
 
     def _exchange(

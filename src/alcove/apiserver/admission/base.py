@@ -72,6 +72,11 @@ class Attributes(Struct, kw_only=True):
     def resource(self) -> GroupResource:
         return self.kind.group_resource
 
+    def warn(self, text: str) -> None:
+        """Tells the client something, once, however often admission runs."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
 
 class Plugin:
     """Base of admission plugins: does nothing until a method is overridden."""

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
+from alcove.apiserver.admission.podsecurity.levels import Level
+from alcove.apiserver.admission.podsecurity.plugin import PodSecurity
 from alcove.apiserver.admission.priority import Priority
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
@@ -20,6 +24,16 @@ from alcove.apiserver.reader import Kinds
 from alcove.apiserver.signing import CertificateRequests
 
 
+class Settings(Struct, frozen=True):
+    """What ring0 decides about admission when it starts a server."""
+
+    pod_security_ceiling: Level = Level.BASELINE
+    """The most that tenants' pods may have, whatever their namespaces' labels say."""
+
+
+DEFAULT = Settings()
+
+
 def plugins(
     cache: Cache,
     kinds: Kinds,
@@ -27,6 +41,7 @@ def plugins(
     tokens: Tokens,
     authority: Authority,
     clock: Callable[[], float],
+    settings: Settings = DEFAULT,
 ) -> Sequence[Plugin]:
     """In the order they run."""
     return (
@@ -38,6 +53,7 @@ def plugins(
         Priority(cache),
         RuntimeClass(cache),
         DefaultStorageClass(cache),
+        PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),
         Escalation(authorizer),
         # Last: what is charged here is written, or the write does not happen.

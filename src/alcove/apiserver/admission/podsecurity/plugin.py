@@ -1,0 +1,187 @@
+"""Refuses pods that break their namespace's level or their tenant's ceiling; warns of templates that would."""
+
+from collections.abc import Mapping
+from itertools import islice
+
+from alcove.api import objects
+from alcove.api.errors import Forbidden, Invalid
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.podsecurity import levels
+from alcove.apiserver.admission.podsecurity.baseline import Pod
+from alcove.apiserver.admission.podsecurity.levels import ENFORCE, PREFIX, Level, Policy, Standard
+from alcove.apiserver.admission.podsecurity.standards import Violation, violation
+from alcove.apiserver.cache.cache import Cache
+
+PODS = GroupResource("", "pods")
+NAMESPACES = GroupResource("", "namespaces")
+TENANTS = GroupResource("", "tenants")
+TEMPLATES: Mapping[GroupResource, tuple[str, ...]] = {
+    GroupResource("", "podtemplates"): ("template",),
+    GroupResource("", "replicationcontrollers"): ("spec", "template"),
+    GroupResource("apps", "daemonsets"): ("spec", "template"),
+    GroupResource("apps", "deployments"): ("spec", "template"),
+    GroupResource("apps", "replicasets"): ("spec", "template"),
+    GroupResource("apps", "statefulsets"): ("spec", "template"),
+    GroupResource("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
+    GroupResource("batch", "jobs"): ("spec", "template"),
+}
+PODS_CHECKED_MAX = 3000
+"""Of a namespace whose level becomes stricter; what is wrong with them is only told."""
+
+_SUBRESOURCES = ("", "ephemeralcontainers", "resize")
+_CONTAINERS = ("containers", "initContainers")
+
+
+class PodSecurity(Plugin):
+    def __init__(self, cache: Cache, ceiling: Level = Level.BASELINE) -> None:
+        """`ceiling` holds for every tenant but ring0, unless its Tenant object has a label that says otherwise."""
+        self._cache = cache
+        self._ceiling = Standard(ceiling)
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        if operation not in (Operation.CREATE, Operation.UPDATE):
+            return False
+        if resource == PODS:
+            return subresource in _SUBRESOURCES
+        return not subresource and (resource == NAMESPACES or resource in TEMPLATES)
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.resource == NAMESPACES:
+            self._check_namespace(attributes)
+            return
+        policy, ceiling = self._policy(attributes), self.ceiling(attributes.tenant)
+        if attributes.resource == PODS:
+            self._check_pod(attributes, policy, ceiling)
+        else:
+            _tell_template(attributes, policy, ceiling)
+
+    def ceiling(self, tenant: TenantId) -> Standard:
+        if tenant == SYSTEM:
+            return Standard()
+        owner = self._cache.get(SYSTEM, TENANTS, "", tenant)
+        labels = objects.labels(owner) if owner is not None else {}
+        if ENFORCE not in labels:
+            return self._ceiling
+        # A label that means nothing must not open anything.
+        return levels.policy(labels)[0].enforce
+
+    def _policy(self, attributes: Attributes) -> Policy:
+        namespace = self._cache.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
+        return levels.policy(objects.labels(namespace) if namespace is not None else {})[0]
+
+    # Pods
+
+    def _check_pod(self, attributes: Attributes, policy: Policy, ceiling: Standard) -> None:
+        pod = attributes.obj
+        assert pod is not None
+        if attributes.old is not None and not _brings_something(pod, attributes.old):
+            return
+        enforced = policy.enforce if policy.enforce.level else ceiling
+        attributes.annotations[f"{PREFIX}enforce-policy"] = str(enforced)
+        if not (ceiling.level or policy.enforce.level or policy.audit.level or policy.warn.level):
+            return
+        seen = Pod.of(pod.get("metadata") or {}, pod["spec"])
+        for standard in _each_once(policy.enforce, ceiling):
+            if found := violation(standard, seen):
+                _note(attributes, policy, seen)
+                told = f'violates PodSecurity "{standard}": {found.details}'
+                raise Forbidden.of(PODS, attributes.name, told)
+        _note(attributes, policy, seen)
+        _warn(attributes, violation(policy.warn, seen))
+
+    # Namespaces
+
+    def _check_namespace(self, attributes: Attributes) -> None:
+        namespace = attributes.obj
+        assert namespace is not None
+        policy, faults = levels.policy(objects.labels(namespace))
+        old, old_faults = levels.policy(objects.labels(attributes.old or {}))
+        if faults and faults != old_faults:
+            raise Invalid.of("", "Namespace", attributes.name, faults)
+        self._tell_ceiling(attributes, policy)
+        if policy.enforce == old.enforce:
+            return
+        is_stricter = policy.enforce.level > old.enforce.level or policy.enforce.minor != old.enforce.minor
+        if attributes.old is not None and policy.enforce.level and is_stricter:
+            self._tell_pods(attributes, policy.enforce)
+
+    def _tell_ceiling(self, attributes: Attributes, policy: Policy) -> None:
+        """Warns whoever labels a namespace below what holds anyway."""
+        chosen, before = (
+            objects.labels(each or {}).get(ENFORCE) for each in (attributes.obj, attributes.old)
+        )
+        ceiling = self.ceiling(attributes.tenant)
+        if chosen is not None and chosen != before and policy.enforce.level < ceiling.level:
+            attributes.warn(
+                f'pods of this tenant are held to PodSecurity "{ceiling}" whatever the label {ENFORCE} says'
+            )
+
+    def _tell_pods(self, attributes: Attributes, standard: Standard) -> None:
+        """Warns of the pods that are there already and would not be let in any more."""
+        total = self._cache.count(attributes.tenant, PODS, attributes.name)
+        names: dict[str, list[str]] = {}
+        for entry in islice(self._cache.entries(attributes.tenant, PODS, attributes.name), PODS_CHECKED_MAX):
+            pod = entry.decode()
+            if found := violation(standard, Pod.of(pod["metadata"], pod["spec"])):
+                names.setdefault(found.reasons, []).append(pod["metadata"]["name"])
+        if total > PODS_CHECKED_MAX:
+            checked = f"the first {PODS_CHECKED_MAX} of {total} existing pods"
+            attributes.warn(f"new PodSecurity enforce level only checked against {checked}")
+        if names:
+            namespace = f'namespace "{attributes.name}"'
+            attributes.warn(
+                f'existing pods in {namespace} violate the new PodSecurity enforce level "{standard}"'
+            )
+        for told in sorted(_counted(breaking, told) for told, breaking in names.items()):
+            attributes.warn(told)
+
+
+def _counted(names: list[str], told: str) -> str:
+    others = len(names) - 1
+    more = f" (and {others} other {'pod' if others == 1 else 'pods'})" if others else ""
+    return f"{min(names)}{more}: {told}"
+
+
+def _each_once(first: Standard, ceiling: Standard) -> tuple[Standard, ...]:
+    """What is enforced: both, unless one says all that the other does."""
+    if first.level >= ceiling.level and first.minor == ceiling.minor:
+        return (first,)
+    return (first, ceiling) if first.level else (ceiling,)
+
+
+def _tell_template(attributes: Attributes, policy: Policy, ceiling: Standard) -> None:
+    warn = policy.warn if policy.warn.level >= ceiling.level else ceiling
+    if not warn.level and not policy.audit.level:
+        return
+    template = objects.get(attributes.obj or {}, *TEMPLATES[attributes.resource])
+    if template is None or template.get("spec") is None:
+        return
+    seen = Pod.of(template.get("metadata") or {}, template["spec"])
+    _note(attributes, policy, seen)
+    _warn(attributes, violation(warn, seen))
+
+
+def _note(attributes: Attributes, policy: Policy, pod: Pod) -> None:
+    if found := violation(policy.audit, pod):
+        attributes.annotations[f"{PREFIX}audit-violations"] = f"would {found}"
+
+
+def _warn(attributes: Attributes, found: Violation | None) -> None:
+    if found is not None:
+        attributes.warn(f"would {found}")
+
+
+def _brings_something(new: Object, old: Object) -> bool:
+    """Whether an update adds a container or changes an image: nothing else about security can change."""
+    before, after = old["spec"], new["spec"]
+    for field in _CONTAINERS:
+        images = [[each.get("image") for each in spec.get(field) or ()] for spec in (before, after)]
+        if images[0] != images[1]:
+            return True
+    known = {each.get("name"): each.get("image") for each in before.get("ephemeralContainers") or ()}
+    return any(
+        each.get("name") not in known or known[each["name"]] != each.get("image")
+        for each in after.get("ephemeralContainers") or ()
+    )

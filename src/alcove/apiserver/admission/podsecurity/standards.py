@@ -1,0 +1,60 @@
+"""Which checks a level has at which version, and what they find in a pod. Pure."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from alcove.apiserver.admission.podsecurity import baseline, restricted
+from alcove.apiserver.admission.podsecurity.baseline import Check, Finding, Pod
+from alcove.apiserver.admission.podsecurity.levels import Level, Standard
+
+NEWEST_MINOR = 36
+"""From this version on nothing has changed; any newer one means this one."""
+
+
+class Violation(Struct, frozen=True):
+    """What a pod breaks of a standard; `findings` is never empty."""
+
+    standard: Standard
+    findings: tuple[Finding, ...]
+
+    @property
+    def reasons(self) -> str:
+        return ", ".join(reason for reason, _ in self.findings)
+
+    @property
+    def details(self) -> str:
+        return ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in self.findings)
+
+    def __str__(self) -> str:
+        return f'violate PodSecurity "{self.standard}": {self.details}'
+
+
+def _at(versions: Sequence[tuple[int, Check]], minor: int) -> Check | None:
+    holding = [check for since, check in versions if since <= minor]
+    return holding[-1] if holding else None
+
+
+@lru_cache(maxsize=256)
+def _checks(level: Level, minor: int) -> tuple[Check, ...]:
+    if level is Level.PRIVILEGED:
+        return ()
+    further = {
+        name: check
+        for name, _, versions in restricted.CHECKS
+        if level is Level.RESTRICTED and (check := _at(versions, minor)) is not None
+    }
+    replaced = {instead for name, instead, _ in restricted.CHECKS if name in further}
+    basic = [
+        check
+        for name, versions in baseline.CHECKS
+        if name not in replaced and (check := _at(versions, minor)) is not None
+    ]
+    return (*basic, *further.values())
+
+
+def violation(standard: Standard, pod: Pod) -> Violation | None:
+    checks = _checks(standard.level, min(standard.minor, NEWEST_MINOR))
+    findings = tuple(finding for check in checks if (finding := check(pod)) is not None)
+    return Violation(standard, findings) if findings else None

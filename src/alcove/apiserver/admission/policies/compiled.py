@@ -1,0 +1,151 @@
+"""A policy's expressions, compiled in one environment; what does not compile says so when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from alcove.api.cel.budget import CALL_MOST, Budget
+from alcove.api.cel.declarations import Functions, merge
+from alcove.api.cel.environment import Environment, Program
+from alcove.api.cel.errors import CelError, CompileError, OutOfBudget
+from alcove.api.cel.library.authorization import AUTHORIZATION
+from alcove.api.cel.library.kubernetes import KUBERNETES
+from alcove.api.cel.library.patches import PATCHES
+from alcove.api.cel.types import BOOL, DYN, Type
+from alcove.api.objects import Object
+from alcove.apiserver.admission.policies.variables import Activation, LazyVariables, declarations
+
+POLICY_MOST = 2_500_000
+"""Units all expressions of a policy may spend on one write and one parameter object."""
+CONDITIONS_MOST = 600_000
+"""Units all match conditions together may spend."""
+EXHAUSTED = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+FUNCTIONS: Functions = {**KUBERNETES, **merge((AUTHORIZATION, PATCHES))}
+
+
+class EvaluationError(Exception):
+    """An expression failed; the message is Kubernetes' own."""
+
+
+class Exhausted(EvaluationError):
+    """Nothing more is evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__(EXHAUSTED)
+
+
+class Expression(Struct, frozen=True):
+    source: str
+    program: Program | None
+    error: str = ""
+    """Why there is no program."""
+
+
+class Purse:
+    """What is left to spend."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int) -> None:
+        self.left = units
+
+
+def evaluate(expression: Expression, activation: Activation, purse: Purse) -> Any:
+    """Raises EvaluationError."""
+    if expression.program is None:
+        raise EvaluationError(f"compilation error: {expression.error}")
+    given = min(CALL_MOST, purse.left)
+    budget = Budget(given)
+    try:
+        return expression.program.evaluate(activation.values, budget)
+    except OutOfBudget as error:
+        raise Exhausted from error
+    except CelError as error:
+        raise EvaluationError(f"expression '{expression.source}' resulted in error: {error}") from error
+    finally:
+        purse.left -= given - max(budget.left, 0)
+
+
+class Compiler:
+    """Compiles expressions against the variables of a policy, which may use those before them."""
+
+    def __init__(
+        self, *, has_params: bool, variables: Iterable[Object] = (), structs: Mapping[str, Type] | None = None
+    ) -> None:
+        self._has_params = has_params
+        self._structs = structs
+        self.variables: dict[str, Expression] = {}
+        types: dict[str, Type] = {}
+        self._environment = self._make({})
+        for variable in variables:
+            name = variable.get("name", "")
+            expression = self.compile(variable.get("expression", ""))
+            self.variables[name] = expression
+            types[name] = expression.program.result if expression.program is not None else DYN
+            self._environment = self._make(types)
+
+    def _make(self, types: Mapping[str, Type]) -> Environment:
+        declared = declarations(has_params=self._has_params, variables=types)
+        return Environment(declared, FUNCTIONS, self._structs)
+
+    def compile(self, source: str, wanted: Sequence[Type] = ()) -> Expression:
+        """`wanted` types the value must have one of; none: any."""
+        try:
+            program = self._environment.compile(source)
+        except CompileError as error:
+            return Expression(source, None, f"compilation failed: {error}")
+        if wanted and program.result not in wanted:
+            told = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
+            return Expression(source, None, f"must evaluate to {told} but got {program.result}")
+        return Expression(source, program)
+
+
+def bind(variables: Mapping[str, Expression], activation: Activation, purse: Purse) -> None:
+    """Lets the activation's expressions read the variables."""
+    makers = {
+        name: (lambda expression=expression: _variable(expression, activation, purse))  # type: ignore[misc]
+        for name, expression in variables.items()
+    }
+    activation.bind_variables(LazyVariables(makers))
+
+
+def _variable(expression: Expression, activation: Activation, purse: Purse) -> Any:
+    try:
+        return evaluate(expression, activation, purse)
+    except Exhausted:
+        raise OutOfBudget from None
+    except EvaluationError as error:
+        raise CelError(f"composited variable fails to evaluate: {error}") from error
+
+
+class Condition(Struct, frozen=True):
+    name: str
+    expression: Expression
+
+
+class Conditions:
+    """Match conditions: all must hold for a policy (or webhook) to look at a write."""
+
+    def __init__(self, given: Iterable[Object], compiler: Compiler) -> None:
+        self._conditions = [
+            Condition(each.get("name", ""), compiler.compile(each.get("expression", ""), (BOOL,)))
+            for each in given
+        ]
+
+    def hold(self, activation: Activation) -> bool:
+        """Raises EvaluationError where a condition fails and no other one is false."""
+        failures: list[str] = []
+        purse = Purse(CONDITIONS_MOST)
+        for condition in self._conditions:
+            try:
+                if evaluate(condition.expression, activation, purse) is False:
+                    return False
+            except EvaluationError as error:
+                failures.append(str(error))
+        if failures:
+            raise EvaluationError(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
+        return True

@@ -1,0 +1,178 @@
+"""MutatingAdmissionPolicy: a policy's changes of one write, as JSON patches or as applied configurations."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from alcove.api.cel.types import DYN, STRING, Field, Kind, Type, list_of
+from alcove.api.cel.values import Optional, Uint, weight
+from alcove.api.errors import ApiError, Invalid
+from alcove.api.kind import Kind as ApiKind
+from alcove.api.objects import Object
+from alcove.api.patch import json as json_patch
+from alcove.api.patch.apply import shape
+from alcove.api.patch.apply.merge import merge
+from alcove.apiserver.admission.policies.compiled import (
+    POLICY_MOST,
+    Compiler,
+    Conditions,
+    EvaluationError,
+    Expression,
+    Purse,
+    bind,
+    evaluate,
+)
+from alcove.apiserver.admission.policies.variables import Activation
+
+CHANGE_MOST = 200_000
+"""How large a change may be, in values."""
+
+JSON_PATCH = Type(
+    Kind.OBJECT,
+    "JSONPatch",
+    (),
+    {
+        "op": Field("op", STRING),
+        "path": Field("path", STRING),
+        "from": Field("from", STRING),
+        "value": Field("value", DYN),
+    },
+)
+
+
+class _AnyField(Mapping[str, Field]):
+    """Fields of an object under construction: all names, of any type."""
+
+    def __getitem__(self, name: str) -> Field:
+        return Field(name, DYN)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Structs(Mapping[str, Type]):
+    """What mutations may construct: `JSONPatch`, and `Object` with every type below it (`Object.spec`)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Type] = {"JSONPatch": JSON_PATCH, "Object": _object_type("Object")}
+
+    def __getitem__(self, name: str) -> Type:
+        if name not in self._known:
+            if not name.startswith("Object."):
+                raise KeyError(name)
+            self._known[name] = _object_type(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _object_type(name: str) -> Type:
+    return Type(Kind.OBJECT, name, (), _AnyField())
+
+
+class _Mutation(Struct, frozen=True):
+    expression: Expression
+    applies: bool
+    """An applied configuration; else a list of JSON patch operations."""
+
+
+class MutatingPolicy:
+    """Compiled from `spec` alone: policies that say the same share it."""
+
+    def __init__(self, spec: Object) -> None:
+        structs = Structs()
+        compiler = Compiler(
+            has_params=spec.get("paramKind") is not None,
+            variables=spec.get("variables") or (),
+            structs=structs,
+        )
+        self._variables = compiler.variables
+        given = spec.get("matchConditions") or ()
+        self._conditions = Conditions(given, compiler) if given else None
+        self.ignores_errors = spec.get("failurePolicy") == "Ignore"
+        self.is_reinvoked = spec.get("reinvocationPolicy") == "IfNeeded"
+        self._mutations = [_compile(each, compiler, structs) for each in spec.get("mutations") or ()]
+
+    def change(self, activation: Activation, kind: ApiKind, obj: Object) -> Object:
+        """The object after the policy; the one given is left as it is. Raises EvaluationError."""
+        purse = Purse(POLICY_MOST)
+        bind(self._variables, activation, purse)
+        if self._conditions is not None and not self._conditions.hold(activation):
+            return obj
+        for mutation in self._mutations:
+            value = evaluate(mutation.expression, activation, purse)
+            try:
+                obj = _applied(obj, value, kind) if mutation.applies else _patched(obj, value)
+            except ApiError as error:
+                raise EvaluationError(error.message) from error
+            activation.values[0] = obj
+            bind(self._variables, activation, purse)
+        return obj
+
+
+def _compile(given: Object, compiler: Compiler, structs: Structs) -> _Mutation:
+    if given.get("patchType") == "ApplyConfiguration":
+        source = (given.get("applyConfiguration") or {}).get("expression", "")
+        return _Mutation(compiler.compile(source, (structs["Object"],)), True)
+    source = (given.get("jsonPatch") or {}).get("expression", "")
+    return _Mutation(compiler.compile(source, (list_of(JSON_PATCH), list_of(DYN))), False)
+
+
+def _patched(obj: Object, operations: Any) -> Object:
+    """JSON patch, all or nothing; a test that fails is no error, but nothing is changed."""
+    plain = _plain(operations)
+    tests = [each for each in plain if isinstance(each, dict) and each.get("op") == "test"]
+    try:
+        return json_patch.apply(obj, plain)
+    except Invalid:
+        if tests and not _passes(obj, plain):
+            return obj
+        raise
+
+
+def _passes(obj: Object, operations: list[Any]) -> bool:
+    """Whether the patch fails for another reason than a test: without its tests it fails, too."""
+    try:
+        json_patch.apply(obj, [each for each in operations if each.get("op") != "test"])
+    except ApiError:
+        return True
+    return False
+
+
+def _applied(obj: Object, config: Any, kind: ApiKind) -> Object:
+    changed = copy.deepcopy(obj)
+    merge(changed, _plain(config), shape.root(kind.schema))
+    return changed
+
+
+def _plain(value: Any) -> Any:
+    """The JSON of a CEL value. Raises EvaluationError."""
+    if weight(value) > CHANGE_MOST:
+        raise EvaluationError(f"the change is too large: more than {CHANGE_MOST} values")
+    return _json(value)
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case None | bool() | str() | float():
+            return value
+        case Uint() | int():
+            return int(value)
+        case list():
+            return [_json(each) for each in value]
+        case dict():
+            return {str(key): _json(each) for key, each in value.items()}
+        case Optional():
+            return _json(value.value) if value.present else None
+    return str(value)

@@ -1,0 +1,70 @@
+"""The objects that a binding gives a policy as `params`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alcove.api import selectors
+from alcove.api.errors import BadRequest
+from alcove.api.ids import GroupVersionKind, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.api.objects import Object, labels
+from alcove.apiserver.reader import Kinds, Reader
+
+
+class ParamsError(Exception):
+    """The binding cannot be used as it is configured."""
+
+
+def collect(
+    reader: Reader,
+    kinds: Kinds,
+    tenant: TenantId,
+    namespace: str,
+    param_kind: Object | None,
+    reference: Object | None,
+) -> Sequence[Object | None]:
+    """Parameter objects, each to evaluate the policy with; [None]: once, without. Raises ParamsError."""
+    if param_kind is None:
+        return [None]
+    kind = _kind(kinds, tenant, param_kind)
+    if reference is None:
+        return [None]
+    where = _namespace(kind, namespace, reference.get("namespace") or "")
+    found = _find(reader, tenant, kind, where, reference)
+    if not found and reference.get("parameterNotFoundAction") == "Deny":
+        raise ParamsError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in found]
+
+
+def _kind(kinds: Kinds, tenant: TenantId, param_kind: Object) -> Kind:
+    gvk = GroupVersionKind.parse(param_kind.get("apiVersion", ""), param_kind.get("kind", ""))
+    kind = kinds.find_kind(tenant, gvk.group, gvk.version, gvk.kind)
+    if kind is None:
+        told = f"{gvk.api_version}, Kind={gvk.kind}"
+        raise ParamsError(f"failed to find resource referenced by paramKind: '{told}'")
+    return kind
+
+
+def _namespace(kind: Kind, own: str, given: str) -> str:
+    if kind.scope is not Scope.NAMESPACE:
+        if given:
+            raise ParamsError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        return ""
+    if not given and not own:
+        raise ParamsError(
+            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        )
+    return given or own
+
+
+def _find(reader: Reader, tenant: TenantId, kind: Kind, namespace: str, reference: Object) -> list[Object]:
+    if reference.get("name"):
+        obj = reader.get(tenant, kind.storage_resource, namespace, reference["name"])
+        return [obj] if obj is not None else []
+    try:
+        selector = selectors.from_object(reference.get("selector") or {})
+    except BadRequest as error:
+        raise ParamsError(error.message) from error
+    objects = reader.list(tenant, kind.storage_resource, namespace)
+    return [obj for obj in objects if selector.matches(labels(obj))]

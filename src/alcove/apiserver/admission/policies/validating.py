@@ -1,0 +1,136 @@
+"""ValidatingAdmissionPolicy: a policy's verdict on one write."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from alcove.api.cel.types import BOOL, DYN, NULL, STRING
+from alcove.api.objects import Object
+from alcove.apiserver.admission.policies.compiled import (
+    POLICY_MOST,
+    Compiler,
+    Conditions,
+    EvaluationError,
+    Exhausted,
+    Expression,
+    Purse,
+    bind,
+    evaluate,
+)
+from alcove.apiserver.admission.policies.variables import Activation
+
+MESSAGE_MOST_BYTES = 5 * 1024
+ANNOTATION_MOST = 10 * 1024
+
+
+class Failure(Struct, frozen=True):
+    """A validation that did not hold, or could not be told."""
+
+    index: int
+    message: str
+    reason: str = ""
+
+
+class Verdict(Struct):
+    failures: list[Failure]
+    annotations: dict[str, str]
+    """For the audit record."""
+
+
+class _Validation(Struct, frozen=True):
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+
+
+class ValidatingPolicy:
+    """Compiled from `spec` alone: policies that say the same share it."""
+
+    def __init__(self, spec: Object) -> None:
+        compiler = Compiler(
+            has_params=spec.get("paramKind") is not None, variables=spec.get("variables") or ()
+        )
+        self._variables = compiler.variables
+        self._ignores_errors = spec.get("failurePolicy") == "Ignore"
+        given = spec.get("matchConditions") or ()
+        self._conditions = Conditions(given, compiler) if given else None
+        self._validations = [_compile(each, compiler) for each in spec.get("validations") or ()]
+        self._annotations = [
+            (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), (STRING, NULL, DYN)))
+            for each in spec.get("auditAnnotations") or ()
+        ]
+
+    def judge(self, activation: Activation) -> Verdict:
+        verdict = Verdict([], {})
+        purse = Purse(POLICY_MOST)
+        bind(self._variables, activation, purse)
+        try:
+            if self._conditions is not None and not self._conditions.hold(activation):
+                return verdict
+            for index, validation in enumerate(self._validations):
+                self._validate(index, validation, activation, purse, verdict)
+            for key, expression in self._annotations:
+                self._annotate(key, expression, activation, purse, verdict)
+        except EvaluationError as error:
+            self._fail(-1, error, verdict)
+        return verdict
+
+    def _fail(self, index: int, error: EvaluationError, verdict: Verdict) -> None:
+        if not self._ignores_errors:
+            verdict.failures.append(Failure(index, str(error)))
+
+    def _validate(
+        self, index: int, validation: _Validation, activation: Activation, purse: Purse, verdict: Verdict
+    ) -> None:
+        try:
+            holds = evaluate(validation.expression, activation, purse)
+        except Exhausted:
+            raise
+        except EvaluationError as error:
+            self._fail(index, error, verdict)
+            return
+        if holds is not True:
+            message = _message(validation, activation, purse)
+            verdict.failures.append(Failure(index, message, validation.reason))
+
+    def _annotate(
+        self, key: str, expression: Expression, activation: Activation, purse: Purse, verdict: Verdict
+    ) -> None:
+        try:
+            value = evaluate(expression, activation, purse)
+            if value is not None and not isinstance(value, str):
+                told = "Return type must be either string or null."
+                raise EvaluationError(
+                    f"valueExpression '{expression.source}' resulted in unsupported return type. {told}"
+                )
+        except Exhausted:
+            raise
+        except EvaluationError as error:
+            self._fail(-1, error, verdict)
+            return
+        if value and value.strip():
+            verdict.annotations[key] = value.strip()[:ANNOTATION_MOST]
+
+
+def _compile(given: Object, compiler: Compiler) -> _Validation:
+    source = given.get("messageExpression", "")
+    return _Validation(
+        compiler.compile(given.get("expression", ""), (BOOL, DYN)),
+        (given.get("message") or "").strip(),
+        compiler.compile(source, (STRING, DYN)) if source else None,
+        given.get("reason") or "Invalid",
+    )
+
+
+def _message(validation: _Validation, activation: Activation, purse: Purse) -> str:
+    text = ""
+    if validation.message_expression is not None:
+        try:
+            value = evaluate(validation.message_expression, activation, purse)
+            text = value.strip() if isinstance(value, str) else ""
+        except EvaluationError:
+            text = ""
+        if "\n" in text or len(text.encode()) > MESSAGE_MOST_BYTES:
+            text = ""
+    return text or validation.message or f"failed expression: {validation.expression.source.strip()}"

@@ -1,0 +1,404 @@
+"""CEL admission policies: ValidatingAdmissionPolicy and MutatingAdmissionPolicy, with their bindings.
+
+A tenant's policies hold for that tenant, ring0's for ring0: nobody's rules reach into another tenant,
+not even ring0's. (Ring0 keeps tenants within bounds by quotas, pod security and RBAC.) A tenant without
+policies costs two lookups per write, and CEL is not even loaded.
+
+Expressions that do not compile are refused when the policy is written. Policies, bindings and webhook
+configurations are themselves never subject to policies, or nobody could mend a wrong one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import orjson
+from msgspec import Struct
+
+from alcove.api.errors import (
+    ApiError,
+    BadRequest,
+    Cause,
+    Details,
+    Forbidden,
+    Invalid,
+    TooLarge,
+    Unauthorized,
+)
+from alcove.api.fields import FieldError
+from alcove.api.ids import GroupResource, TenantId
+from alcove.api.kind import Kind
+from alcove.api.objects import Object, name
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.reader import Kinds, Reader
+
+if TYPE_CHECKING:
+    from alcove.apiserver.admission.policies.matching import Match
+    from alcove.apiserver.admission.policies.mutating import MutatingPolicy
+    from alcove.apiserver.admission.policies.validating import Failure, ValidatingPolicy
+
+GROUP = "admissionregistration.k8s.io"
+VALIDATING = GroupResource(GROUP, "validatingadmissionpolicies")
+VALIDATING_BINDINGS = GroupResource(GROUP, "validatingadmissionpolicybindings")
+MUTATING = GroupResource(GROUP, "mutatingadmissionpolicies")
+MUTATING_BINDINGS = GroupResource(GROUP, "mutatingadmissionpolicybindings")
+NAMESPACES = GroupResource("", "namespaces")
+
+AUDIT_KEY = "validation.policy.admission.k8s.io/validation_failure"
+AUDITED_MOST = 50
+TENANTS_MOST = 4096
+_REASONS: dict[str, type[ApiError]] = {
+    "Forbidden": Forbidden,
+    "Invalid": Invalid,
+    "RequestEntityTooLarge": TooLarge,
+    "Unauthorized": Unauthorized,
+}
+
+
+class Binding(Struct, frozen=True):
+    name: str
+    match: Match | None
+    """None: wherever the policy matches."""
+    params: Object | None
+    actions: tuple[str, ...]
+    fault: str = ""
+
+
+class Hook(Struct, frozen=True):
+    """A policy with its bindings, ready to be asked."""
+
+    name: str
+    spec: Object
+    match: Match | None
+    fault: str
+    """Why the policy cannot be used; then `match` is None."""
+    bindings: Sequence[Binding]
+
+    @property
+    def ignores_errors(self) -> bool:
+        return self.spec.get("failurePolicy") == "Ignore"
+
+
+class _Hooks:
+    """A tenant's policies of one kind, kept until one of them or of their bindings changes."""
+
+    def __init__(self, reader: Reader, policies: GroupResource, bindings: GroupResource) -> None:
+        self._reader = reader
+        self._policies = policies
+        self._bindings = bindings
+        self._known: dict[TenantId, tuple[tuple[int, int], Sequence[Hook]]] = {}
+
+    def of(self, tenant: TenantId) -> Sequence[Hook]:
+        generation = self._reader.generation(tenant, self._policies)
+        if not generation:
+            return ()
+        generations = (generation, self._reader.generation(tenant, self._bindings))
+        known = self._known.get(tenant)
+        if known is not None and known[0] == generations:
+            return known[1]
+        if known is None and len(self._known) >= TENANTS_MOST:
+            del self._known[next(iter(self._known))]
+        hooks = tuple(self._make(tenant))
+        self._known[tenant] = (generations, hooks)
+        return hooks
+
+    def _make(self, tenant: TenantId) -> Iterator[Hook]:
+        bound: dict[str, list[Binding]] = {}
+        for binding in self._reader.list(tenant, self._bindings):
+            bound.setdefault((binding.get("spec") or {}).get("policyName", ""), []).append(_binding(binding))
+        for policy in self._reader.list(tenant, self._policies):
+            bindings = bound.get(name(policy))
+            if bindings:
+                spec = policy.get("spec") or {}
+                match, fault = _match(spec.get("matchConstraints") or {})
+                yield Hook(name(policy), spec, match, fault, bindings)
+
+
+def _match(given: Object) -> tuple[Match | None, str]:
+    from alcove.apiserver.admission.policies.matching import Match
+
+    try:
+        return Match(given), ""
+    except BadRequest as error:
+        return None, error.message
+
+
+def _binding(obj: Object) -> Binding:
+    spec = obj.get("spec") or {}
+    given = spec.get("matchResources")
+    match, fault = _match(given) if given is not None else (None, "")
+    return Binding(name(obj), match, spec.get("paramRef"), tuple(spec.get("validationActions") or ()), fault)
+
+
+@lru_cache(maxsize=512)
+def _validating(spec: bytes) -> ValidatingPolicy:
+    from alcove.apiserver.admission.policies.validating import ValidatingPolicy
+
+    return ValidatingPolicy(orjson.loads(spec))
+
+
+@lru_cache(maxsize=512)
+def _mutating(spec: bytes) -> MutatingPolicy:
+    from alcove.apiserver.admission.policies.mutating import MutatingPolicy
+
+    return MutatingPolicy(orjson.loads(spec))
+
+
+def _encoded(spec: Object) -> bytes:
+    return orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
+
+
+class _Plugin(Plugin):
+    """What both kinds of policies share: finding what applies to a write, and how to look at it."""
+
+    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer, hooks: _Hooks) -> None:
+        self._reader = reader
+        self._kinds = kinds
+        self._authorizer = authorizer
+        self._hooks = hooks
+
+    def _namespace(self, attributes: Attributes) -> Object | None:
+        if not attributes.namespace or attributes.resource == NAMESPACES:
+            return None
+        return self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
+
+    def _matched(self, match: Match, attributes: Attributes) -> Kind | None:
+        return match.find(attributes, self._kinds, lambda: self._namespace(attributes))
+
+    def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Object | None]:
+        from alcove.apiserver.admission.policies.params import collect
+
+        return collect(
+            self._reader,
+            self._kinds,
+            attributes.tenant,
+            attributes.namespace,
+            hook.spec.get("paramKind"),
+            binding.params,
+        )
+
+
+async def _at(kind: Kind, attributes: Attributes, obj: Object | None) -> Object | None:
+    """The object at the version as which it was matched; the stored one is given."""
+    if obj is None or kind is attributes.kind or kind.api_version == attributes.kind.api_version:
+        return obj
+    if kind.convert is not None:
+        return (await kind.convert([obj], kind.api_version))[0]
+    changed = copy.deepcopy(obj)
+    if kind.from_storage is not None:
+        changed = kind.from_storage(changed)
+    changed["apiVersion"], changed["kind"] = kind.api_version, kind.kind
+    return changed
+
+
+class ValidatingPolicies(_Plugin):
+    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
+        super().__init__(reader, kinds, authorizer, _Hooks(reader, VALIDATING, VALIDATING_BINDINGS))
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return resource.group != GROUP or (
+            resource in (VALIDATING, MUTATING) and operation is not Operation.DELETE
+        )
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.resource.group == GROUP:
+            check_expressions(attributes)
+            return
+        hooks = self._hooks.of(attributes.tenant)
+        if hooks:
+            await self._judge(hooks, attributes)
+
+    async def _judge(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
+        denied: list[tuple[Hook, Binding | None, Failure]] = []
+        audited: list[Object] = []
+        for hook in hooks:
+            await self._ask(hook, attributes, denied, audited)
+        if audited:
+            attributes.annotations[AUDIT_KEY] = orjson.dumps(audited[:AUDITED_MOST]).decode()
+        if denied:
+            raise _denial(attributes, *denied[0])
+
+    async def _ask(
+        self,
+        hook: Hook,
+        attributes: Attributes,
+        denied: list[tuple[Hook, Binding | None, Failure]],
+        audited: list[Object],
+    ) -> None:
+        from alcove.apiserver.admission.policies.params import ParamsError
+        from alcove.apiserver.admission.policies.validating import Failure
+
+        if hook.match is None:
+            if not hook.ignores_errors:
+                denied.append((hook, None, Failure(-1, f"failed to configure policy: {hook.fault}")))
+            return
+        matched = self._matched(hook.match, attributes)
+        if matched is None:
+            return
+        annotations: dict[str, list[str]] = {}
+        for binding in hook.bindings:
+            if binding.match is not None and self._matched(binding.match, attributes) is None:
+                continue
+            try:
+                if binding.fault:
+                    raise ParamsError(binding.fault)
+                params = self._params(hook, binding, attributes)
+            except ParamsError as error:
+                if not hook.ignores_errors:
+                    denied.append((hook, binding, Failure(-1, f"failed to configure binding: {error}")))
+                continue
+            for param in params:
+                verdict = await self._verdict(hook, matched, attributes, param)
+                for failure in verdict.failures:
+                    _act(hook, binding, failure, attributes, denied, audited)
+                for key, value in verdict.annotations.items():
+                    annotations.setdefault(key, []).append(value)
+        for key, values in annotations.items():
+            attributes.annotations[f"{hook.name}/{key}"] = ", ".join(dict.fromkeys(values))
+
+    async def _verdict(self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None):  # type: ignore[no-untyped-def]
+        from alcove.apiserver.admission.policies.variables import activation, asker
+
+        values = activation(
+            attributes,
+            matched,
+            await _at(matched, attributes, attributes.obj),
+            await _at(matched, attributes, attributes.old),
+            self._namespace(attributes),
+            asker(self._authorizer, attributes),
+            has_params=hook.spec.get("paramKind") is not None,
+            params=param,
+        )
+        return _validating(_encoded(hook.spec)).judge(values)
+
+
+def _act(
+    hook: Hook,
+    binding: Binding,
+    failure: Failure,
+    attributes: Attributes,
+    denied: list[tuple[Hook, Binding | None, Failure]],
+    audited: list[Object],
+) -> None:
+    """Does what the binding wants done about a failed validation."""
+    for action in binding.actions:
+        match action:
+            case "Deny":
+                denied.append((hook, binding, failure))
+            case "Warn":
+                attributes.warnings.append(
+                    f"Validation failed for ValidatingAdmissionPolicy '{hook.name}' with binding "
+                    f"'{binding.name}': {failure.message}"
+                )
+            case "Audit":
+                audited.append(
+                    {
+                        "message": failure.message,
+                        "policy": hook.name,
+                        "binding": binding.name,
+                        "expressionIndex": max(failure.index, 0),
+                        "validationActions": list(binding.actions),
+                    }
+                )
+
+
+def _denial(attributes: Attributes, hook: Hook, binding: Binding | None, failure: Failure) -> ApiError:
+    bound = f" with binding '{binding.name}'" if binding is not None else ""
+    told = f"ValidatingAdmissionPolicy '{hook.name}'{bound} denied request: {failure.message}"
+    return _refusal(attributes, told, failure.reason)
+
+
+def _refusal(attributes: Attributes, told: str, reason: str) -> ApiError:
+    resource = (attributes.requested or attributes.kind).group_resource
+    whole = Forbidden.of(resource, attributes.name, told).message
+    details = Details(
+        name=attributes.name, group=resource.group, kind=resource.resource, causes=(Cause("", told),)
+    )
+    return _REASONS.get(reason, Invalid)(whole, details)
+
+
+class MutatingPolicies(_Plugin):
+    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
+        super().__init__(reader, kinds, authorizer, _Hooks(reader, MUTATING, MUTATING_BINDINGS))
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return resource.group != GROUP and operation in (Operation.CREATE, Operation.UPDATE)
+
+    async def admit(self, attributes: Attributes) -> None:
+        hooks = self._hooks.of(attributes.tenant)
+        if not hooks or attributes.obj is None:
+            return
+        for hook in hooks:
+            await self._run(hook, attributes)
+
+    async def _run(self, hook: Hook, attributes: Attributes) -> None:
+        from alcove.apiserver.admission.policies.compiled import EvaluationError
+        from alcove.apiserver.admission.policies.params import ParamsError
+
+        policy = _mutating(_encoded(hook.spec))
+        if attributes.is_reinvoked and not policy.is_reinvoked:
+            return
+        if hook.match is None:
+            self._refuse(hook, None, f"failed to configure policy: {hook.fault}", attributes)
+            return
+        matched = self._matched(hook.match, attributes)
+        if matched is None:
+            return
+        for binding in hook.bindings:
+            if binding.match is not None and self._matched(binding.match, attributes) is None:
+                continue
+            try:
+                if binding.fault:
+                    raise ParamsError(binding.fault)
+                for param in self._params(hook, binding, attributes):
+                    await self._change(policy, hook, matched, attributes, param)
+            except (EvaluationError, ParamsError) as error:
+                self._refuse(hook, binding, str(error), attributes)
+
+    def _refuse(self, hook: Hook, binding: Binding | None, told: str, attributes: Attributes) -> None:
+        if not hook.ignores_errors:
+            bound = f" with binding '{binding.name}'" if binding is not None else ""
+            raise _refusal(attributes, f"policy '{hook.name}'{bound} denied request: {told}", "Invalid")
+
+    async def _change(
+        self, policy: MutatingPolicy, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
+    ) -> None:
+        """Runs the policy on the object as it is stored: changes cannot be converted back."""
+        from alcove.apiserver.admission.policies.variables import activation, asker
+
+        obj = attributes.obj
+        assert obj is not None
+        values = activation(
+            attributes,
+            matched,
+            obj,
+            attributes.old,
+            self._namespace(attributes),
+            asker(self._authorizer, attributes),
+            has_params=hook.spec.get("paramKind") is not None,
+            params=param,
+        )
+        changed = policy.change(values, attributes.kind, obj)
+        if changed is not obj and changed != obj:
+            obj.clear()
+            obj.update(changed)
+            attributes.reinvoke = attributes.reinvoke or not attributes.is_reinvoked
+
+
+def check_expressions(attributes: Attributes) -> None:
+    """Refuses a policy with expressions that do not compile. Raises Invalid."""
+    if attributes.obj is None or attributes.subresource:
+        return
+    spec = attributes.obj.get("spec") or {}
+    if attributes.old is not None and spec == (attributes.old.get("spec") or {}):
+        return
+    from alcove.apiserver.admission.policies.checks import mutating_faults, validating_faults
+
+    is_validating = attributes.resource == VALIDATING
+    faults: list[FieldError] = validating_faults(spec) if is_validating else mutating_faults(spec)
+    if faults:
+        raise Invalid.of(GROUP, attributes.kind.kind, attributes.name, faults)
