@@ -19,7 +19,7 @@ def keep_finalizers(new: Object, old: Object) -> None:
     kept = get(old, "spec", "finalizers")
     spec = new.setdefault("spec", {})
     if kept:
-        spec["finalizers"] = kept
+        spec["finalizers"] = list(kept)
     else:
         spec.pop("finalizers", None)
 

@@ -1,5 +1,6 @@
 """What a service's author may leave out, on creation and on update."""
 
+import copy
 from collections.abc import Sequence
 
 from alcove.api import addresses
@@ -71,7 +72,7 @@ def prepare_service_update(new: Object, old: Object) -> None:
         _keep_cluster_ips(spec, before)
         for field in ("ipFamilies", "ipFamilyPolicy"):
             if field in before and not spec.get(field):
-                spec[field] = before[field]
+                spec[field] = copy.copy(before[field])
         _release_secondary(spec, before)
     if types.has_node_ports(spec) and types.has_node_ports(before):
         _keep_node_ports(spec.get("ports", ()), before.get("ports", ()))
@@ -115,7 +116,7 @@ def _keep_cluster_ips(spec: Object, before: Object) -> None:
     if not spec.get("clusterIP") and before.get("clusterIP"):
         spec["clusterIP"] = before["clusterIP"]
     if not spec.get("clusterIPs") and before.get("clusterIPs"):
-        spec["clusterIPs"] = before["clusterIPs"]
+        spec["clusterIPs"] = list(before["clusterIPs"])
     if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get(
         "clusterIPs"
     ):
