@@ -142,10 +142,10 @@ STRATEGIES: dict[str, Strategy] = {
     "bouncers": _strategy(
         default_other,
         _placed("vpc", "net"),
-        ("ip", "prefix", "vpc", "net", "vni"),
+        ("prefix", "vpc", "net", "vni"),
         ("vpc", "net", "droplet"),
     ),
-    "dividers": _strategy(default_other, _placed("vpc"), ("ip", "vpc", "vni"), ("vpc", "droplet")),
+    "dividers": _strategy(default_other, _placed("vpc"), ("vpc", "vni"), ("vpc", "droplet")),
     "droplets": _strategy(default_other, _placed(), (), ()),
 }
 """By field selectors (`spec.droplet=…`) a node watches what concerns it and nothing else."""

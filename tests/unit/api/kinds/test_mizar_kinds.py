@@ -80,8 +80,8 @@ FIXED = [
     ("vpcs", {"ip": "10.0.0.0", "prefix": 8, "vni": 5}, {"dividers": 2, "status": "Provisioned"}),
     ("subnets", {"ip": "10.0.0.0", "prefix": 8, "vpc": "v", "vni": 5}, {"bouncers": 2}),
     ("endpoints", {"ip": "10.0.0.1", "vpc": "v", "net": "n"}, {"droplet": "node-1", "status": "Provisioned"}),
-    ("bouncers", {"ip": "10.0.0.1", "vpc": "v", "net": "n"}, {"droplet": "node-2"}),
-    ("dividers", {"ip": "10.0.0.1", "vpc": "v"}, {"droplet": "node-2"}),
+    ("bouncers", {"vpc": "v", "net": "n", "vni": 5}, {"droplet": "node-2", "ip": "192.0.2.2"}),
+    ("dividers", {"vpc": "v", "vni": 5}, {"droplet": "node-2", "ip": "192.0.2.2"}),
 ]
 
 

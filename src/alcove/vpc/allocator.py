@@ -1,0 +1,97 @@
+"""Gives out addresses: endpoints are created, and creating them is what takes an address.
+
+Any number of allocators may work at once. Each proposes the lowest address that it believes free; the API
+server refuses an endpoint whose name is there already, and the loser tries its next one. Nothing is kept
+that objects do not say: after a crash, what was created is found by its owner's uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from alcove.api.addresses import Address, Network
+from alcove.api.errors import AlreadyExists
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME
+from alcove.client.resources import VPC_ENDPOINTS
+from alcove.vpc import claims, ranges
+from alcove.vpc.addressing import Place, Purpose, build, out_of_range
+from alcove.vpc.errors import Full, OutOfRange, Taken, Unavailable
+from alcove.vpc.ipam import Pool
+from alcove.vpc.world import World
+
+ATTEMPTS_MAX = 256
+"""So many addresses may turn out to be taken before it is tried again later, knowing more."""
+
+
+class Allocator:
+    def __init__(self, world: World, now: Callable[[], float]) -> None:
+        """`now` only measures how long ago something was."""
+        self._world = world
+        self._now = now
+        self._pools: dict[int, dict[Network, Pool]] = {}
+        world.endpoints.subscribe(self._changed)
+
+    async def claim(self, place: Place, purpose: Purpose, chosen: Address | None = None) -> Object:
+        """Creates an endpoint with the chosen address, or else the lowest free one.
+
+        Raises OutOfRange, Taken, Full, and what the client raises.
+        """
+        pool = self.pool(place)
+        if chosen is not None:
+            return await self._claim_chosen(pool, place, purpose, chosen)
+        for _ in range(ATTEMPTS_MAX):
+            address = pool.lowest(self._now())
+            if address is None:
+                where = f'subnet "{place.net}" ({place.network})' if place.net else f"range {place.network}"
+                raise Full(f"no address left in {where}: all {pool.used} are in use")
+            if made := await self._try(pool, place, purpose, address):
+                return made
+        raise Unavailable(f"others take the addresses of {place.network} faster than this allocator")
+
+    async def _claim_chosen(self, pool: Pool, place: Place, purpose: Purpose, chosen: Address) -> Object:
+        if not ranges.is_usable(place.network, chosen):
+            raise OutOfRange(out_of_range(chosen, place))
+        if pool.rumour(chosen, self._now()) and (made := await self._try(pool, place, purpose, chosen)):
+            return made
+        raise Taken(f"address {chosen} is taken")
+
+    async def _try(self, pool: Pool, place: Place, purpose: Purpose, address: Address) -> Object | None:
+        try:
+            return await self._world.client.create(
+                SYSTEM, VPC_ENDPOINTS, build(self._world, place, purpose, address)
+            )
+        except AlreadyExists:
+            # Somebody's endpoint that was not seen yet. It will be seen, or the rumour grows old.
+            return None
+        except BaseException:
+            # Whether it was created or not, nobody knows: if so, it will be seen.
+            pool.withdraw(address)
+            raise
+
+    def pool(self, place: Place) -> Pool:
+        pools = self._pools.setdefault(place.scope, {})
+        pool = pools.get(place.network)
+        if pool is None:
+            pool = pools[place.network] = Pool(place.network)
+            for key in self._world.endpoints.find_keys("scope", HOME, SYSTEM, str(place.scope)):
+                if claim := claims.claimed(key.name):
+                    pool.held(claim[1])
+        return pool
+
+    def forget(self, scope: int) -> None:
+        """Nothing has this number any more."""
+        self._pools.pop(scope, None)
+
+    def _changed(self, change: Change) -> None:
+        claim = None if change.kind is Kind.UPDATED else claims.claimed(change.key.name)
+        if claim is None:
+            return
+        scope, address = claim
+        for pool in self._pools.get(scope, {}).values():
+            if change.kind is Kind.ADDED:
+                pool.held(address)
+            else:
+                pool.released(address)

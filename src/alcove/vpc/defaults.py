@@ -1,0 +1,45 @@
+"""The default VPC and its subnet: one range that whoever needs no VPC of its own takes addresses from."""
+
+from __future__ import annotations
+
+import ipaddress
+from contextlib import suppress
+
+from alcove.api.addresses import Network
+from alcove.api.errors import AlreadyExists
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.resources import SUBNETS, VPCS
+from alcove.vpc import claims, ranges
+from alcove.vpc.states import FINALIZER
+from alcove.vpc.world import World
+
+DEFAULT_VPC = "vpc0"
+DEFAULT_SUBNET = "net0"
+DEFAULT_RANGE = ipaddress.IPv4Network("100.96.0.0/11")
+"""Two million addresses that neither tenants' private ranges nor the Internet use."""
+
+
+def vpc(name: str, network: Network | None, **more: object) -> Object:
+    """A VPC to be created; without a range it gets a free one."""
+    spec: Object = {"status": "Init", **more}
+    if network is not None:
+        ranges.write(spec, network)
+    return {"metadata": {"name": name, "finalizers": [FINALIZER]}, "spec": spec}
+
+
+def subnet(name: str, vpc_name: str, network: Network) -> Object:
+    spec: Object = {"vpc": vpc_name, "status": "Init"}
+    ranges.write(spec, network)
+    return {"metadata": {"name": name, "finalizers": [FINALIZER]}, "spec": spec}
+
+
+async def ensure_defaults(world: World) -> None:
+    if world.vpc(DEFAULT_VPC) is None:
+        with suppress(AlreadyExists):
+            wanted = vpc(DEFAULT_VPC, DEFAULT_RANGE, vni=claims.DEFAULT_VNI)
+            await world.client.create(SYSTEM, VPCS, wanted)
+    if world.subnet(DEFAULT_SUBNET) is None:
+        with suppress(AlreadyExists):
+            wanted = subnet(DEFAULT_SUBNET, DEFAULT_VPC, DEFAULT_RANGE)
+            await world.client.create(SYSTEM, SUBNETS, wanted)

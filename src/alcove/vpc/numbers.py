@@ -1,0 +1,50 @@
+"""VNIs: whoever has the divider that a number is claimed by has the number."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from alcove.api import objects
+from alcove.api.errors import AlreadyExists
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.resources import DIVIDERS
+from alcove.vpc import claims
+from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
+
+ATTEMPTS_MAX = 32
+
+
+class Numbers:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def draw(self, owner_uid: str, divider: Object) -> int:
+        """A free number for the owner: the same one whenever it is asked again.
+
+        `divider` is the spec of the divider that holds it. Raises Unavailable.
+        """
+        for candidate in islice(claims.vni_candidates(owner_uid), ATTEMPTS_MAX):
+            if await self._claim(candidate, owner_uid, divider) is None:
+                return candidate
+        raise Unavailable("no free VNI was found")
+
+    async def take(self, vni: int, owner_uid: str, divider: Object) -> None:
+        """This very number. Raises Refused where another has it."""
+        if holder := await self._claim(vni, owner_uid, divider):
+            raise Refused(f'VNI {vni} is taken by VPC "{spec_of(holder, "vpc")}"')
+
+    async def _claim(self, vni: int, owner_uid: str, spec: Object) -> Object | None:
+        """None: the owner has it now; else the divider of who has it."""
+        name = claims.divider_name(vni, 0)
+        found = self._world.dividers.get(key_of(name))
+        if found is None:
+            metadata = {"name": name, "labels": {OWNER_LABEL: owner_uid}}
+            divider = {"metadata": metadata, "spec": {**spec, "vni": vni}}
+            try:
+                await self._world.client.create(SYSTEM, DIVIDERS, divider)
+                return None
+            except AlreadyExists:
+                found = await self._world.client.get(SYSTEM, DIVIDERS, name)
+        return None if objects.labels(found).get(OWNER_LABEL) == owner_uid else found

@@ -1,0 +1,176 @@
+"""Subnets: parts of a VPC's range that overlap no other, with bouncers, and how full they are."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+
+from alcove.api import objects
+from alcove.api.addresses import Network
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.ranges import read_number
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME
+from alcove.client.resources import BOUNCERS, SUBNETS, VPC_ENDPOINTS
+from alcove.vpc import claims, ranges, states
+from alcove.vpc.duties import Copies, Duties
+from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.fleet import Fleet
+from alcove.vpc.placement import Kept
+from alcove.vpc.states import State
+from alcove.vpc.world import World, spec_of
+
+USED_SECONDS = 1.0
+"""How full a subnet is gets written at most so often."""
+
+
+class Subnets:
+    def __init__(self, world: World, fleet: Fleet) -> None:
+        self._world = world
+        self._bouncers = Duties(world, fleet, BOUNCERS)
+        self._used: Counter[str] = Counter()
+        self._told: dict[str, float] = {}
+        """When how full a subnet is was written last."""
+        world.endpoints.subscribe(self._count)
+
+    def _count(self, change: Change) -> None:
+        if change.kind is not Kind.UPDATED:
+            self._used[spec_of(change.obj, "net")] += 1 if change.kind is Kind.ADDED else -1
+
+    async def reconcile(self, name: str) -> float | None:
+        """Returns after how many seconds to look again; None: when something happens."""
+        subnet = self._world.subnet(name)
+        if subnet is None:
+            self._told.pop(name, None)
+            await self._sweep(name)
+            return None
+        if states.is_going(subnet):
+            await self._end(subnet)
+            return None
+        if states.is_provisioned(subnet) and (wait := self._wait_seconds(name)) > 0:
+            return wait
+        try:
+            await self._provide(subnet)
+        except Refused as error:
+            await self._tell(subnet, State.FAILED, str(error))
+        except Unavailable as error:
+            await self._tell(subnet, State.INIT, str(error))
+        return None
+
+    def _wait_seconds(self, name: str) -> float:
+        return self._told.get(name, 0.0) + USED_SECONDS - self._world.clock()
+
+    async def _provide(self, subnet: Object) -> None:
+        vpc = self._world.vpc(spec_of(subnet, "vpc"))
+        if vpc is None:
+            raise Unavailable(f'VPC "{spec_of(subnet, "vpc")}" not found')
+        if not states.is_provisioned(subnet):
+            check(subnet, vpc, self._world.subnets_of(objects.name(vpc)))
+        if not states.is_provisioned(vpc):
+            raise Unavailable(f'waiting for VPC "{objects.name(vpc)}" to be provisioned')
+        vni = read_number(vpc["spec"]["vni"])
+        kept = await self._keep_bouncers(subnet, vni)
+        await self._tell(subnet, State.PROVISIONED, "", vni, kept)
+
+    async def _keep_bouncers(self, subnet: Object, vni: int | None) -> Kept:
+        name, spec = objects.name(subnet), subnet["spec"]
+        duty = {
+            "vpc": spec["vpc"],
+            "net": name,
+            "vni": vni,
+            "nip": spec["ip"],
+            "prefix": read_number(spec["prefix"]),
+        }
+        existing = self._world.bouncers.find("net", HOME, SYSTEM, name)
+        copies = Copies(
+            names=lambda index: claims.bouncer_name(name, index),
+            wanted=read_number(spec.get("bouncers")) or 1,
+            owner_uid=subnet["metadata"]["uid"],
+            spec=duty,
+        )
+        return await self._bouncers.keep(copies, existing)
+
+    async def _tell(
+        self, subnet: Object, state: State, why: str, vni: int | None = None, kept: Kept | None = None
+    ) -> None:
+        now, new = self._world.clock(), copy.deepcopy(subnet)
+        states.hold(new)
+        states.enter(new, state, now)
+        if vni is not None:
+            new["spec"]["vni"] = vni
+        more = [states.placed(subnet, kept, now)] if kept else []
+        status = states.described(subnet, state, why or f"bouncers: {kept}", now, *more)
+        status |= self._fill(subnet) if state is State.PROVISIONED else {}
+        await states.write(self._world.client, SUBNETS, new, subnet, status)
+        self._told[objects.name(subnet)] = now
+
+    def _fill(self, subnet: Object) -> Object:
+        network, used = ranges.range_of(subnet), self._used[objects.name(subnet)]
+        assert network is not None
+        size = ranges.last_usable(network) - ranges.first_usable(network) + 1
+        # As much as the field holds: an IPv6 subnet has more addresses than anybody counts.
+        return {"used": used, "free": min(size - used, 2**63 - 1)}
+
+    async def _sweep(self, name: str) -> None:
+        """What a subnet left behind that somebody removed by force."""
+        endpoints = self._world.endpoints.find_keys("net", HOME, SYSTEM, name) if name else []
+        bouncers = self._world.bouncers.find("net", HOME, SYSTEM, name)
+        if not (endpoints or bouncers) or not await self._world.is_gone(SUBNETS, name):
+            return
+        for bouncer in bouncers:
+            await self._bouncers.drop(bouncer)
+        for key in endpoints:
+            await self._world.delete(VPC_ENDPOINTS, key.name)
+
+    async def _end(self, subnet: Object) -> None:
+        """A deleted subnet goes when nothing has an address of it."""
+        name = objects.name(subnet)
+        used = len(self._world.endpoints.find_keys("net", HOME, SYSTEM, name))
+        new = copy.deepcopy(subnet)
+        if used:
+            message = f"waiting for {used} endpoint{'s' if used > 1 else ''} to be deleted"
+            status = states.described(subnet, State.INIT, message, self._world.clock())
+            await states.write(self._world.client, SUBNETS, new, subnet, status)
+            return
+        for bouncer in self._world.bouncers.find("net", HOME, SYSTEM, name):
+            await self._bouncers.drop(bouncer)
+        if states.FINALIZER in (subnet["metadata"].get("finalizers") or ()):
+            states.let_go(new)
+            await self._world.client.update(SYSTEM, SUBNETS, new)
+
+
+def check(subnet: Object, vpc: Object, siblings: list[Object]) -> None:
+    """Raises Refused where the subnet cannot be in the VPC, Unavailable where it may be later."""
+    name, network, whole = objects.name(subnet), ranges.range_of(subnet), ranges.range_of(vpc)
+    owner = f'VPC "{objects.name(vpc)}"'
+    if network is None:
+        raise Refused("spec.ip and spec.prefix are missing: a subnet is a part of its VPC's range")
+    if states.is_going(vpc):
+        raise Unavailable(f"{owner} is being deleted")
+    if whole is None:
+        raise Unavailable(f"waiting for {owner} to have a range")
+    if network.version != whole.version:
+        raise Refused(
+            f'subnet "{name}" ({network}) is IPv{network.version}, but {owner} ({whole}) is IPv{whole.version}'
+        )
+    if not ranges.is_inside(network, whole):
+        raise Refused(f'subnet "{name}" ({network}) is not inside {owner} ({whole})')
+    for other in siblings:
+        if (theirs := _rival(subnet, network, other)) is not None:
+            raise Refused(f'subnet "{name}" ({network}) overlaps subnet "{objects.name(other)}" ({theirs})')
+
+
+def _rival(subnet: Object, network: Network, other: Object) -> Network | None:
+    """The other's range, where it overlaps and comes first: it is provisioned, or older and not refused."""
+    theirs = ranges.range_of(other)
+    if objects.name(other) == objects.name(subnet) or states.state_of(other) == State.FAILED:
+        return None
+    if theirs is None or not ranges.overlaps(network, theirs):
+        return None
+    return theirs if _rank(other) < _rank(subnet) else None
+
+
+def _rank(subnet: Object) -> tuple[bool, str, str]:
+    metadata = subnet["metadata"]
+    return (not states.is_provisioned(subnet), metadata["creationTimestamp"], metadata["uid"])
