@@ -10,10 +10,14 @@ import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from alcove.api.errors import BadRequest
 from alcove.api.fields import FieldError
 from alcove.api.kind import Kind, Scope
 from alcove.api.kinds.core.pods.subresources import prepare_resize, validate_resize
@@ -105,10 +109,69 @@ def without_empty(value: Any) -> Any:
 
 
 def test_defaults_are_those_that_kubernetes_fills_in() -> None:
-    for name, given, defaulted, prepared in json.loads((FOLDER / "defaults.json").read_text()):
-        kind = kind_of(given)
-        obj = decode(kind.schema, copy.deepcopy(given))
+    for name, written, defaulted, prepared in json.loads((FOLDER / "defaults.json").read_text()):
+        kind = kind_of(written)
+        obj = decode(kind.schema, copy.deepcopy(written))
         kind.strategy.default(obj)
         assert without_empty(obj) == defaulted, name
         kind.strategy.prepare_create(obj)
         assert without_empty(obj) == prepared, name
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything inside a value."""
+    inside: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for step, inner in inside:
+        yield (*path, step)
+        yield from places(inner, (*path, step))
+
+
+def broken(rng: Random, obj: Object) -> Object:
+    """The object with a few values removed, emptied, repeated or replaced, all of the right type."""
+    obj = copy.deepcopy(obj)
+    for _ in range(rng.randint(1, 6)):
+        reachable = [path for path in places(obj) if path[0] not in ("apiVersion", "kind", "metadata")]
+        if not reachable:
+            break
+        path = rng.choice(reachable)
+        holder: Any = obj
+        for step in path[:-1]:
+            holder = holder[step]
+        value = holder[path[-1]]
+        if isinstance(holder, dict) and rng.random() < 0.3:
+            del holder[path[-1]]
+        elif isinstance(value, bool):
+            holder[path[-1]] = not value
+        elif isinstance(value, int):
+            holder[path[-1]] = rng.choice((0, -1, 2**31))
+        elif isinstance(value, str):
+            holder[path[-1]] = rng.choice(("", "a", "..", "a/b/c", "Always", "x" * 300, "1Gi", "-5", "::1"))
+        elif isinstance(value, list):
+            holder[path[-1]] = rng.choice(([], value + copy.deepcopy(value[:1])))
+        else:
+            holder[path[-1]] = {}
+    return obj
+
+
+BASES = [
+    base
+    for name in ("pods", "services", "storage", "rest")
+    for base in json.loads((FOLDER / f"{name}.json").read_text())["bases"].values()
+]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.randoms(use_true_random=False), st.sampled_from(BASES))
+def test_no_object_of_the_right_types_breaks_a_check(rng: Random, base: Object) -> None:
+    kind, stored = kind_of(base), copy.deepcopy(base)
+    kind.strategy.default(stored)
+    for operation in ("create", "update", "status", *(("resize",) if kind.kind == "Pod" else ())):
+        try:
+            faults = faults_of(kind, operation, broken(rng, base), stored)
+        except BadRequest:
+            continue  # The type was wrong after all: a text in place of a quantity or time.
+        assert all(fault.body for fault in faults)
+        for read in kind.strategy.fields.values():
+            assert isinstance(read(base), str)

@@ -1,0 +1,163 @@
+"""Tenants, namespaces and nodes: who may be called what, and how they live and go."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from alcove.api.kinds.core import STRATEGIES
+from alcove.api.kinds.core.lifecycles import validate_finalize
+from alcove.api.objects import Object
+
+TENANTS, NAMESPACES, NODES = STRATEGIES["tenants"], STRATEGIES["namespaces"], STRATEGIES["nodes"]
+
+
+def told(faults: Any) -> list[str]:
+    return [str(fault) for fault in faults]
+
+
+def tenant(**spec: Any) -> Object:
+    made: Object = {"metadata": {"name": "acme"}, "spec": spec}
+    TENANTS.default(made)
+    return made
+
+
+def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
+    made = tenant()
+    TENANTS.prepare_create(made)
+    assert made["spec"] == {"controlPlane": {"mode": "Shared"}, "weight": 1, "finalizers": ["arktos"]}
+    assert made["status"] == {"phase": "Active"}
+    assert told(TENANTS.validate(made)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"storageClusterId": "1", "weight": 5, "controlPlane": {"mode": "Dedicated"}}, []),
+        ({"quota": {"hard": {"pods": "10", "requests.cpu": "4", "requests.example.com/gpu": "2"}}}, []),
+        ({"weight": 0}, ["spec.weight: Invalid value: 0: must be between 1 and 2147483647, inclusive"]),
+        ({"weight": -1}, ["spec.weight: Invalid value: -1: must be between 1 and 2147483647, inclusive"]),
+        ({"controlPlane": {"mode": "Own"}}, [
+            'spec.controlPlane.mode: Unsupported value: "Own": supported values: "Dedicated", "Shared"'
+        ]),
+        ({"quota": {"hard": {"pods": "1.5"}}}, [
+            'spec.quota.hard[pods]: Invalid value: "1500m": must be an integer'
+        ]),
+        ({"quota": {"hard": {"cpu": "-1"}}}, [
+            'spec.quota.hard[cpu]: Invalid value: "-1": must be greater than or equal to 0'
+        ]),
+        ({"quota": {"hard": {"apples": "1"}}}, [
+            'spec.quota.hard[apples]: Invalid value: "apples": must be a standard resource type or fully qualified',
+            'spec.quota.hard[apples]: Invalid value: "apples": must be a standard resource for quota',
+        ]),
+        ({"finalizers": ["mine"]}, [
+            'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name '
+            "nor is it fully qualified"
+        ]),
+    ],
+)  # fmt: skip
+def test_tenants(spec: Object, expected: list[str]) -> None:
+    assert told(TENANTS.validate(tenant(**spec))) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("acme", []),
+        ("1st", []),
+        ("all", ["is reserved: in a path it stands for all tenants at once"]),
+        ("a.b", ["must not contain dots"]),
+        ("system", []),
+    ],
+)
+def test_names_of_tenants(name: str, expected: list[str]) -> None:
+    assert TENANTS.validate_name is not None
+    assert list(TENANTS.validate_name(name, False)) == expected
+
+
+def test_a_tenant_may_move_between_planes_but_not_between_stores() -> None:
+    old = tenant(storageClusterId="1")
+    new = copy.deepcopy(old)
+    new["spec"]["controlPlane"]["mode"] = "Dedicated"
+    assert told(TENANTS.validate_update(new, old)) == []
+    new["spec"]["storageClusterId"] = "2"
+    assert told(TENANTS.validate_update(new, old)) == [
+        'spec.storageClusterId: Invalid value: "2": field is immutable'
+    ]
+
+
+@pytest.mark.parametrize("strategy", [TENANTS, NAMESPACES], ids=["tenants", "namespaces"])
+def test_spaces_empty_before_they_go(strategy: Any) -> None:
+    old: Object = {"metadata": {"name": "a"}, "spec": {}}
+    strategy.default(old)
+    strategy.prepare_create(old)
+    (finalizer,) = old["spec"]["finalizers"]
+    new = copy.deepcopy(old)
+    new["spec"]["finalizers"] = []
+    strategy.prepare_update(new, old)
+    assert new["spec"]["finalizers"] == [finalizer], "only /finalize removes it"
+    new["spec"]["finalizers"].append("x")
+    assert old["spec"]["finalizers"] == [finalizer]
+    assert validate_finalize({"spec": {"finalizers": ["a.b/c"]}}, old) == []
+    assert told(validate_finalize({"spec": {"finalizers": ["mine"]}}, old)) == [
+        'spec.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name '
+        "nor is it fully qualified"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "phase", "expected"),
+    [
+        (False, "Active", []),
+        (True, "Terminating", []),
+        (False, "Terminating", [
+            "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+        ]),
+        (True, "Active", [
+            "status.Phase: Invalid value: \"Active\": may only be 'Terminating' if `deletionTimestamp` is not empty"
+        ]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("strategy", [TENANTS, NAMESPACES], ids=["tenants", "namespaces"])
+def test_a_space_terminates_exactly_when_it_is_deleted(
+    strategy: Any, deleted: bool, phase: str, expected: list[str]
+) -> None:
+    old: Object = {"metadata": {"name": "a", **({"deletionTimestamp": "t"} if deleted else {})}}
+    assert told(strategy.validate_status({**old, "status": {"phase": phase}}, old)) == expected
+
+
+def test_a_namespace_is_labelled_with_its_name_even_a_generated_one() -> None:
+    made: Object = {"metadata": {"generateName": "a-", "labels": {"x": "y"}}}
+    NAMESPACES.default(made)
+    made["metadata"]["name"] = "a-12345"
+    NAMESPACES.prepare_create(made)
+    assert made["metadata"]["labels"] == {"x": "y", "kubernetes.io/metadata.name": "a-12345"}
+    assert made["spec"]["finalizers"] == ["kubernetes"]
+    assert NAMESPACES.fields["status.phase"](made) == "Active"
+
+
+def test_a_node_may_bring_its_status_and_be_selected_by_being_cordoned() -> None:
+    assert NODES.keeps_new_status
+    node: Object = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4", "memory": "1000m"}}}
+    NODES.default(node)
+    assert node["status"]["allocatable"] == {"cpu": "4", "memory": "1"}
+    assert NODES.fields["spec.unschedulable"](node) == "false"
+    node["spec"]["unschedulable"] = True
+    assert NODES.fields["spec.unschedulable"](node) == "true"
+
+
+def test_what_a_node_got_it_keeps() -> None:
+    old: Object = {"spec": {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "p"}}
+    new: Object = {"spec": {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"], "providerID": ""}}
+    assert told(NODES.validate_update(new, old)) == [
+        'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
+        'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid',
+    ]
+    assert told(NODES.validate_update(new, {"spec": {}})) == []
+
+
+def test_the_two_spellings_of_pod_ranges_agree() -> None:
+    for spec in ({"podCIDR": "10.0.0.0/24"}, {"podCIDRs": ["10.0.0.0/24"]}):
+        node: Object = {"spec": dict(spec)}
+        NODES.default(node)
+        assert node["spec"] == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
