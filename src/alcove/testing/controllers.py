@@ -1,0 +1,89 @@
+"""Controllers that work beside a test, on a real API server: as many sets of them as wanted.
+
+    with RunningControllers(server.admin_kubeconfig, (VpcController, SubnetController)):
+        server.system.post(…)
+        wait_until(lambda: …)
+
+They run in a thread of their own, without a lease: a test decides who works at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from alcove.client import kubeconfig
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.controllers.controller import Controller, Options, Setup
+from alcove.controllers.events import Recorder
+from alcove.controllers.loop import Loop
+from alcove.controllers.metrics import Metrics
+
+START_SECONDS_MAX = 30.0
+
+
+class RunningControllers:
+    def __init__(
+        self, path: Path, controllers: Sequence[type[Controller]], options: Options | None = None
+    ) -> None:
+        self._path = path
+        self._controllers = controllers
+        self._options = options or Options()
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> RunningControllers:
+        self._thread.start()
+        if not self._started.wait(START_SECONDS_MAX) or self.error is not None:
+            raise RuntimeError("the controllers did not start") from self.error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._loop is not None and self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(START_SECONDS_MAX)
+        if self.error is not None and error is None:
+            raise RuntimeError("the controllers failed") from self.error
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        transport = HttpPool(kubeconfig.load(self._path))
+        try:
+            await self._work(transport)
+        finally:
+            await transport.close()
+
+    async def _work(self, transport: HttpPool) -> None:
+        metrics = Metrics()
+        async with Planes() as planes, asyncio.TaskGroup() as tasks:
+            recorder = Recorder(planes.client, time.time)
+            setup = Setup(planes=planes, recorder=recorder, clock=time.time, options=self._options)
+            controllers = [controller(setup) for controller in self._controllers]
+            planes.join(HOME, transport)
+            await planes.synced()
+            tasks.create_task(recorder.run())
+            for controller in controllers:
+                tasks.create_task(Loop(controller, metrics.loop(controller.name)).run())
+            self._started.set()
