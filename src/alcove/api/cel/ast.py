@@ -47,7 +47,7 @@ class Ident(Node):
 class Select(Node):
     """`operand.field`, `operand.?field` (optional) or `has(operand.field)` (test)."""
 
-    __slots__ = ("constant", "field", "operand", "optional", "test")
+    __slots__ = ("constant", "field", "operand", "optional", "test", "variable")
 
     def __init__(self, offset: int, operand: Node, field: str, *, optional: bool = False) -> None:
         super().__init__(offset, operand)
@@ -57,6 +57,8 @@ class Select(Node):
         self.test = False
         self.constant: Type | None = None
         """Set when the whole is a type's qualified name."""
+        self.variable = ""
+        """Set when the whole is the name of a variable (`authorizer.requestResource`)."""
 
 
 class Call(Node):

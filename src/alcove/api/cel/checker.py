@@ -146,9 +146,9 @@ class _Checker:
         return type_of_type(named)
 
     def _select(self, node: Select) -> Type:
-        named = self._named_type(node)
-        if named is not None:
-            return named
+        known = self._named(node)
+        if known is not None:
+            return known
         operand = substitute(self._bindings, self.check(node.operand))
         target = operand.params[0] if is_optional(operand) else operand
         found = self._field(node, target)
@@ -156,24 +156,27 @@ class _Checker:
             return BOOL
         return optional_of(found) if node.optional or is_optional(operand) else found
 
-    def _named_type(self, node: Select) -> Type | None:
-        """`google.protobuf.Timestamp` and the like, where no variable hides the name."""
-        name = self._qualified(node)
+    def _named(self, node: Select) -> Type | None:
+        """A dotted name that is declared as a whole: a variable's or a type's."""
+        name = self._dotted(node)
+        declared = self._globals.get(name) if name else None
+        if declared is not None:
+            node.variable = name
+            return declared
+        name = name if name.partition(".")[0] not in self._globals else ""
         found = NAMED.get(name) or self._structs.get(name) if name else None
         if found is None:
             return None
         node.constant = found
         return type_of_type(found)
 
-    def _qualified(self, node: Node | None) -> str:
-        """The dotted name that a chain of selections spells; empty if it starts at a variable."""
+    def _dotted(self, node: Node | None) -> str:
+        """The name that a chain of selections spells; empty if it starts at a local variable."""
         parts: list[str] = []
         while isinstance(node, Select) and not node.test and not node.optional:
             parts.append(node.field)
             node = node.operand
-        if not isinstance(node, Ident) or node.name in self._globals:
-            return ""
-        if any(name == node.name for name, _ in self._locals):
+        if not isinstance(node, Ident) or any(name == node.name for name, _ in self._locals):
             return ""
         return ".".join([node.name, *reversed(parts)])
 
@@ -213,9 +216,11 @@ class _Checker:
 
     def _qualified_function(self, node: Call) -> str:
         """`sets.contains(…)` is one name, unless a variable `sets` is in scope."""
-        prefix = self._qualified(node.target)
+        prefix = self._dotted(node.target)
+        if not prefix or prefix.partition(".")[0] in self._globals:
+            return ""
         name = f"{prefix}.{node.function}"
-        return name if prefix and name in self._functions else ""
+        return name if name in self._functions else ""
 
     def _logical(self, node: Call, given: list[Type]) -> Type:
         for arg, found in zip(node.args, given, strict=True):

@@ -49,7 +49,9 @@ class Planner:
                 return self._ident(node)
             case Select():
                 self.cost += 1
-                return self._select(node) if node.constant is None else _constant(node.constant)
+                if node.constant is not None:
+                    return _constant(node.constant)
+                return self._variable(node.variable) if node.variable else self._select(node)
             case Call():
                 self.cost += 1
                 return plan_call(self, node)
@@ -88,7 +90,10 @@ class Planner:
         if node.constant is not None:
             return _constant(node.constant)
         self.cost += 1
-        slot = self._slots[node.name]
+        return self._variable(node.name)
+
+    def _variable(self, name: str) -> Step:
+        slot = self._slots[name]
         return lambda frame: frame[slot]
 
     def _select(self, node: Select) -> Step:
@@ -201,7 +206,8 @@ def _select_field(operand: Step, key: str, adapt: Callable[[Any], Any] | None) -
     if adapt is None:
 
         def select(frame: Frame) -> Any:
-            value = operand(frame).get(key)
+            held = operand(frame)
+            value = held.get(key) if held is not None else None
             if value is None:
                 raise CelError(f"no such key: {key}")
             return value
@@ -209,7 +215,8 @@ def _select_field(operand: Step, key: str, adapt: Callable[[Any], Any] | None) -
         return select
 
     def select_adapted(frame: Frame) -> Any:
-        value = operand(frame).get(key)
+        held = operand(frame)
+        value = held.get(key) if held is not None else None
         if value is None:
             raise CelError(f"no such key: {key}")
         return adapt(value)
@@ -246,7 +253,7 @@ def _select_optional(operand: Step, key: str, adapt: Callable[[Any], Any] | None
                 return ABSENT
             container = container.value
         if typed:
-            value = container.get(key)
+            value = container.get(key) if container is not None else None
             return ABSENT if value is None else Optional(adapt(value) if adapt else value)
         return _optional_key(container, key)
 
@@ -256,7 +263,12 @@ def _select_optional(operand: Step, key: str, adapt: Callable[[Any], Any] | None
 def _test(operand: Step, key: str, *, typed: bool) -> Step:
     """`has(operand.key)`."""
     if typed:
-        return lambda frame: operand(frame).get(key) is not None
+
+        def test_field(frame: Frame) -> bool:
+            held = operand(frame)
+            return held is not None and held.get(key) is not None
+
+        return test_field
 
     def test(frame: Frame) -> bool:
         container = operand(frame)

@@ -11,16 +11,14 @@ configurations are themselves never subject to policies, or nobody could mend a 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import orjson
-from msgspec import Struct
 
 from alcove.api.errors import (
     ApiError,
-    BadRequest,
     Cause,
     Details,
     Forbidden,
@@ -29,109 +27,34 @@ from alcove.api.errors import (
     Unauthorized,
 )
 from alcove.api.fields import FieldError
-from alcove.api.ids import GroupResource, TenantId
+from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
-from alcove.api.objects import Object, name
+from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.policies.hooks import Binding, Hook, Hooks
+from alcove.apiserver.admission.policies.matching import NAMESPACES, Match
+from alcove.apiserver.admission.policies.params import ParamsError, collect
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import Kinds, Reader
 
 if TYPE_CHECKING:
-    from alcove.apiserver.admission.policies.matching import Match
     from alcove.apiserver.admission.policies.mutating import MutatingPolicy
-    from alcove.apiserver.admission.policies.validating import Failure, ValidatingPolicy
+    from alcove.apiserver.admission.policies.validating import Failure, ValidatingPolicy, Verdict
 
 GROUP = "admissionregistration.k8s.io"
 VALIDATING = GroupResource(GROUP, "validatingadmissionpolicies")
 VALIDATING_BINDINGS = GroupResource(GROUP, "validatingadmissionpolicybindings")
 MUTATING = GroupResource(GROUP, "mutatingadmissionpolicies")
 MUTATING_BINDINGS = GroupResource(GROUP, "mutatingadmissionpolicybindings")
-NAMESPACES = GroupResource("", "namespaces")
 
 AUDIT_KEY = "validation.policy.admission.k8s.io/validation_failure"
 AUDITED_MOST = 50
-TENANTS_MOST = 4096
 _REASONS: dict[str, type[ApiError]] = {
     "Forbidden": Forbidden,
     "Invalid": Invalid,
     "RequestEntityTooLarge": TooLarge,
     "Unauthorized": Unauthorized,
 }
-
-
-class Binding(Struct, frozen=True):
-    name: str
-    match: Match | None
-    """None: wherever the policy matches."""
-    params: Object | None
-    actions: tuple[str, ...]
-    fault: str = ""
-
-
-class Hook(Struct, frozen=True):
-    """A policy with its bindings, ready to be asked."""
-
-    name: str
-    spec: Object
-    match: Match | None
-    fault: str
-    """Why the policy cannot be used; then `match` is None."""
-    bindings: Sequence[Binding]
-
-    @property
-    def ignores_errors(self) -> bool:
-        return self.spec.get("failurePolicy") == "Ignore"
-
-
-class _Hooks:
-    """A tenant's policies of one kind, kept until one of them or of their bindings changes."""
-
-    def __init__(self, reader: Reader, policies: GroupResource, bindings: GroupResource) -> None:
-        self._reader = reader
-        self._policies = policies
-        self._bindings = bindings
-        self._known: dict[TenantId, tuple[tuple[int, int], Sequence[Hook]]] = {}
-
-    def of(self, tenant: TenantId) -> Sequence[Hook]:
-        generation = self._reader.generation(tenant, self._policies)
-        if not generation:
-            return ()
-        generations = (generation, self._reader.generation(tenant, self._bindings))
-        known = self._known.get(tenant)
-        if known is not None and known[0] == generations:
-            return known[1]
-        if known is None and len(self._known) >= TENANTS_MOST:
-            del self._known[next(iter(self._known))]
-        hooks = tuple(self._make(tenant))
-        self._known[tenant] = (generations, hooks)
-        return hooks
-
-    def _make(self, tenant: TenantId) -> Iterator[Hook]:
-        bound: dict[str, list[Binding]] = {}
-        for binding in self._reader.list(tenant, self._bindings):
-            bound.setdefault((binding.get("spec") or {}).get("policyName", ""), []).append(_binding(binding))
-        for policy in self._reader.list(tenant, self._policies):
-            bindings = bound.get(name(policy))
-            if bindings:
-                spec = policy.get("spec") or {}
-                match, fault = _match(spec.get("matchConstraints") or {})
-                yield Hook(name(policy), spec, match, fault, bindings)
-
-
-def _match(given: Object) -> tuple[Match | None, str]:
-    from alcove.apiserver.admission.policies.matching import Match
-
-    try:
-        return Match(given), ""
-    except BadRequest as error:
-        return None, error.message
-
-
-def _binding(obj: Object) -> Binding:
-    spec = obj.get("spec") or {}
-    given = spec.get("matchResources")
-    match, fault = _match(given) if given is not None else (None, "")
-    return Binding(name(obj), match, spec.get("paramRef"), tuple(spec.get("validationActions") or ()), fault)
 
 
 @lru_cache(maxsize=512)
@@ -155,7 +78,7 @@ def _encoded(spec: Object) -> bytes:
 class _Plugin(Plugin):
     """What both kinds of policies share: finding what applies to a write, and how to look at it."""
 
-    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer, hooks: _Hooks) -> None:
+    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer, hooks: Hooks) -> None:
         self._reader = reader
         self._kinds = kinds
         self._authorizer = authorizer
@@ -170,8 +93,6 @@ class _Plugin(Plugin):
         return match.find(attributes, self._kinds, lambda: self._namespace(attributes))
 
     def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Object | None]:
-        from alcove.apiserver.admission.policies.params import collect
-
         return collect(
             self._reader,
             self._kinds,
@@ -197,7 +118,7 @@ async def _at(kind: Kind, attributes: Attributes, obj: Object | None) -> Object 
 
 class ValidatingPolicies(_Plugin):
     def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, _Hooks(reader, VALIDATING, VALIDATING_BINDINGS))
+        super().__init__(reader, kinds, authorizer, Hooks(reader, VALIDATING, VALIDATING_BINDINGS))
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP or (
@@ -229,7 +150,6 @@ class ValidatingPolicies(_Plugin):
         denied: list[tuple[Hook, Binding | None, Failure]],
         audited: list[Object],
     ) -> None:
-        from alcove.apiserver.admission.policies.params import ParamsError
         from alcove.apiserver.admission.policies.validating import Failure
 
         if hook.match is None:
@@ -260,7 +180,9 @@ class ValidatingPolicies(_Plugin):
         for key, values in annotations.items():
             attributes.annotations[f"{hook.name}/{key}"] = ", ".join(dict.fromkeys(values))
 
-    async def _verdict(self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None):  # type: ignore[no-untyped-def]
+    async def _verdict(
+        self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
+    ) -> Verdict:
         from alcove.apiserver.admission.policies.variables import activation, asker
 
         values = activation(
@@ -323,7 +245,7 @@ def _refusal(attributes: Attributes, told: str, reason: str) -> ApiError:
 
 class MutatingPolicies(_Plugin):
     def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, _Hooks(reader, MUTATING, MUTATING_BINDINGS))
+        super().__init__(reader, kinds, authorizer, Hooks(reader, MUTATING, MUTATING_BINDINGS))
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP and operation in (Operation.CREATE, Operation.UPDATE)
@@ -337,7 +259,6 @@ class MutatingPolicies(_Plugin):
 
     async def _run(self, hook: Hook, attributes: Attributes) -> None:
         from alcove.apiserver.admission.policies.compiled import EvaluationError
-        from alcove.apiserver.admission.policies.params import ParamsError
 
         policy = _mutating(_encoded(hook.spec))
         if attributes.is_reinvoked and not policy.is_reinvoked:

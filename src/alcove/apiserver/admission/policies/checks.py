@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alcove.api.cel.types import BOOL, DYN, NULL, STRING, Type, list_of
+from alcove.api.cel.types import BOOL, NULL, STRING, Type, list_of
 from alcove.api.fields import FieldError, forbidden, invalid
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import Compiler
@@ -29,18 +29,18 @@ def mutating_faults(spec: Object) -> list[FieldError]:
 def _validating(spec: Object) -> Iterator[_Entry]:
     for index, each in enumerate(spec.get("validations") or ()):
         path = f"spec.validations[{index}]"
-        yield f"{path}.expression", each.get("expression", ""), (BOOL, DYN)
+        yield f"{path}.expression", each.get("expression", ""), (BOOL,)
         if each.get("messageExpression"):
-            yield f"{path}.messageExpression", each["messageExpression"], (STRING, DYN)
+            yield f"{path}.messageExpression", each["messageExpression"], (STRING,)
     for index, each in enumerate(spec.get("auditAnnotations") or ()):
         path = f"spec.auditAnnotations[{index}].valueExpression"
-        yield path, each.get("valueExpression", ""), (STRING, NULL, DYN)
+        yield path, each.get("valueExpression", ""), (STRING, NULL)
 
 
 def _mutating(spec: Object, structs: Structs) -> Iterator[_Entry]:
     for index, each in enumerate(spec.get("mutations") or ()):
         for field, wanted in (
-            ("jsonPatch", (list_of(JSON_PATCH), list_of(DYN))),
+            ("jsonPatch", (list_of(JSON_PATCH),)),
             ("applyConfiguration", (structs["Object"],)),
         ):
             if each.get(field):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -106,10 +107,7 @@ class Compiler:
 
 def bind(variables: Mapping[str, Expression], activation: Activation, purse: Purse) -> None:
     """Lets the activation's expressions read the variables."""
-    makers = {
-        name: (lambda expression=expression: _variable(expression, activation, purse))  # type: ignore[misc]
-        for name, expression in variables.items()
-    }
+    makers = {name: partial(_variable, each, activation, purse) for name, each in variables.items()}
     activation.bind_variables(LazyVariables(makers))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from alcove.api.cel.types import BOOL, DYN, NULL, STRING
+from alcove.api.cel.types import BOOL, NULL, STRING
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import (
     POLICY_MOST,
@@ -57,7 +57,7 @@ class ValidatingPolicy:
         self._conditions = Conditions(given, compiler) if given else None
         self._validations = [_compile(each, compiler) for each in spec.get("validations") or ()]
         self._annotations = [
-            (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), (STRING, NULL, DYN)))
+            (each.get("key", ""), compiler.compile(each.get("valueExpression", ""), (STRING, NULL)))
             for each in spec.get("auditAnnotations") or ()
         ]
 
@@ -116,9 +116,9 @@ class ValidatingPolicy:
 def _compile(given: Object, compiler: Compiler) -> _Validation:
     source = given.get("messageExpression", "")
     return _Validation(
-        compiler.compile(given.get("expression", ""), (BOOL, DYN)),
+        compiler.compile(given.get("expression", ""), (BOOL,)),
         (given.get("message") or "").strip(),
-        compiler.compile(source, (STRING, DYN)) if source else None,
+        compiler.compile(source, (STRING,)) if source else None,
         given.get("reason") or "Invalid",
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from alcove.api.cel.library.authorization import (
     AUTHORIZER,
     RESOURCE_CHECK,
@@ -83,7 +85,15 @@ _NAMESPACE = _object(
 def _declared(schema: Object) -> Type:
     found = schema_type(schema)
     assert found is not None
-    return found
+    return _spelled_out(found)
+
+
+def _spelled_out(of: Type) -> Type:
+    """Fields under their own names: here `namespace` is no `__namespace__`."""
+    if of.kind is not Kind.OBJECT:
+        return of
+    fields = {field.key: replace(field, type=_spelled_out(field.type)) for field in of.fields.values()}
+    return Type(Kind.OBJECT, of.name, (), fields, of.deep)
 
 
 def _request_type() -> Type:
@@ -248,7 +258,7 @@ class LazyVariables(dict[str, Any]):
         self._makers = makers
         self._failures: dict[str, Exception] = {}
 
-    def get(self, name: str, default: Any = None) -> Any:  # type: ignore[override]
+    def get(self, name: str, default: Any = None) -> Any:
         if name in self:
             return self[name]
         if name in self._failures:
