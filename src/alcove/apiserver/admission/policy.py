@@ -32,7 +32,7 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, Hooks
-from alcove.apiserver.admission.policies.matching import NAMESPACES, Match
+from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, Match
 from alcove.apiserver.admission.policies.params import ParamsError, collect
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import Kinds, Reader
@@ -83,6 +83,7 @@ class _Plugin(Plugin):
         self._kinds = kinds
         self._authorizer = authorizer
         self._hooks = hooks
+        self._equivalents = Equivalents(kinds)
 
     def _namespace(self, attributes: Attributes) -> Object | None:
         if not attributes.namespace or attributes.resource == NAMESPACES:
@@ -90,7 +91,7 @@ class _Plugin(Plugin):
         return self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
 
     def _matched(self, match: Match, attributes: Attributes) -> Kind | None:
-        return match.find(attributes, self._kinds, lambda: self._namespace(attributes))
+        return match.find(attributes, self._equivalents, lambda: self._namespace(attributes))
 
     def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Object | None]:
         return collect(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from alcove.api import selectors
-from alcove.api.ids import GroupResource
+from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object, labels
 from alcove.api.selectors import LabelSelector
@@ -15,6 +15,7 @@ from alcove.apiserver.admission.base import Attributes
 from alcove.apiserver.reader import Kinds
 
 NAMESPACES = GroupResource("", "namespaces")
+TABLES_MOST = 64
 Namespace = Callable[[], Object | None]
 """The write's namespace, looked up when it matters."""
 
@@ -78,24 +79,24 @@ class Match:
         self._namespaces = selectors.from_object(given.get("namespaceSelector") or {})
         self._objects = selectors.from_object(given.get("objectSelector") or {})
 
-    def find(self, attributes: Attributes, kinds: Kinds, namespace: Namespace) -> Kind | None:
+    def find(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespace) -> Kind | None:
         """The kind as which the write is matched; None if it is not."""
         asked = attributes.requested or attributes.kind
-        found = asked if not self._rules else self._matched(self._rules, attributes, asked, kinds)
-        if found is None or self._matched(self._excluded, attributes, asked, kinds) is not None:
+        found = asked if not self._rules else self._matched(self._rules, attributes, asked, equivalents)
+        if found is None or self._matched(self._excluded, attributes, asked, equivalents) is not None:
             return None
         if not matches_namespace(self._namespaces, attributes, namespace):
             return None
         return found if self._matches_object(attributes) else None
 
     def _matched(
-        self, rules: Sequence[Rule], attributes: Attributes, asked: Kind, kinds: Kinds
+        self, rules: Sequence[Rule], attributes: Attributes, asked: Kind, equivalents: Equivalents
     ) -> Kind | None:
         if any(rule.matches(attributes, asked) for rule in rules):
             return asked
         if self._is_exact or not rules:
             return None
-        for kind in equivalents(asked, attributes, kinds):
+        for kind in equivalents.of(attributes.tenant, asked):
             if any(rule.matches(attributes, kind) for rule in rules):
                 return kind
         return None
@@ -108,13 +109,27 @@ class Match:
         )
 
 
-def equivalents(asked: Kind, attributes: Attributes, kinds: Kinds) -> list[Kind]:
-    """Other kinds as which the same objects are served."""
-    return [
-        kind
-        for kind in kinds.all(attributes.tenant)
-        if kind.storage_resource == asked.storage_resource and kind is not asked
-    ]
+class Equivalents:
+    """Other kinds as which the same objects are served (other versions, mostly).
+
+    Tables are kept by the sequence of kinds they were made of, which tenants without CRDs share.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._kept: dict[int, tuple[Sequence[Kind], dict[GroupResource, list[Kind]]]] = {}
+
+    def of(self, tenant: TenantId, asked: Kind) -> list[Kind]:
+        kinds = self._kinds.all(tenant)
+        kept = self._kept.get(id(kinds))
+        if kept is None or kept[0] is not kinds:
+            if len(self._kept) >= TABLES_MOST:
+                del self._kept[next(iter(self._kept))]
+            table: dict[GroupResource, list[Kind]] = {}
+            for kind in kinds:
+                table.setdefault(kind.storage_resource, []).append(kind)
+            kept = self._kept[id(kinds)] = (kinds, table)
+        return [kind for kind in kept[1].get(asked.storage_resource, ()) if kind is not asked]
 
 
 def matches_namespace(selector: LabelSelector, attributes: Attributes, namespace: Namespace) -> bool:
