@@ -37,6 +37,10 @@ class Kinds(Protocol):
 
     def all(self, tenant: TenantId) -> Sequence[Kind]: ...
 
+    def stored(self, tenant: TenantId, resource: GroupResource) -> Kind | None:
+        """The kind whose objects the store keeps under `resource`, served or not."""
+        ...
+
 
 class Writer(Protocol):
     """For parts that must write beside the request (quota usage, tokens, roles at start)."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import orjson
 from msgspec import Struct
@@ -111,7 +112,7 @@ class Watcher:
         view: View,
         matches: Matches | None,
         *,
-        initial: Iterable[Event | bytes],
+        initial: Iterable[Event | Entry | bytes],
         after: Revision,
         revision: Callable[[], Revision],
         seconds_max: float,
@@ -138,10 +139,13 @@ class Watcher:
         self._writer = writer
         self._hub.add(self)
         for first in self._initial:
-            if isinstance(first, bytes):
-                self._pending.append(first)
-            else:
-                self.offer(first)
+            match first:
+                case bytes():
+                    self._mark(first)
+                case Entry():
+                    self._tell(Kind.ADDED, Event(Kind.ADDED, first, None))
+                case Event():
+                    self.offer(first)
         self._initial = ()
         loop = asyncio.get_running_loop()
         self._timers.append(loop.call_later(self._seconds_max, self._time_out))
@@ -164,7 +168,14 @@ class Watcher:
     def offer(self, event: Event) -> None:
         told = self._kind(event) if event.revision > self._after else None
         if told is not None:
-            self._pending.append(encode(told, event, self._view))
+            self._tell(told, event)
+
+    def _tell(self, kind: Kind, event: Event) -> None:
+        self._pending.append(encode(kind, event, self._view))
+
+    def _mark(self, line: bytes) -> None:
+        """A line that is no object's: a bookmark."""
+        self._pending.append(line)
 
     def flush(self) -> None:
         if len(self._pending) > PENDING_EVENTS_MAX and self._writer is not None and self._writer.paused:
@@ -215,10 +226,60 @@ class Watcher:
             writer.finish()
 
     def _bookmark(self) -> None:
-        self._pending.append(bookmark(self._view, self._revision()))
+        self._mark(bookmark(self._view, self._revision()))
         self._write()
         timer = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._bookmark)
         self._timers[-1] = timer
+
+
+Convert = Callable[[Sequence[Entry]], Awaitable[Sequence[Entry]]]
+
+
+class ConvertingWatcher(Watcher):
+    """A watch at a version that a webhook converts to: events wait in order for their conversion."""
+
+    def __init__(self, *arguments: Any, convert: Convert, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._convert = convert
+        self._queue: list[tuple[Kind, Entry] | bytes] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def _tell(self, kind: Kind, event: Event) -> None:
+        self._enqueue((kind, event.entry))
+
+    def _mark(self, line: bytes) -> None:
+        self._enqueue(line)
+
+    def _enqueue(self, item: tuple[Kind, Entry] | bytes) -> None:
+        if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
+            self._expire()
+            return
+        self._queue.append(item)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                entries = await self._convert([item[1] for item in batch if not isinstance(item, bytes)])
+                converted = iter(entries)
+                for item in batch:
+                    if isinstance(item, bytes):
+                        self._pending.append(item)
+                    else:
+                        line = (item[0].value.encode(), render(self._view, next(converted)))
+                        self._pending.append(b'{"type":"%b","object":%b}\n' % line)
+                self._write()
+        except ApiError as error:
+            self._end(error_event(error))
+        self._task = None
+
+    def stop(self) -> None:
+        super().stop()
+        self._queue.clear()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
 
 
 def encode(kind: Kind, event: Event, view: View) -> bytes:
@@ -231,10 +292,6 @@ def encode(kind: Kind, event: Event, view: View) -> bytes:
             render(view, event.entry),
         )
     return line
-
-
-def added(entry: Entry, view: View) -> bytes:
-    return b'{"type":"ADDED","object":%b}\n' % render(view, entry)
 
 
 def error_event(error: ApiError) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -30,16 +30,18 @@ from alcove.apiserver.auth.tls import Serving
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.cache.entries import Event
+from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
-from alcove.apiserver.kinds import StockKinds
 from alcove.apiserver.metrics import Metrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.recording import Recorder
+from alcove.apiserver.resources.crdremoval import CrdRemoval
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.reviews import Reviews
@@ -95,9 +97,14 @@ async def _serving(
     pki = config.data / "pki"
     authority = Authority.open(pki, clock())
     serving = Serving(pki, authority, (config.host, *config.hosts), clock)
-    hub = Hub()
-    async with Cache(store, hub.publish) as cache:
-        custom = StockKinds(kinds)
+    hub, ends = Hub(), CrdRemoval()
+
+    def publish(events: Sequence[Event]) -> None:
+        hub.publish(events)
+        ends.notice(events)
+
+    async with Cache(store, publish) as cache:
+        custom = CustomKinds(kinds, cache, clock)
         authorizer = Authorizer(cache)
         signing_keys = SigningKeys.open(pki)
         tokens = Tokens(signing_keys, cache, clock)
@@ -148,6 +155,7 @@ async def _serving(
                 asyncio.create_task(_renew(serving), name="certificate renewal"),
                 asyncio.create_task(Compactor(store).run(), name="compaction"),
                 asyncio.create_task(_forget(store, cache), name="forgetting"),
+                asyncio.create_task(ends.run(services), name="removal of CRDs"),
             ]
             try:
                 yield Running(url, authority, app)

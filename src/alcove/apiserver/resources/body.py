@@ -11,6 +11,7 @@ from alcove.api.protobuf import decode as protobuf
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.api.schema.decode import decode
 from alcove.api.schema.node import Node
+from alcove.api.schema.prune import prune
 from alcove.apiserver.call import Call
 from alcove.apiserver.resources.options import field_validation
 
@@ -26,7 +27,7 @@ def read(call: Call, kind: Kind) -> Object:
     duplicates: list[str] | None = None if mode == "Ignore" else []
     value = parse(call, duplicates)
     obj = identified(value, kind.api_version, kind.kind)
-    return checked(call, kind.schema, obj, mode, duplicates or [])
+    return checked(call, kind, obj, mode, duplicates or [])
 
 
 def read_as(call: Call, node: Node, api_version: str, kind: str) -> Object:
@@ -64,10 +65,26 @@ def identified(value: Any, api_version: str, kind: str) -> Object:
     return value
 
 
-def checked(call: Call, node: Node, obj: Object, mode: str, duplicates: list[str]) -> Object:
+def _custom(kind: Kind, obj: Object, unknown: list[str] | None) -> Object:
+    """A custom resource: only its metadata is read as Go would; its values are the kind's own checks' business."""
+    metadata = obj.setdefault("metadata", {})
+    node = kind.schema.properties.get("metadata")
+    if not isinstance(metadata, dict):
+        raise BadRequest("metadata must be an object")
+    if node is not None:
+        inside: list[str] = []
+        decode(node, metadata, unknown=inside)
+        if unknown is not None:
+            unknown += [f"metadata.{path}" for path in inside]
+    prune(kind.schema, obj, unknown)
+    return obj
+
+
+def checked(call: Call, kind: Kind, obj: Object, mode: str, duplicates: list[str]) -> Object:
     """The object with unknown fields gone: told as warnings, or refused in Strict mode."""
     unknown: list[str] = []
-    obj = decode(node, obj, unknown=None if mode == "Ignore" else unknown)
+    told = None if mode == "Ignore" else unknown
+    obj = decode(kind.schema, obj, unknown=told) if kind.definition else _custom(kind, obj, told)
     faults = [f'duplicate field "{path}"' for path in duplicates] + [
         f'unknown field "{path}"' for path in unknown
     ]

@@ -14,7 +14,7 @@ from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
-from alcove.apiserver.resources import body, writing
+from alcove.apiserver.resources import body, versions, writing
 from alcove.apiserver.resources.options import check_dry_run
 from alcove.apiserver.services import Services
 from alcove.store.base import ABSENT, Mismatch, Op
@@ -26,16 +26,16 @@ async def create(services: Services, call: Call) -> Response:
     check_dry_run(call)
     obj = body.read(call, call.kind)
     entry = await create_object(services, call, obj, manager=writing.field_manager(call))
-    return writing.answer(call, 201, entry)
+    return await writing.answer(call, 201, entry)
 
 
 async def create_object(services: Services, call: Call, obj: Object, *, manager: str | None) -> Entry:
     """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
-    kind = writing.storage_kind(services, call)
+    kind = versions.stored_kind(services, call)
     now = meta.format_time(services.clock())
     if kind.strategy.has_status:
         obj.pop("status", None)
-    obj = writing.to_storage(call.kind, kind, obj)
+    obj = await versions.to_storage(call.kind, kind, obj)
     metadata = writing.place(call, obj)
     prefix = metadata.get("generateName") or ""
     generated = bool(prefix) and not metadata.get("name")

@@ -16,10 +16,12 @@ from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
+from alcove.apiserver.crds import removal
+from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render, render_list
-from alcove.apiserver.resources import body, lookup, writing
+from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
 from alcove.apiserver.services import Services
@@ -115,7 +117,7 @@ async def delete_object(
 
     `also` joins the transaction; what it expects no longer holding raises store.Mismatch.
     """
-    kind = writing.storage_kind(services, call)
+    kind = versions.stored_kind(services, call)
     resource = call.kind.group_resource
     for _ in range(writing.ATTEMPTS_MAX):
         entry = lookup.find(services, key)
@@ -132,6 +134,8 @@ async def delete_object(
         attributes.dry_run = options.dry_run
         await services.admission.admit(attributes)
         await services.admission.validate(attributes)
+        if kind.group_resource == CRDS:
+            removal.begin(obj, meta.format_time(services.clock()))
         planned = plan(kind, obj, options, services.clock())
         if options.dry_run:
             return entry, planned.marked is None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from alcove.api import objects
 from alcove.apiserver.call import Call
+from alcove.apiserver.crds import sharing
+from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import (
+    body,
     creating,
     deleting,
     listing,
@@ -34,12 +38,24 @@ VERBS: dict[str, Handler] = {
 }
 
 
+_WRITES = frozenset({"create", "update", "patch", "delete"})
+
+
 class Handlers:
     def __init__(self, services: Services, subresources: Subresources) -> None:
         self._services = services
         self._subresources = subresources
 
+    @staticmethod
+    def _named(call: Call) -> str:
+        """The object's name, which a create has only in its body."""
+        return call.target.name or objects.name(body.read(call, call.kind))
+
     def answer(self, call: Call) -> Answer:
+        if call.kind.warning:
+            call.warnings.append(call.kind.warning)
+        if call.kind.group_resource == CRDS and call.verb in _WRITES:
+            sharing.check_write(self._services.cache, call.tenant, call.verb, self._named(call))
         if call.target.subresource:
             return self._subresources.answer(call)
         virtual = self._subresources.virtual(call)

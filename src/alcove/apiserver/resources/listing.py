@@ -17,7 +17,7 @@ from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render_list
-from alcove.apiserver.resources import lookup
+from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
@@ -62,13 +62,13 @@ def list_objects(services: Services, call: Call) -> Response | Coroutine[Any, An
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
         if token.rv == INCONSISTENT:
-            return _page(call, options, _current(services, call, token.start), cache.revision, token.start)
+            return _page(call, options, _current(services, call, token.start), cache.revision)
         return _at(services, call, options, Revision(token.rv), token.start)
     if options.match == "Exact":
         assert options.revision is not None
         return _at(services, call, options, options.revision, ("", "", ""))
     check_reached(cache, options.revision)
-    return _page(call, options, _current(services, call, ("", "", "")), cache.revision, ("", "", ""))
+    return _page(call, options, _current(services, call, ("", "", "")), cache.revision)
 
 
 def _current(services: Services, call: Call, after: Position) -> Iterable[Entry]:
@@ -81,7 +81,7 @@ def _at(
     cache = services.cache
     check_reached(cache, revision)
     if cache.changed(call.list_tenant, call.kind.storage_resource) <= revision:
-        return _page(call, options, _current(services, call, after), revision, after)
+        return _page(call, options, _current(services, call, after), revision)
     return _past(services, call, options, revision, after)
 
 
@@ -106,7 +106,8 @@ async def _past(
             kept = cache.entry(record.key)
             same = kept is not None and kept.revision == record.revision
             entries.append(kept if kept and same else Entry(record.key, record.revision, record.body))
-    return _page(call, options, entries, revision, after)
+    page = _page(call, options, entries, revision)
+    return page if isinstance(page, Response) else await page
 
 
 def _expired(options: ListOptions, after: Position) -> Expired:
@@ -122,8 +123,8 @@ def _position(key: Key) -> Position:
 
 
 def _page(
-    call: Call, options: ListOptions, entries: Iterable[Entry], revision: Revision, after: Position
-) -> Response:
+    call: Call, options: ListOptions, entries: Iterable[Entry], revision: Revision
+) -> Response | Coroutine[Any, Any, Response]:
     wanted = selected(call, options)
     found = entries if wanted is None else filter(wanted, entries)
     meta: Object = {}
@@ -138,7 +139,14 @@ def _page(
     else:
         page = list(found)
     view = call.view
+    if view.kind.convert is not None:
+        return _converted(call, page, revision, meta)
     return Response(200, render_list(view, page, revision, meta), view.content_type)
+
+
+async def _converted(call: Call, page: list[Entry], revision: Revision, meta: Object) -> Response:
+    entries = await versions.entries_at(call.kind, page)
+    return Response(200, render_list(call.view, entries, revision, meta), call.view.content_type)
 
 
 def selected(call: Call, options: ListOptions) -> Matches | None:

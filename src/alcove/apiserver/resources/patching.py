@@ -15,7 +15,7 @@ from alcove.api.patch.apply import apply as apply_config
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
-from alcove.apiserver.resources import body, lookup, updating, writing
+from alcove.apiserver.resources import body, lookup, updating, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run, field_validation
 from alcove.apiserver.services import Services
@@ -29,7 +29,7 @@ _APPLY_JSON = "application/apply-patch+json"
 
 async def patch(services: Services, call: Call) -> Response:
     check_dry_run(call)
-    kind = writing.storage_kind(services, call)
+    kind = versions.stored_kind(services, call)
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form in (APPLY, _APPLY_JSON):
         return await _apply(services, call, kind)
@@ -38,7 +38,7 @@ async def patch(services: Services, call: Call) -> Response:
     entry = await updating.change(
         services, call, kind, change_of(call, kind), manager=writing.field_manager(call)
     )
-    return writing.answer(call, 200, entry)
+    return await writing.answer(call, 200, entry)
 
 
 def change_of(call: Call, stored: Kind) -> updating.Change:
@@ -50,11 +50,11 @@ def change_of(call: Call, stored: Kind) -> updating.Change:
         raise Invalid.of("meta.k8s.io", "PatchOptions", "", [fault])
     mode = field_validation(call)
 
-    def wanted(old: Object) -> Object:
-        new = apply_to(_at_version(call.kind, stored, old))
+    async def wanted(old: Object) -> Object:
+        new = apply_to(await _at_version(call.kind, stored, old))
         call.warnings.clear()
         new = body.identified(new, call.kind.api_version, call.kind.kind)
-        return _placed(call, stored, body.checked(call, call.kind.schema, new, mode, []))
+        return await _placed(call, stored, body.checked(call, call.kind, new, mode, []))
 
     return wanted
 
@@ -76,22 +76,17 @@ def _patcher(call: Call, form: str) -> Any:
     return lambda old: strategic.apply(old, document, node)
 
 
-def _at_version(kind: Kind, stored: Kind, old: Object) -> Object:
-    if kind is stored:
-        return old
-    if kind.from_storage is not None:
-        old = kind.from_storage(old)
-    old["apiVersion"], old["kind"] = kind.api_version, kind.kind
-    return old
+async def _at_version(kind: Kind, stored: Kind, old: Object) -> Object:
+    return old if kind is stored else await versions.from_storage(kind, old)
 
 
-def _placed(call: Call, stored: Kind, new: Object) -> Object:
+async def _placed(call: Call, stored: Kind, new: Object) -> Object:
     name = objects.name(new)
     if name != call.target.name:
         raise BadRequest(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
-    new = writing.to_storage(call.kind, stored, new)
+    new = await versions.to_storage(call.kind, stored, new)
     writing.place(call, new)
     return new
 
@@ -106,7 +101,7 @@ async def _apply(services: Services, call: Call, kind: Kind) -> Response:
     duplicates: list[str] | None = None if mode == "Ignore" else []
     config = parse_yaml(call.request.body, duplicates)
     config = body.identified(config, call.kind.api_version, call.kind.kind)
-    config = body.checked(call, call.kind.schema, config, mode, duplicates or [])
+    config = body.checked(call, call.kind, config, mode, duplicates or [])
     metadata = objects.metadata(config)
     metadata.setdefault("name", call.target.name)
     now = meta.format_time(services.clock())
@@ -132,12 +127,10 @@ async def _apply(services: Services, call: Call, kind: Kind) -> Response:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         new = merged(None)
         entry = await create_object(services, call, new, manager=None)
-        return writing.answer(call, 201, entry)
-    entry = await updating.change(
-        services,
-        call,
-        kind,
-        lambda old: _placed(call, kind, merged(_at_version(call.kind, kind, old))),
-        manager=None,
-    )
-    return writing.answer(call, 200, entry)
+        return await writing.answer(call, 201, entry)
+
+    async def wanted(old: Object) -> Object:
+        return await _placed(call, kind, merged(await _at_version(call.kind, kind, old)))
+
+    entry = await updating.change(services, call, kind, wanted, manager=None)
+    return await writing.answer(call, 200, entry)

@@ -60,7 +60,7 @@ async def bind(services: Services, call: Call) -> Response:
     )
     now = meta.format_time(services.clock())
 
-    def bound(pod: Object) -> Object:
+    async def bound(pod: Object) -> Object:
         pod["metadata"].pop("resourceVersion", None)
         if revision:
             pod["metadata"]["resourceVersion"] = revision
@@ -202,18 +202,22 @@ async def change_spec(services: Services, call: Call) -> Response:
     prepare, validate = _PREPARE[call.target.subresource]
     asked = patching.change_of(call, call.kind) if call.verb == "patch" else _asked_by_put(call)
 
-    def changed(old: Object) -> Object:
+    async def changed(old: Object) -> Object:
         before = copy.deepcopy(old)
-        new = asked(old)
+        new = await asked(old)
         prepare(new, before)
         call.kind.strategy.default(new)
         writing.refuse(call.kind, new, validate(new, before))
         return new
 
     entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
-    return writing.answer(call, 200, entry)
+    return await writing.answer(call, 200, entry)
 
 
 def _asked_by_put(call: Call) -> updating.Change:
     given = body.read(call, call.kind)
-    return lambda _old: copy.deepcopy(given)
+
+    async def wanted(_old: Object) -> Object:
+        return copy.deepcopy(given)
+
+    return wanted

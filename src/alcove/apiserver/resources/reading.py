@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from alcove.api.errors import Cause, Details, NotFound, Timeout
 from alcove.api.ids import Revision
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render
-from alcove.apiserver.resources import lookup
+from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.options import revision
 from alcove.apiserver.services import Services
 
 
-def get(services: Services, call: Call) -> Response:
+def get(services: Services, call: Call) -> Response | Coroutine[Any, Any, Response]:
     if call.request.raw_query:
         check_reached(services.cache, revision(call.query.get("resourceVersion", "")))
     entry = lookup.find(services, call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     view = call.view
+    if view.kind.convert is not None:
+        return _converted(call, entry)
     return Response(200, render(view, entry), view.content_type)
+
+
+async def _converted(call: Call, entry: Entry) -> Response:
+    entries = await versions.entries_at(call.kind, [entry])
+    return Response(200, render(call.view, entries[0]), call.view.content_type)
 
 
 def check_reached(cache: Cache, wanted: Revision | None) -> None:

@@ -17,7 +17,7 @@ from alcove.api.schema.decode import decode
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, json_response
-from alcove.apiserver.resources import body, patching, updating, writing
+from alcove.apiserver.resources import body, patching, updating, versions, writing
 from alcove.apiserver.services import Services
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -87,10 +87,10 @@ async def patch(services: Services, call: Call) -> Response:
 
 
 async def _set(services: Services, call: Call, wanted: Any) -> Entry:
-    stored = writing.storage_kind(services, call)
+    stored = versions.stored_kind(services, call)
     path, _, _ = paths(stored)
 
-    def scaled(old: Object) -> Object:
+    async def scaled(old: Object) -> Object:
         scale = wanted(of(stored, old))
         replicas = objects.get(scale, "spec", "replicas", default=0)
         if replicas < 0:

@@ -28,7 +28,7 @@ async def finalize(services: Services, call: Call) -> Response:
     given = body.read(call, call.kind)
     finalizers = objects.get(given, "spec", "finalizers", default=[])
 
-    def changed(old: Object) -> Object:
+    async def changed(old: Object) -> Object:
         old["metadata"].pop("resourceVersion", None)
         if revision := given["metadata"].get("resourceVersion"):
             old["metadata"]["resourceVersion"] = revision
@@ -36,7 +36,7 @@ async def finalize(services: Services, call: Call) -> Response:
         return old
 
     entry = await updating.change(services, call, call.kind, changed, manager=writing.field_manager(call))
-    return writing.answer(call, 200, entry)
+    return await writing.answer(call, 200, entry)
 
 
 HANDLERS: dict[str, dict[str, Handler]] = {

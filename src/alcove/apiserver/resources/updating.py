@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -20,20 +20,20 @@ from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
-from alcove.apiserver.resources import body, deleting, lookup, writing
+from alcove.apiserver.resources import body, deleting, lookup, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run
 from alcove.apiserver.services import Services
 from alcove.store.base import Mismatch, Op
 
-Change = Callable[[Object], Object]
+Change = Callable[[Object], Awaitable[Object]]
 """The stored object (own copy, at the storage version) → the object wanted, at the storage version.
 It may carry `metadata.resourceVersion`: then it holds only for that state."""
 
 
 async def update(services: Services, call: Call) -> Response:
     check_dry_run(call)
-    kind = writing.storage_kind(services, call)
+    kind = versions.stored_kind(services, call)
     obj = body.read(call, call.kind)
     _check_name(call, obj)
     writing.place(call, obj)
@@ -43,14 +43,18 @@ async def update(services: Services, call: Call) -> Response:
         if not kind.strategy.create_on_update or call.target.subresource:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         entry = await create_object(services, call, obj, manager=manager)
-        return writing.answer(call, 201, entry)
+        return await writing.answer(call, 201, entry)
     if not obj["metadata"].get("resourceVersion") and not kind.strategy.unconditional_update:
         fault = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise Invalid.of(kind.group, kind.kind, call.target.name, [fault])
-    wanted = encode(writing.to_storage(call.kind, kind, obj))
     given = obj["metadata"].get("resourceVersion")
-    entry = await change(services, call, kind, lambda _old: _fresh(wanted, given), manager=manager)
-    return writing.answer(call, 200, entry)
+    asked = encode(await versions.to_storage(call.kind, kind, obj))
+
+    async def wanted(_old: Object) -> Object:
+        return _fresh(asked, given)
+
+    entry = await change(services, call, kind, wanted, manager=manager)
+    return await writing.answer(call, 200, entry)
 
 
 def _fresh(encoded: bytes, revision: str | None) -> Object:
@@ -87,9 +91,9 @@ async def change(
         entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
-        new = wanted(entry.decode())
+        new = await wanted(await versions.from_storage(kind, entry.decode()))
         writing.check_revision(kind, new, entry)
-        old = entry.decode()
+        old = await versions.from_storage(kind, entry.decode())
         try:
             return await _replace(services, call, kind, new, old, entry, manager, operation)
         except Mismatch:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from alcove.api.errors import Expired
 from alcove.api.ids import TenantId
 from alcove.apiserver import watch
-from alcove.apiserver.cache.entries import Event
+from alcove.apiserver.cache.entries import Entry, Event
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, Writer
 from alcove.apiserver.render import View
-from alcove.apiserver.resources import lookup
+from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
@@ -33,7 +34,7 @@ def watch_space(
     """Watches one tenant's objects, or (None) all tenants'."""
     options = list_options(call)
     cache, resource = services.cache, call.kind.storage_resource
-    initial: Iterator[bytes | Event]
+    initial: Iterator[Event | Entry | bytes]
     if options.initial_events or (options.initial_events is None and not options.revision):
         after = cache.revision
         initial = _first(services, call, options, tenant, view, wanted)
@@ -52,7 +53,10 @@ def watch_space(
         call.target.name or exact.get("metadata.name"),
         watch.indexed_value(resource, exact),
     )
-    watcher = watch.Watcher(
+    made: Callable[..., watch.Watcher] = watch.Watcher
+    if call.kind.convert is not None:
+        made = partial(watch.ConvertingWatcher, convert=partial(versions.entries_at, call.kind))
+    watcher = made(
         services.hub,
         scope,
         view,
@@ -73,12 +77,12 @@ def _first(
     tenant: TenantId | None,
     view: View,
     wanted: Matches | None,
-) -> Iterator[bytes]:
+) -> Iterator[Entry | bytes]:
     """The objects that are there, as if they had just been added."""
     name = call.target.name
     for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
         if (wanted is None or wanted(entry)) and (not name or entry.key.name == name):
-            yield watch.added(entry, view)
+            yield entry
     if options.initial_events:
         yield watch.bookmark(view, services.cache.revision, initial_end=True)
 

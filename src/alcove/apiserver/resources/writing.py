@@ -19,6 +19,7 @@ from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render
+from alcove.apiserver.resources import versions
 from alcove.apiserver.services import Services
 from alcove.store.base import Mismatch, Op, Unavailable
 
@@ -44,26 +45,6 @@ _SYSTEM_FIELDS = (
     "deletionGracePeriodSeconds",
     "generation",
 )
-
-
-def storage_kind(services: Services, call: Call) -> Kind:
-    """The kind at the version that is stored: defaults, checks and admission see that one."""
-    kind = call.kind
-    if kind.storage_version in ("", kind.version) and kind.stored_resource is None:
-        return kind
-    resource = kind.storage_resource
-    found = services.kinds.find(call.tenant, resource.group, kind.storage_version, resource.resource)
-    assert found is not None, f"{kind.gvk} is stored as a kind that is not served"
-    return found
-
-
-def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
-    if kind is stored:
-        return obj
-    if kind.to_storage is not None:
-        obj = kind.to_storage(obj)
-    obj["apiVersion"], obj["kind"] = stored.api_version, stored.kind
-    return obj
 
 
 def field_manager(call: Call) -> str:
@@ -260,6 +241,8 @@ def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:
     return Entry(key, entry.revision if entry else Revision(0), encode(obj))
 
 
-def answer(call: Call, code: int, entry: Entry) -> Response:
+async def answer(call: Call, code: int, entry: Entry) -> Response:
     view = call.view
+    if view.kind.convert is not None:
+        [entry] = await versions.entries_at(view.kind, [entry])
     return Response(code, render(view, entry), view.content_type)

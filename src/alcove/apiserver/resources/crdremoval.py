@@ -1,0 +1,121 @@
+"""The end of a CRD: its objects are deleted first, then its finalizer goes, and the CRD with it.
+
+One task for all CRDs that are being deleted, woken by changes of CRDs and of the objects it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from alcove.api import meta, objects
+from alcove.api.encode import encode
+from alcove.api.errors import ApiError, NotFound
+from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
+from alcove.apiserver.cache.entries import Entry, Event
+from alcove.apiserver.call import Call
+from alcove.apiserver.crds import removal
+from alcove.apiserver.crds.sharing import CRDS
+from alcove.apiserver.http.messages import Request
+from alcove.apiserver.identity import MASTERS, Identity
+from alcove.apiserver.paths import Target
+from alcove.apiserver.resources import deleting
+from alcove.apiserver.resources.options import DeleteOptions
+from alcove.apiserver.services import Services
+from alcove.store.base import Mismatch, Op
+
+log = logging.getLogger(__name__)
+
+TENANTS = GroupResource("", "tenants")
+SELF = Identity(SYSTEM, "system:apiserver", (MASTERS,))
+RETRY_SECONDS = 5.0
+
+
+class CrdRemoval:
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+        self._awaited: set[GroupResource] = set()
+
+    def notice(self, events: Sequence[Event]) -> None:
+        """The cache's events, in order."""
+        for event in events:
+            resource = event.entry.key.resource
+            if resource == CRDS or resource in self._awaited:
+                self._woken.set()
+
+    async def run(self, services: Services) -> None:
+        while True:
+            self._woken.clear()
+            failed = False
+            for entry in _ending(services):
+                try:
+                    await self._remove(services, entry)
+                except (ApiError, Mismatch):
+                    failed = True
+                except Exception:
+                    log.exception("a CRD's removal failed", extra={"crd": str(entry.key)})
+                    failed = True
+            await self._wait(RETRY_SECONDS if failed else None)
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _remove(self, services: Services, entry: Entry) -> None:
+        crd = entry.decode()
+        now = meta.format_time(services.clock())
+        tenants = [TenantId(objects.name(each)) for each in services.cache.list(SYSTEM, TENANTS)]
+        remaining = 0
+        for belonging in removal.belongings(entry.key.tenant, crd, tenants):
+            self._awaited.add(belonging.resource)
+            for found in list(services.cache.entries(belonging.tenant, belonging.resource)):
+                remaining += await _delete(services, found)
+        if not removal.finish(crd, remaining, now):
+            return
+        op = Op(entry.key, None, entry.revision, encode(crd))
+        if crd["metadata"]["finalizers"]:
+            op = Op(entry.key, encode(crd), entry.revision)
+        await services.store.write([op])
+        await self._free_names(services, entry.key.tenant, crd, now)
+
+    async def _free_names(self, services: Services, tenant: TenantId, crd: objects.Object, now: str) -> None:
+        """Neighbours that wanted the names which are free now get them."""
+        for other, status in removal.freed(services.cache, tenant, crd, services.registry.all(), now):
+            key = Key(CRDS, tenant, "", objects.name(other))
+            entry = services.cache.entry(key)
+            if entry is not None:
+                await services.store.write([Op(key, encode({**other, "status": status}), entry.revision)])
+
+
+def _ending(services: Services) -> list[Entry]:
+    return [
+        entry
+        for entry in services.cache.entries(None, CRDS)
+        if entry.object["metadata"].get("deletionTimestamp")
+        and removal.FINALIZER in (entry.object["metadata"].get("finalizers") or ())
+    ]
+
+
+async def _delete(services: Services, entry: Entry) -> int:
+    """How many are left of this object: none, or the one that waits for its finalizers."""
+    if entry.object["metadata"].get("deletionTimestamp"):
+        return 1
+    resource = entry.key.resource
+    kind = services.kinds.stored(entry.key.tenant, resource)
+    if kind is None:
+        return 0
+    target = Target(
+        entry.key.tenant, "", kind.group, kind.version, kind.resource, entry.key.namespace, entry.key.name
+    )
+    call = Call(Request("DELETE", "", "", {}), target, services.clock())
+    call.caller = call.identity = SELF
+    call.tenant, call.kind, call.verb = entry.key.tenant, kind, "delete"
+    try:
+        _, gone = await deleting.delete_object(services, call, entry.key, DeleteOptions())
+    except NotFound:
+        return 0
+    return 0 if gone else 1
