@@ -219,9 +219,7 @@ def test_a_forced_crd_is_everybodys_and_only_ring0_changes_it(server: LocalServe
             tenant.patch(f"{CRDS}/ships.sea.example", {"metadata": {"labels": {"a": "b"}}}),
             tenant.delete(f"{CRDS}/ships.sea.example"),
         ):
-            assert (
-                answer.status == 403 and "is a system CRD, you cannot overwrite it" in answer.json["message"]
-            )
+            assert answer.status == 403 and "is a system CRD" in answer.json["message"]
         assert "is a system CRD, you cannot overwrite it" in tenant.post(CRDS, crd()).json["message"]
     finally:
         server.system.delete(f"{CRDS}/ships.sea.example")
