@@ -27,13 +27,20 @@ TENANT = (
     ),
 )
 
+def _vpc(obj: Object, _now: float) -> str:
+    wanted = objects.get(obj, "spec", "vpcID", default=NONE)
+    return str(objects.get(obj, "status", "vpc", default=wanted))
+
+
 NETWORK = (
     NAME,
     Column("Type", at("spec", "type"), description="How the network is made."),
-    Column("VPC", at("spec", "vpcID", default=NONE), description="VPC it is mapped to."),
+    Column("VPC", _vpc, description="VPC it is mapped to."),
+    Column("CIDR", at("status", "cidr", default=NONE), description="Range of its addresses."),
     Column("Phase", _phase, description="Whether pods can be attached."),
     Column("DNS", at("status", "dnsServiceIP", default=NONE), description="Address of its DNS."),
     AGE,
+    Column("VNI", at("status", "vni", default=NONE), description="Its number on the wire.", priority=WIDE),
     Column("Message", at("status", "message"), description="Why it is in this phase.", priority=WIDE),
 )
 

@@ -255,6 +255,11 @@ _NETWORK_STATUS = _record(
         ),
         "message": _text("Why it is in this phase, for people."),
         "dnsServiceIP": _text("Address of the network's DNS service."),
+        "vpc": _text("VPC that its addresses are of."),
+        "vni": _integer("Its number on the wire."),
+        "cidr": _text("Range that its addresses are of."),
+        "subnets": _names("Subnets that pods get addresses from, the first with room first."),
+        "serviceCIDRs": _names("Ranges that its services get addresses from."),
         "conditions": _CONDITIONS,
     },
 )

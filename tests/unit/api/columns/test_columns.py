@@ -286,7 +286,13 @@ ROWS: list[tuple[str, str, dict[str, Any], list[Any]]] = [
         "arktos.futurewei.com",
         "Network",
         {"spec": {"type": "vpc", "vpcID": "v"}, "status": {"phase": "Ready", "dnsServiceIP": "10.0.0.2"}},
-        ["x", "vpc", "v", "Ready", "10.0.0.2", "60m", ""],
+        ["x", "vpc", "v", "<none>", "Ready", "10.0.0.2", "60m", "<none>", ""],
+    ),
+    (
+        "arktos.futurewei.com",
+        "Network",
+        {"spec": {"type": "mizar"}, "status": {"vpc": "t-x", "cidr": "10.1.0.0/16", "vni": 7, "message": "m"}},
+        ["x", "mizar", "t-x", "10.1.0.0/16", "", "<none>", "60m", 7, "m"],
     ),
     (
         "mizar.com",
@@ -315,6 +321,6 @@ def test_deleted_volume_and_tenant_are_terminating() -> None:
     for group, kind, at in (
         ("", "PersistentVolume", 4),
         ("", "Tenant", 1),
-        ("arktos.futurewei.com", "Network", 3),
+        ("arktos.futurewei.com", "Network", 4),
     ):
         assert row(group, kind, metadata=going, status={"phase": "Ready"})[at] == "Terminating"
