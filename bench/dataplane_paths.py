@@ -176,13 +176,14 @@ def routed(plain: Plain) -> Path:
     return Path(client, server, ("10.3.2.11", POD_PORT), ("10.3.2.11", POD_PORT))
 
 
-def _flannel(plain: Plain, letter: str, net: int, *, proxied: bool) -> tuple[int, int]:
-    """Two nodes with a pod each, a bridge and a VXLAN device on each node, entries static, as flannel does."""
+def _flannel(plain: Plain, letter: str, net: int) -> tuple[int, int]:
+    """Two nodes with a pod each, a bridge and a VXLAN device on each node, entries static, as flannel does it.
+    Flannel asks for netfilter on bridges (br_netfilter)."""
     nodes = [f"{letter}1", f"{letter}2"]
     _underlay(plain, nodes, f"192.168.{net}")
     for number, other in ((1, 2), (2, 1)):
         node = f"{letter}{number}"
-        _pods_on_bridge(plain, node, f"10.{net}.{number}", [f"{node}p"], proxied=proxied)
+        _pods_on_bridge(plain, node, f"10.{net}.{number}", [f"{node}p"], proxied=True)
         far = f"0e:f1:00:00:00:{other:02x}"
         plain.run(
             node,
@@ -200,9 +201,9 @@ def _flannel(plain: Plain, letter: str, net: int, *, proxied: bool) -> tuple[int
 
 def flannel(plain: Plain) -> tuple[Path, Path]:
     """Directly; and, on nodes of their own, by a service. Service rules are on every node of a cluster."""
-    client, server = _flannel(plain, "f", 79, proxied=False)
+    client, server = _flannel(plain, "f", 79)
     direct = Path(client, server, ("10.79.2.11", POD_PORT), ("10.79.2.11", POD_PORT))
-    client, server = _flannel(plain, "k", 80, proxied=True)
+    client, server = _flannel(plain, "k", 80)
     for node in ("k1", "k2"):
         _nft(plain.full(node), SERVICE_RULES % {"backend": "10.80.2.11"})
     return direct, Path(client, server, ("172.20.0.1", 80), ("10.80.2.11", 5001))

@@ -115,8 +115,9 @@ INLINE int send_to_node(struct __sk_buff *skb, const struct packet *pkt, __be32 
 	skb->priority = priority;
 	if (pkt->flow.proto == IPPROTO_UDP && skb->gso_size)
 		return send_by_device(skb, pkt->vni, address, tos);
+	/* What the kernel cannot make room in as it is, the device can. */
 	if (bpf_skb_adjust_room(skb, OUTER_SIZE, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS))
-		return -REASON_ENCAPSULATION;
+		return send_by_device(skb, pkt->vni, address, tos);
 	outer = header(skb, ETH_HLEN, OUTER_SIZE);
 	if (!outer)
 		return -REASON_ENCAPSULATION;

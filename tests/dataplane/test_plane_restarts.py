@@ -209,7 +209,7 @@ class Changing:
 
     def check(self, plane: Plane, world: World) -> None:
         """The kernel holds exactly what the world asks for: entries, links, namespaces, memories."""
-        found = plane._find(world, plane._slots())
+        found = plane.find(world, plane.slots())
         wanted = desired(plane.settings.instance, plane.settings.node, world, found, plane.services)
         held = read_back(plane.maps)
         for name in MapName:
@@ -418,13 +418,13 @@ def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
     first, second = changing.worlds
     plane = node.start()
     changing.go(plane, replace(first, gateways=()))
-    memory = plane.memories.open(plane._slots()[VNI])
+    memory = plane.memories.open(plane.slots()[VNI])
     memory.put(bytes(40), bytes(48))
     memory.close()
     alone = replace(second, ports=(changing.third.port,), gateways=())
     changing.go(plane, alone)
-    assert set(plane._slots()) == {VNI + 1}
-    memory = plane.memories.open(plane._slots()[VNI + 1])
+    assert set(plane.slots()) == {VNI + 1}
+    memory = plane.memories.open(plane.slots()[VNI + 1])
     assert memory.get(bytes(40)) is None
     memory.close()
     plane.close()

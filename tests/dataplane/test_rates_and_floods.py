@@ -133,7 +133,7 @@ def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -
         backend = Backend(ip_address(network.pods[1].address), 8080)
         network.services = (Service(network.vni, ip_address(VIP), 80, Protocol.TCP, (backend,)),)
     tell(one_node, loud, quiet)
-    slots = node.plane._slots()
+    slots = node.plane.slots()
     with quiet_connection(quiet) as (near, far), Tap(loud.pods[0].namespace, "eth0") as gun:
         mac, source = loud.pods[0].port.mac, loud.pods[0].address
         for number in range(30_000):

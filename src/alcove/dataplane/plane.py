@@ -10,6 +10,7 @@ Everything it makes is in the kernel under the instance's name, so a new `Plane`
 it. Not thread-safe; calls never wait for the network.
 """
 
+import errno
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -120,7 +121,7 @@ class Plane:
         self.netlink.do(links.vxlan(name, "0a:00:00:00:00:02", self.settings.tunnel_port))
         found = links.read_link(self.netlink, name)
         if found is None:
-            raise KernelRefused(f"find {name}", 19)
+            raise KernelRefused(f"find {name}", errno.ENODEV)
         return found
 
     def _own_links(self) -> dict[str, int]:
@@ -181,11 +182,12 @@ class Plane:
 
     def apply(self, world: World) -> None:
         """Makes the kernel hold what the world asks for. Ports whose link is missing wait for `add_port`;
-        links that the world does not know are removed, with all that belongs to them."""
+        links that the world does not know are removed, with all that belongs to them: the first world after a
+        start must be a whole one."""
         self.world = world
         slots = self._ensure_memories(wanted_vnis(world, self.settings.node))
         self.gateways.ensure(world, slots, self.mtu, self.programs.descriptors["from_pod"])
-        found = self._find(world, slots)
+        found = self.find(world, slots)
         self.services = services_here(world)
         wanted = desired(self.settings.instance, self.settings.node, world, found, self.services)
         try:
@@ -206,7 +208,8 @@ class Plane:
         self.gateways.doubt()
         self.apply(world)
 
-    def _find(self, world: World, slots: dict[int, int]) -> Found:
+    def find(self, world: World, slots: dict[int, int]) -> Found:
+        """What the kernel has of the world, for `desired`."""
         hops: dict[IPv4Address, IPv4Address] = {}
         for node in world.nodes:
             hop = links.read_next_hop(self.netlink, node)
@@ -216,14 +219,15 @@ class Plane:
         flags = {INDEX.unpack(key)["index"]: PORT.unpack(raw)["flags"] for key, raw in ports}
         return Found(self._own_links(), slots, hops, flags)
 
-    def _slots(self) -> dict[int, int]:
+    def slots(self) -> dict[int, int]:
+        """Each network's memory slot."""
         held = self.held[MapName.NETWORKS]
         return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
 
     def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
         """The networks' slots, with a memory in each. A network that goes keeps its own until it is gone: what
         it remembered is never another's."""
-        held = self._slots()
+        held = self.slots()
         slots = allot_slots(held, vnis | set(held))
         entries = {network.vni: network.memory_entries for network in self.world.networks}
         for vni in vnis:
@@ -239,7 +243,7 @@ class Plane:
             self.checkpoint(f"delete {len(doomed)} links")
             self.netlink.do(*(links.delete_link(index) for index in doomed))
         self.gateways.remove_others(world)
-        used = set(self._slots().values())
+        used = set(self.slots().values())
         for slot in self.memories.slots - used:
             self.checkpoint(f"drop memory {slot}")
             self.memories.drop(slot)

@@ -4,6 +4,7 @@ own. A node can be cut off, slowed, killed. Leaving the `with` removes everythin
 
 import os
 import secrets
+import shutil
 import string
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
+from alcove.dataplane.build import build
 from alcove.dataplane.drops import Reason
+from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.maps import PathTaken
 from alcove.dataplane.model import Interface, Port, Settings, World
 from alcove.dataplane.namespaces import inside
@@ -34,12 +37,16 @@ def lacking() -> str:
     """Why nodes cannot be made here; empty: they can."""
     if os.geteuid() != 0:
         return "needs root"
+    missing = [tool for tool in ("nft", "nsenter", "tc") if not shutil.which(tool)]
+    if missing:
+        return f"needs {', '.join(missing)}"
     try:
+        build()
         namespaces.make("alcove-probe")
         namespaces.remove("alcove-probe")
         namespaces.mount_bpf(BPF_ROOT)
-    except Exception as error:
-        return f"needs network namespaces and BPF: {error}"
+    except (DataPlaneError, OSError) as error:
+        return f"needs a BPF compiler, network namespaces and BPF: {error}"
     return ""
 
 

@@ -8,6 +8,14 @@ from alcove.dataplane import build
 from alcove.dataplane.errors import BuildFailed
 
 
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    try:
+        build.find_compiler()
+    except BuildFailed as error:
+        pytest.skip(str(error))
+
+
 def test_the_same_sources_are_the_same_object(tmp_path: Path) -> None:
     first = build.build(tmp_path)
     stamp = first.stat().st_mtime_ns
