@@ -144,8 +144,8 @@ def validate_owner_references(owners: Sequence[Object], path: str) -> list[Field
                 f'Found "true" in references for {controller} and {this}'
             )
             faults.append(invalid(path, owners, told))
-        else:
-            controller = this
+            break  # Each such fault shows all owners; one is enough.
+        controller = this
     return faults
 
 

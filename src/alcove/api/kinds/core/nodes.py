@@ -115,11 +115,12 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
     faults = _status_faults(new)
-    known: list[Object] = []
+    known: set[tuple[str, str]] = set()
     for index, address in enumerate(get(new, "status", "addresses", default=())):
-        if address in known:
+        pair = address.get("type", ""), address.get("address", "")
+        if pair in known:
             faults.append(duplicate(f"status.addresses[{index}]", address))
-        known.append(address)
+        known.add(pair)
     return faults
 
 

@@ -21,6 +21,8 @@ _PODS = ("pods",)
 _COMPUTE = ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
 _CLAIMS = ("persistentvolumeclaims", "requests.storage")
 _OPPOSITES = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_FAULTS_MAX = 32
+"""Each fault shows all scopes, so that many of both would grow beyond all bounds."""
 _EXISTS_ONLY = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
     "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
@@ -39,11 +41,14 @@ def _validate(quota: Object) -> list[FieldError]:
     spec = quota.get("spec", {})
     _check_amounts(spec.get("hard", {}), "spec.hard", faults)
     scopes = spec.get("scopes", [])
+    before = len(faults)
     for scope in scopes:
+        if len(faults) - before > _FAULTS_MAX:
+            break
         if scope not in _SCOPES:
             faults.append(invalid("spec.scopes", scopes, "unsupported scope"))
         told = "unsupported scope applied to resource"
-        faults += [invalid("spec.scopes", scopes, told) for _ in _uncountable(scope, spec)]
+        faults += [invalid("spec.scopes", scopes, told) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
     _check_opposites(scopes, scopes, "spec.scopes", faults)
     if selector := spec.get("scopeSelector"):
         _check_selector(selector, spec, faults)
@@ -84,13 +89,16 @@ def _check_opposites(scopes: Sequence[str], shown: Sequence[str], path: str, fau
 def _check_selector(selector: Object, spec: Object, faults: Faults) -> None:
     path = "spec.scopeSelector.matchExpressions"
     expressions = selector.get("matchExpressions", ())
+    before = len(faults)
     for expression in expressions:
+        if len(faults) - before > _FAULTS_MAX:
+            break
         scope, operator = expression.get("scopeName", ""), expression.get("operator", "")
         values = expression.get("values", [])
         if scope not in _SCOPES:
             faults.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         told = "unsupported scope applied to resource"
-        faults += [invalid(path, selector, told) for _ in _uncountable(scope, spec)]
+        faults += [invalid(path, selector, told) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
         if scope in _UNVALUED and operator != "Exists":
             faults.append(invalid(f"{path}.operator", operator, _EXISTS_ONLY))
         if operator in ("In", "NotIn"):

@@ -3,6 +3,7 @@
 Containers, pods, limit ranges, quotas and nodes share these rules.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
@@ -38,6 +39,7 @@ STANDARD_RESOURCES = QUOTA_RESOURCES | {"storage"}
 _HUGE_PAGES = "hugepages-"
 _QUOTA_HUGE_PAGES = (_HUGE_PAGES, "requests.hugepages-")
 _POD_LEVEL = ("cpu", "hugepages-", "memory")
+_NAMES_TOLD_LENGTH_MAX = 1024
 
 
 def is_huge_page(resource: str) -> bool:
@@ -171,21 +173,26 @@ def _check_against_limit(
 
 def _check_claims(claims: Sequence[Object], claim_names: Collection[str], path: str, faults: Faults) -> None:
     seen: set[str] = set()
+    parted: Counter[str] = Counter()
+    known = ": " + ", ".join(sorted(claim_names)) if claim_names else " which is empty"
+    if len(known) > _NAMES_TOLD_LENGTH_MAX:
+        known = known[:_NAMES_TOLD_LENGTH_MAX] + "…"
     for index, claim in enumerate(claims):
         field, name, request = f"{path}[{index}]", claim.get("name", ""), claim.get("request", "")
         if not name:
             faults.append(required(field))
             continue
-        _check_claim_repeats(name, request, seen, field, faults)
+        _check_claim_repeats(name, request, seen, parted, field, faults)
         if name not in claim_names:
-            shown = ": " + ", ".join(sorted(claim_names)) if claim_names else " which is empty"
             missing = not_found(field, name)
-            told = f"{missing.body}: must be one of the names in pod.spec.resourceClaims{shown}"
+            told = f"{missing.body}: must be one of the names in pod.spec.resourceClaims{known}"
             faults.append(FieldError(missing.fault, field, told))
 
 
-def _check_claim_repeats(name: str, request: str, seen: set[str], field: str, faults: Faults) -> None:
-    """A whole claim and requests of it exclude each other; nothing is named twice."""
+def _check_claim_repeats(
+    name: str, request: str, seen: set[str], parted: Counter[str], field: str, faults: Faults
+) -> None:
+    """A whole claim and requests of it (counted in `parted`) exclude each other; nothing is named twice."""
     if name in seen:
         faults.append(duplicate(field, name))
         return
@@ -195,8 +202,10 @@ def _check_claim_repeats(name: str, request: str, seen: set[str], field: str, fa
         key = f"{name}/{request}"
     if key in seen:
         faults.append(duplicate(field, key))
-    elif not request:
-        faults += [duplicate(field, name) for other in seen if other.startswith(f"{name}/")]
+    elif request:
+        parted[name] += 1
+    elif parted[name]:
+        faults += [duplicate(field, name)] * parted[name]
     seen.add(key)
 
 

@@ -73,8 +73,9 @@ def _check_label_keys(term: Object, path: str, faults: Faults) -> None:
     matched = term.get("matchLabelKeys", ())
     if matched and selector is not None:
         _check_keys_apart(matched, selector, path, faults)
+    mismatched = set(term.get("mismatchLabelKeys", ()))
     for index, key in enumerate(matched):
-        if key in term.get("mismatchLabelKeys", ()):
+        if key in mismatched:
             told = "exists in both matchLabelKeys and mismatchLabelKeys"
             faults.append(invalid(f"{path}.matchLabelKeys[{index}]", key, told))
 
@@ -93,6 +94,10 @@ def _check_keys_apart(matched: Sequence[str], selector: Object, path: str, fault
 
 def check_spread(constraints: Sequence[Object], path: str, faults: Faults) -> None:
     """`topologySpreadConstraints`."""
+    last = {
+        (each.get("topologyKey", ""), each.get("whenUnsatisfiable", "")): at
+        for at, each in enumerate(constraints)
+    }
     for index, constraint in enumerate(constraints):
         where = f"{path}[{index}]"
         check_positive(constraint.get("maxSkew", 0), f"{where}.maxSkew", faults)
@@ -101,8 +106,7 @@ def check_spread(constraints: Sequence[Object], path: str, faults: Faults) -> No
             faults.append(required(f"{where}.topologyKey", "can not be empty"))
         if action not in _SPREAD_ACTIONS:
             faults.append(not_supported(f"{where}.whenUnsatisfiable", action, _SPREAD_ACTIONS))
-        rest = constraints[index + 1 :]
-        if any((key, action) == (other.get("topologyKey"), other.get("whenUnsatisfiable")) for other in rest):
+        if last[key, action] > index:
             faults.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         _check_spread_options(constraint, action, where, faults)
 

@@ -35,11 +35,14 @@ def check_pod_annotations(annotations: Mapping[str, str], spec: Object, path: st
     if DELETION_COST in annotations and not _is_int32(annotations[DELETION_COST]):
         cost = annotations[DELETION_COST]
         faults.append(invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+    containers: set[str] | None = None
     for key, value in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP_CONTAINER):
             _check_seccomp(value, f"{path}.{key}", faults)
         elif key.startswith(_APPARMOR):
-            _check_apparmor(key, value, spec, path, faults)
+            if containers is None:
+                containers = {container.get("name", "") for container, _ in all_containers(spec, "spec")}
+            _check_apparmor(key, value, containers, path, faults)
 
 
 def _is_int32(text: str) -> bool:
@@ -64,9 +67,9 @@ def _check_seccomp(profile: str, path: str, faults: Faults) -> None:
         faults.append(invalid(path, profile, "must be a valid seccomp profile"))
 
 
-def _check_apparmor(key: str, profile: str, spec: Object, path: str, faults: Faults) -> None:
+def _check_apparmor(key: str, profile: str, containers: set[str], path: str, faults: Faults) -> None:
     name = key.removeprefix(_APPARMOR)
-    if all(container.get("name") != name for container, _ in all_containers(spec, "spec")):
+    if name not in containers:
         faults.append(invalid(f"{path}[{key}]", name, "container not found"))
     if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
         told = f"invalid AppArmor profile name: {quote(profile)}"

@@ -74,14 +74,16 @@ def _check_deadline(new: Object, old: Object, faults: Faults) -> bool:
 
 
 def _check_tolerations(new: Sequence[Object], old: Sequence[Object], faults: Faults) -> None:
-    kept = [_without(toleration, "tolerationSeconds") for toleration in new]
-    if any(_without(toleration, "tolerationSeconds") not in kept for toleration in old):
+    kept = {_but_for_seconds(toleration) for toleration in new}
+    if any(_but_for_seconds(toleration) not in kept for toleration in old):
         told = "existing toleration can not be modified except its tolerationSeconds"
         faults.append(forbidden("spec.tolerations", told))
 
 
-def _without(obj: Object, field: str) -> Object:
-    return {name: value for name, value in obj.items() if name != field}
+def _but_for_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (name, value) for name, value in toleration.items() if value and name != "tolerationSeconds"
+    )
 
 
 def _check_gates(new: Sequence[Object], old: Sequence[Object], faults: Faults) -> None:

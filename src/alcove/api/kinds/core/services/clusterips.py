@@ -20,11 +20,13 @@ def check_cluster_ips(spec: Object, faults: Faults) -> None:
     elif ips and not first:
         faults.append(invalid("spec.clusterIPs", ips, "must be empty when `clusterIP` is not specified"))
     families = spec.get("ipFamilies", ())
+    seen: set[str] = set()
     for index, family in enumerate(families):
         if family not in _FAMILIES:
             faults.append(not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES))
-        if family in families[:index]:
+        if family in seen:
             faults.append(duplicate(f"spec.ipFamilies[{index}]", family))
+        seen.add(family)
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in _FAMILY_POLICIES:
         faults.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
