@@ -354,10 +354,10 @@ def show(figures: dict[str, float]) -> None:
 
 
 async def main(scale: Scale) -> dict[str, float]:
+    assets = kubernetes_assets()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         figures = await alcove_figures(scale, directory)
-        assets = kubernetes_assets()
         if assets is not None:
             figures.update(await kubernetes_figures(scale, directory, assets))
     return figures

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.subjects import Subject
@@ -141,6 +143,12 @@ def wait_for_port(
     raise RuntimeError(f"nothing answers on port {port}")
 
 
+def _public(key_pem: bytes) -> bytes:
+    key = serialization.load_pem_private_key(key_pem, password=None)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form)
+
+
 class Kubernetes:
     """kube-apiserver and etcd from KUBEBUILDER_ASSETS, with client certificates and RBAC as ours."""
 
@@ -158,6 +166,7 @@ class Kubernetes:
         serving = self._authority.serving(["localhost", "127.0.0.1"], now)
         (pki / "serving.crt").write_bytes(serving.certificate_pem)
         (pki / "serving.key").write_bytes(serving.key_pem)
+        (pki / "signing.pub").write_bytes(_public(serving.key_pem))
         etcd, peer = free_port(), free_port()
         self._start(
             "etcd",
@@ -178,7 +187,7 @@ class Kubernetes:
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--service-account-issuer=https://localhost",
-            f"--service-account-key-file={pki / 'serving.key'}",
+            f"--service-account-key-file={pki / 'signing.pub'}",
             f"--service-account-signing-key-file={pki / 'serving.key'}",
             f"--cert-dir={self._directory}",
             "--service-cluster-ip-range=10.96.0.0/16",
