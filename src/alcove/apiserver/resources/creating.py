@@ -33,7 +33,7 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
     """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
     kind = versions.stored_kind(services, call)
     now = meta.format_time(services.clock())
-    if kind.strategy.has_status:
+    if kind.strategy.has_status and not kind.strategy.keeps_new_status:
         obj.pop("status", None)
     obj = await versions.to_storage(call.kind, kind, obj)
     metadata = writing.place(call, obj)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from alcove.api import meta, objects
 from alcove.api.encode import encode
 from alcove.api.errors import Conflict, Forbidden, MethodNotAllowed, NotFound
-from alcove.api.ids import GroupResource, GroupVersionKind, Key
+from alcove.api.ids import GroupResource, GroupVersionKind, Key, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
@@ -30,7 +30,8 @@ from alcove.store.base import Mismatch, Op
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
-_EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), GroupResource("", "tenants")})
+_TENANTS = GroupResource("", "tenants")
+_EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), _TENANTS})
 """Kinds whose contents go first: they wait for `spec.finalizers`."""
 
 _OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
@@ -102,6 +103,15 @@ def is_over(kind: Kind, obj: Object) -> bool:
     )
 
 
+def check_empty(services: Services, kind: Kind, key: Key) -> None:
+    """A tenant goes when nothing is left in it, whoever thinks so. Raises Conflict."""
+    if kind.group_resource != _TENANTS:
+        return
+    if left := services.cache.resources(TenantId(key.name)):
+        told = ", ".join(sorted(map(str, left)))
+        raise Conflict.of(_TENANTS, key.name, f"the tenant is not empty, it still has {told}")
+
+
 async def delete(services: Services, call: Call) -> Response:
     options = _options(services, call)
     entry, gone = await delete_object(services, call, call.key, options)
@@ -141,6 +151,7 @@ async def delete_object(
             return entry, planned.marked is None
         try:
             if planned.marked is None:
+                check_empty(services, kind, key)
                 op = Op(key, None, entry.revision, encode(obj))
             else:
                 op = Op(key, encode(planned.marked), entry.revision)

@@ -162,7 +162,10 @@ def prepare(kind: Kind, new: Object, old: Object, subresource: str, now: str) ->
     if subresource == "approval":
         prepare_approval(new, old, now)
     if subresource in writing.STATUS_LIKE:
-        return writing.only_status(new, old)
+        merged = writing.only_status(new, old)
+        kind.strategy.default(merged)
+        kind.strategy.prepare_status(merged, old)
+        return merged
     if subresource not in ("", "scale"):
         # What a subresource of its own changes, and nothing else, is its handler's business.
         return new
