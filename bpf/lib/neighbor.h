@@ -23,6 +23,12 @@ INLINE bool mac_equal(const __u8 *a, const __u8 *b)
 	return *(__u32 *)a == *(__u32 *)b && *(__u16 *)(a + 4) == *(__u16 *)(b + 4);
 }
 
+/* Back into the pod, not out of the host's side: that may not be sending yet when the pod's already is. */
+INLINE int turn_round(struct __sk_buff *skb)
+{
+	return bpf_redirect_peer(skb->ifindex, 0);
+}
+
 INLINE __be32 ip4_at(const __u8 *bytes)
 {
 	__be32 ip;
@@ -68,7 +74,7 @@ STAGE int answer_arp(struct __sk_buff *skb, const struct port *port NONNULL)
 	copy_router_mac(arp->sender_mac);
 	copy_router_mac(arp->eth.h_source);
 	arp->operation = bpf_htons(ARPOP_REPLY);
-	return bpf_redirect(skb->ifindex, 0);
+	return turn_round(skb);
 }
 
 #define ND_ROUTER_SOLICIT 133
@@ -189,5 +195,5 @@ STAGE int answer_nd(struct __sk_buff *skb, const struct port *port NONNULL)
 	copy_router_mac(nd->mac);
 	nd->checksum = 0;
 	nd->checksum = nd_checksum(nd);
-	return bpf_redirect(skb->ifindex, 0);
+	return turn_round(skb);
 }

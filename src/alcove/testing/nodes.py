@@ -26,6 +26,7 @@ from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink, Request
 from alcove.dataplane.plane import Plane
 from alcove.dataplane.ports import port_name
+from alcove.testing.probes import ping
 
 UNDERLAY = IPv4Network("192.168.77.0/24")
 BPF_ROOT = Path("/run/alcove-lab-bpf")
@@ -239,8 +240,18 @@ class Lab:
                 if self.started:
                     node.start()
                     node.apply()
+            self._await_underlay()
             undo.pop_all()
         return self
+
+    def _await_underlay(self) -> None:
+        """The kernel brings links up in its own time."""
+        for node in self.nodes[1:]:
+            for _ in range(100):
+                if ping(node.namespace, str(self.nodes[0].address), timeout=0.05):
+                    break
+            else:
+                raise TimeoutError(f"node {node.number} does not reach the underlay")
 
     def add_host(self, name: str, address: str) -> int:
         """A host on the underlay that is no node: the world, as far as the lab has one. Its namespace."""
