@@ -229,10 +229,10 @@ class _Parser:
                     return self._name(name)
             case "-":
                 number = self._take()
-                assert isinstance(number.value, int | float)
-                if number.token is Token.INT:
+                if number.token is Token.INT and isinstance(number.value, int):
                     return self._int(lexeme, -number.value)
-                return Literal(lexeme.offset, -number.value)
+                if number.token is Token.FLOAT and isinstance(number.value, float):
+                    return Literal(lexeme.offset, -number.value)
         self._next -= 1
         raise self._unexpected(_EXPECTED)
 

@@ -78,8 +78,10 @@ class MapList(list[Any]):
         super().__init__(items)
         self.keys = keys
 
-    def key_of(self, item: Any) -> tuple[Any, ...]:
-        return tuple(item.get(key) for key in self.keys)
+    def key_of(self, item: Any) -> tuple[Hashable, ...]:
+        if not isinstance(item, dict):
+            raise CelError(NO_SUCH_OVERLOAD)
+        return tuple(freeze(item.get(key)) for key in self.keys)
 
 
 _TYPES: dict[type, Type] = {

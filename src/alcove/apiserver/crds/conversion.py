@@ -8,8 +8,8 @@ asked version, the same objects as before but for their content, labels and anno
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 
@@ -17,22 +17,11 @@ from alcove.api.errors import InternalError
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.meta import new_uid
 from alcove.api.objects import Object, get
+from alcove.apiserver.outbound.errors import WebhookError as WebhookError
+from alcove.apiserver.outbound.webhooks import Call as Call
 
 SUPPORTED = ("v1", "v1beta1")
 TIMEOUT_SECONDS = 30
-
-
-class Call(Protocol):
-    """Posts JSON to a webhook (`clientConfig` with `url` or `service`, and `caBundle`), returns its answer.
-
-    Raises WebhookError.
-    """
-
-    def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]: ...
-
-
-class WebhookError(Exception):
-    """The webhook could not be reached, or did not answer with 200. The message says why."""
 
 
 def relabel(api_version: str) -> Callable[[Object], Object]:

@@ -134,12 +134,26 @@ def steps_of(path: str) -> tuple[str, ...]:
 def _check_replicas(obj: Object, path: str, faults: Faults) -> None:
     value = get(obj, *steps_of(path), default=0) if path else 0
     if not isinstance(value, int) or isinstance(value, bool):
-        told = f"{path} accessor error: {value} is of the type {type(value).__name__}, expected int64"
+        told = f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64"
         faults.append(invalid(path, 0, told))
     elif value < 0:
         faults.append(invalid(path, value, "should be a non-negative integer"))
     elif value > _INT32_MAX:
         faults.append(invalid(path, value, f"should be less than or equal to {_INT32_MAX}"))
+
+
+_GO_TYPES: dict[type, str] = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+
+def _go_type(value: Any) -> str:
+    return _GO_TYPES.get(type(value), "<nil>")
 
 
 def _selectable(version: Object) -> dict[str, Callable[[Object], str]]:

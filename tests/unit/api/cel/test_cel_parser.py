@@ -19,6 +19,7 @@ from alcove.api.cel.parser import NESTING_MOST, parse
         ("a.1", "1:2", "Syntax error"),
         ("a $ b", "1:3", "Syntax error: token recognition error at: '$'"),
         ("'open", "1:1", "Syntax error: token recognition error at: '''"),
+        ("!-a", "1:3", "Syntax error: mismatched input 'a' expecting"),
         ("for", "1:1", "reserved identifier: for"),
         ("namespace + 1", "1:1", "reserved identifier: namespace"),
         ("9223372036854775808", "1:1", "invalid int literal"),
