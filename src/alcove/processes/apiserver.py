@@ -17,7 +17,7 @@ from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.objects import Object
 from alcove.api.registry import Registry
 from alcove.apiserver.admission.chain import Chain
-from alcove.apiserver.admission.order import plugins
+from alcove.apiserver.admission.order import Settings, plugins
 from alcove.apiserver.app import App, Parts
 from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, openid
@@ -39,6 +39,9 @@ from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
 from alcove.apiserver.metrics import Metrics
 from alcove.apiserver.openapi.documents import OpenApi
+from alcove.apiserver.outbound.addresses import Network
+from alcove.apiserver.outbound.dialing import DirectDialer
+from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.crdremoval import CrdRemoval
@@ -65,6 +68,9 @@ class Config(Struct, frozen=True, kw_only=True):
     """Further names and addresses that clients reach this server by."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
+    admission: Settings = Settings()
+    webhook_networks: tuple[Network, ...] = ()
+    """Networks of the cluster's own that tenants' webhooks may be in all the same."""
 
 
 class Running(Struct, frozen=True):
@@ -104,13 +110,16 @@ async def _serving(
         ends.notice(events)
 
     async with Cache(store, publish) as cache:
-        custom = CustomKinds(kinds, cache, clock)
+        webhooks = Webhooks(DirectDialer(cache, config.webhook_networks))
+        custom = CustomKinds(kinds, cache, clock, webhooks.of)
         authorizer = Authorizer(cache)
         signing_keys = SigningKeys.open(pki)
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
         authenticator = Authenticator(cache, tokens, clock, static)
-        chain = Chain(plugins(cache, custom, authorizer, tokens, authority, clock))
+        chain = Chain(
+            plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, config.admission)
+        )
         services = Services(store, cache, hub, kinds, custom, chain, clock)
         reviews = Reviews(authorizer, authenticator, clock)
         subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
@@ -163,6 +172,7 @@ async def _serving(
                 for chore in chores:
                     chore.cancel()
                 await asyncio.gather(*chores, return_exceptions=True)
+                webhooks.close()
                 await audit.close()
 
 

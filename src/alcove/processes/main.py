@@ -41,12 +41,35 @@ def apiserver(
     token_file: Annotated[
         Path | None, typer.Option(help="YAML list of static tokens: token, user, tenant, groups.")
     ] = None,
+    pod_security_ceiling: Annotated[
+        str, typer.Option(help="Most that tenants' pods may have: privileged, baseline or restricted.")
+    ] = "baseline",
+    webhook_network: Annotated[
+        list[str] | None,
+        typer.Option(help="Private network that tenants' webhooks may be in all the same; repeatable."),
+    ] = None,
 ) -> None:
     """Serve the tenancy-native Kubernetes API."""
+    from alcove.apiserver.admission.order import Settings
+    from alcove.apiserver.admission.podsecurity.levels import parse_level
+    from alcove.apiserver.outbound.addresses import networks
     from alcove.processes.apiserver import Config
 
+    ceiling = parse_level(pod_security_ceiling)
+    if ceiling is None:
+        raise typer.BadParameter(f"{pod_security_ceiling} is no level of pod security")
+    try:
+        allowed = networks(webhook_network or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     config = Config(
-        data=data or default_data(), host=host, port=port, hosts=tuple(name or ()), tokens=token_file
+        data=data or default_data(),
+        host=host,
+        port=port,
+        hosts=tuple(name or ()),
+        tokens=token_file,
+        admission=Settings(ceiling),
+        webhook_networks=allowed,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
@@ -82,7 +105,9 @@ def controllers(
     ] = None,
     default_network_template_path: Annotated[
         Path | None,
-        typer.Option(help="JSON or YAML of every new tenant's network `default`; `{{.}}` is the tenant's name."),
+        typer.Option(
+            help="JSON or YAML of every new tenant's network `default`; `{{.}}` is the tenant's name."
+        ),
     ] = None,
     probe_port: Annotated[
         int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")

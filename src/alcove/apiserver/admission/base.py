@@ -67,6 +67,8 @@ class Attributes(Struct, kw_only=True):
     """This is the second run of every `admit`."""
     reinvoke: bool = False
     """Set by a plugin whose change the others must see: every `admit` runs once more."""
+    remembered: object = None
+    """What the mutating webhooks know in the second run of the first."""
 
     @property
     def resource(self) -> GroupResource:

@@ -10,15 +10,20 @@ from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifec
 from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.podsecurity.levels import Level
 from alcove.apiserver.admission.podsecurity.plugin import PodSecurity
+from alcove.apiserver.admission.policy import MutatingPolicies, ValidatingPolicies
 from alcove.apiserver.admission.priority import Priority
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.storageclass import DefaultStorageClass
+from alcove.apiserver.admission.webhooks.calling import Calling
+from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks
+from alcove.apiserver.admission.webhooks.validating import ValidatingWebhooks
 from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.auth.tokensecrets import TokenSecrets
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import Kinds
 from alcove.apiserver.signing import CertificateRequests
@@ -41,9 +46,11 @@ def plugins(
     tokens: Tokens,
     authority: Authority,
     clock: Callable[[], float],
+    webhooks: Webhooks,
     settings: Settings = DEFAULT,
 ) -> Sequence[Plugin]:
     """In the order they run."""
+    calling = Calling(cache, authorizer, webhooks)
     return (
         TenantLifecycle(cache),
         NamespaceLifecycle(cache),
@@ -56,6 +63,11 @@ def plugins(
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),
         Escalation(authorizer),
+        # The tenant's own rules see the object as all of the above left it.
+        MutatingPolicies(cache, kinds, authorizer),
+        MutatingWebhooks(cache, kinds, calling),
+        ValidatingPolicies(cache, kinds, authorizer),
+        ValidatingWebhooks(cache, kinds, calling),
         # Last: what is charged here is written, or the write does not happen.
         ResourceQuota(cache, clock),
     )

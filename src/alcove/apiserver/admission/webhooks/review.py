@@ -1,0 +1,191 @@
+"""The AdmissionReview that a webhook is sent, and what its answer says. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import orjson
+from msgspec import Struct
+
+from alcove.api.errors import ApiError, Details, from_status
+from alcove.api.fields import quote
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.webhooks.shown import Shown
+from alcove.apiserver.outbound.errors import WebhookError
+
+GROUP = "admission.k8s.io"
+WARNINGS_MAX = 32
+WARNING_LENGTH_MAX = 1024
+ANNOTATIONS_MAX = 32
+ANNOTATION_LENGTH_MAX = 4096
+
+_OPTIONS = {Operation.CREATE: "CreateOptions", Operation.UPDATE: "UpdateOptions"}
+_OPTION_FIELDS = ("fieldManager", "fieldValidation")
+
+
+class Verdict(Struct, frozen=True):
+    is_allowed: bool
+    patch: Any
+    """A decoded JSON patch; None if there is nothing to change."""
+    result: Object
+    warnings: tuple[str, ...]
+    annotations: dict[str, str]
+
+
+class Denied(ApiError):
+    """A webhook's refusal, with the code and reason of its own choice."""
+
+    def __init__(self, name: str, result: Object) -> None:
+        told = result.get("message") or result.get("reason")
+        denied = f"admission webhook {quote(name)} denied the request"
+        super().__init__(f"{denied}: {told}" if told else f"{denied} without explanation", _details(result))
+        code = result.get("code")
+        self.code = code if isinstance(code, int) and 400 <= code < 600 else 400  # type: ignore[misc]
+        self.reason = str(result.get("reason") or "")  # type: ignore[misc]
+
+
+def _details(result: Object) -> Details | None:
+    try:
+        return from_status(result).details
+    except (AttributeError, TypeError):
+        # A tenant's server may answer anything; what makes no sense is left out.
+        return None
+
+
+def encode(attributes: Attributes, version: str, uid: str, matched: Kind, shown: Shown) -> bytes:
+    asked = attributes.requested or attributes.kind
+    is_of_object = shown.kind == matched.gvk
+    identity = attributes.identity
+    request = {
+        "uid": uid,
+        "kind": _kind(shown.kind),
+        "resource": _resource(matched),
+        "subResource": attributes.subresource,
+        "requestKind": _kind(asked.gvk if is_of_object else shown.kind),
+        "requestResource": _resource(asked),
+        "requestSubResource": attributes.subresource,
+        "name": attributes.name,
+        "namespace": attributes.namespace,
+        "operation": attributes.operation.value,
+        "userInfo": {
+            "username": identity.user,
+            **({"uid": identity.uid} if identity.uid else {}),
+            "groups": list(identity.groups),
+            **(
+                {"extra": {key: list(each) for key, each in identity.extra.items()}} if identity.extra else {}
+            ),
+        },
+        "object": shown.obj,
+        "oldObject": shown.old,
+        "dryRun": attributes.dry_run,
+        "options": _options(attributes),
+    }
+    sent = {field: value for field, value in request.items() if value != ""}
+    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": sent})
+
+
+def _kind(kind: Any) -> Object:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _resource(kind: Kind) -> Object:
+    return {"group": kind.group, "version": kind.version, "resource": kind.resource}
+
+
+def _options(attributes: Attributes) -> Object:
+    """CreateOptions, UpdateOptions or DeleteOptions, as the request gave them."""
+    given = attributes.options
+    if attributes.operation is Operation.DELETE:
+        return {**given, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    options: Object = {
+        "kind": _OPTIONS.get(attributes.operation, "CreateOptions"),
+        "apiVersion": "meta.k8s.io/v1",
+        **{field: given[field] for field in _OPTION_FIELDS if given.get(field)},
+    }
+    if attributes.dry_run:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def decode(answer: bytes, version: str, uid: str, *, may_change: bool) -> Verdict:
+    """What the webhook says. Raises WebhookError."""
+    try:
+        return _decoded(answer, version, uid, may_change)
+    except _Bad as bad:
+        raise WebhookError(f"received invalid webhook response: {bad}") from bad
+
+
+class _Bad(Exception):
+    pass
+
+
+def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Verdict:
+    try:
+        review = orjson.loads(answer)
+    except orjson.JSONDecodeError as error:
+        raise _Bad("it is not JSON") from error
+    response = review.get("response") if isinstance(review, dict) else None
+    if not isinstance(response, dict):
+        raise _Bad("webhook response was absent")
+    if version == "v1":
+        _check_v1(review, response, uid)
+    allowed, result = response.get("allowed", False), response.get("status")
+    if not isinstance(allowed, bool):
+        raise _Bad("response.allowed must be true or false")
+    return Verdict(
+        allowed,
+        _patch(response, version, may_change),
+        result if isinstance(result, dict) else {},
+        _texts(response.get("warnings")),
+        _annotations(response.get("auditAnnotations")),
+    )
+
+
+def _check_v1(review: Object, response: Object, uid: str) -> None:
+    if response.get("uid") != uid:
+        raise _Bad(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid') or ''))}")
+    wanted = (f"{GROUP}/v1", "AdmissionReview")
+    got = (review.get("apiVersion"), review.get("kind"))
+    if got != wanted:
+        shown = f"{got[0] or ''}, Kind={got[1] or ''}"
+        raise _Bad(f"expected webhook response of {wanted[0]}, Kind={wanted[1]}, got {shown}")
+
+
+def _patch(response: Object, version: str, may_change: bool) -> Any:
+    patch, kind = response.get("patch"), response.get("patchType")
+    if version == "v1":
+        _check_patch(patch, kind, may_change)
+    if not patch or not may_change:
+        return None
+    try:
+        return orjson.loads(base64.b64decode(patch, validate=True)) or None
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise _Bad("received undecodable patch in webhook response") from error
+
+
+def _check_patch(patch: Any, kind: Any, may_change: bool) -> None:
+    if not may_change:
+        for field, value in (("patch", patch), ("patchType", kind)):
+            if value:
+                raise _Bad(f"validating webhook may not return response.{field}")
+        return
+    if patch and kind is None:
+        raise _Bad("webhook returned response.patch but not response.patchType")
+    if not patch and kind is not None:
+        raise _Bad("webhook returned response.patchType but not response.patch")
+    if kind not in (None, "JSONPatch"):
+        raise _Bad(f"unsupported patch type {quote(str(kind))}")
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    texts = given if isinstance(given, list) else []
+    return tuple(text[:WARNING_LENGTH_MAX] for text in texts[:WARNINGS_MAX] if isinstance(text, str))
+
+
+def _annotations(given: Any) -> dict[str, str]:
+    pairs = list(given.items())[:ANNOTATIONS_MAX] if isinstance(given, dict) else []
+    return {key: value[:ANNOTATION_LENGTH_MAX] for key, value in pairs if isinstance(value, str)}
