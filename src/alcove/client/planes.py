@@ -33,15 +33,23 @@ class _Plane(Struct):
     informers: dict[Mirror, asyncio.Task[None]]
 
 
+class _Wanted(Struct, frozen=True):
+    """What makes two mirrors the same."""
+
+    selection: Selection
+    tenant: TenantId
+    trim: Trim
+    only: PlaneId | None
+
+
 class Planes:
     def __init__(self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None) -> None:
         """`permitted` is asked before every write to any plane; it raises where this process may not."""
         self._user_agent = user_agent
         self._permitted = permitted
         self._planes: dict[PlaneId, _Plane] = {}
-        self._mirrors: dict[tuple[TenantId, Selection, Trim], Mirror] = {}
+        self._mirrors: dict[_Wanted, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
-        self._tenants: dict[Mirror, TenantId] = {}
         self._tasks = asyncio.TaskGroup()
 
     async def __aenter__(self) -> Planes:
@@ -69,8 +77,8 @@ class Planes:
 
         client = Client(transport, user_agent=self._user_agent, wrote=wrote, permitted=self._permitted)
         joined = self._planes[plane] = _Plane(client, {})
-        for mirror in self._mirrors.values():
-            self._start(plane, joined, mirror)
+        for wanted, mirror in self._mirrors.items():
+            self._start(plane, joined, wanted, mirror)
         return client
 
     async def leave(self, plane: PlaneId) -> None:
@@ -98,25 +106,27 @@ class Planes:
         *,
         tenant: TenantId = ALL,
         trim: Trim = without_managed_fields,
+        only: PlaneId | None = None,
     ) -> Mirror:
-        """One mirror for all who ask for the same; their indexes are joined by name."""
-        mark = (tenant, selection, trim)
-        mirror = self._mirrors.get(mark)
+        """One mirror for all who ask for the same; their indexes are joined by name.
+
+        `only` one plane, for a resource that the others may not have.
+        """
+        wanted = _Wanted(selection, tenant, trim, only)
+        mirror = self._mirrors.get(wanted)
         if mirror is None:
-            mirror = self._mirrors[mark] = Mirror(selection, indexes, trim)
+            mirror = self._mirrors[wanted] = Mirror(selection, indexes, trim)
             self._by_resource.setdefault(selection.resource, []).append(mirror)
-            self._tenants[mirror] = tenant
             for plane, joined in self._planes.items():
-                self._start(plane, joined, mirror)
+                self._start(plane, joined, wanted, mirror)
         for name, index in (indexes or {}).items():
             mirror.add_index(name, index)
         return mirror
 
     async def drop(self, mirror: Mirror) -> None:
         """Stops a mirror that nobody reads any more; its objects are told as deleted."""
-        self._mirrors = {mark: kept for mark, kept in self._mirrors.items() if kept is not mirror}
+        self._mirrors = {wanted: kept for wanted, kept in self._mirrors.items() if kept is not mirror}
         self._by_resource[mirror.selection.resource].remove(mirror)
-        self._tenants.pop(mirror, None)
         for plane, joined in self._planes.items():
             if task := joined.informers.pop(mirror, None):
                 await _stop(task)
@@ -130,9 +140,11 @@ class Planes:
         for mirror in self.mirrors():
             await mirror.synced()
 
-    def _start(self, plane: PlaneId, joined: _Plane, mirror: Mirror) -> None:
+    def _start(self, plane: PlaneId, joined: _Plane, wanted: _Wanted, mirror: Mirror) -> None:
+        if wanted.only not in (None, plane):
+            return
         part = mirror.add_plane(plane)
-        informer = Informer(joined.client, mirror, part, self._tenants[mirror])
+        informer = Informer(joined.client, mirror, part, wanted.tenant)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.create_task(informer.run(), name=name)
 

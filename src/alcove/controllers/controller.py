@@ -39,13 +39,14 @@ from msgspec import Struct
 
 from alcove.api.ids import ALL, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Index, Trim, without_managed_fields
+from alcove.client.changes import Change, Index, Subscriber, Trim, without_managed_fields
 from alcove.client.client import Client, Selection
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import Resource
 from alcove.controllers.events import Events, Recorder
+from alcove.controllers.everything import Everything
 
 Clock = Callable[[], float]
 """Epoch seconds."""
@@ -71,14 +72,20 @@ class Setup(Struct, frozen=True, kw_only=True):
     """What all controllers are made with."""
 
     planes: Planes
+    everything: Everything
     recorder: Recorder
     clock: Clock
+    authorities: Mapping[PlaneId, str]
+    """Each plane's certificate authority, in PEM: what its clients trust it by."""
     options: Options = Options()
 
 
 class Source(Struct, frozen=True):
-    mirror: Mirror
+    """Something that tells of changes, and whom they concern."""
+
+    subscribe: Callable[[Subscriber], None]
     keys: Keys
+    mirror: Mirror | None = None
 
 
 def itself(change: Change) -> Iterable[ObjectKey]:
@@ -95,6 +102,7 @@ class Controller:
         self.setup = setup
         self.events = Events(setup.recorder, f"{self.name}-controller")
         self.clock = setup.clock
+        self.everything = setup.everything
         self.reads: list[Mirror] = []
         self.sources: list[Source] = []
 
@@ -118,12 +126,22 @@ class Controller:
         """The shared mirror of such objects; indexes of the same name are taken for the same."""
         selection = Selection(resource, "", labels, fields, metadata_only)
         mirror = self.setup.planes.mirror(selection, indexes, tenant=tenant, trim=trim)
-        self.reads.append(mirror)
+        if mirror not in self.reads:
+            self.reads.append(mirror)
         return mirror
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
         """Reconcile these keys whenever an object of the mirror changes."""
-        self.sources.append(Source(mirror, keys))
+        self.sources.append(Source(mirror.subscribe, keys, mirror))
+
+    def on_everything(self, keys: Keys) -> None:
+        """The same for every object of every kind, by its metadata."""
+        self.sources.append(Source(self.everything.subscribe, keys))
+
+    async def fresh(self, key: ObjectKey) -> None:
+        """Waits, before each `reconcile`, until what it reads has this process' own writes."""
+        for mirror in self.reads:
+            await mirror.caught_up(key.plane, key.tenant)
 
     def client(self, key: ObjectKey) -> Client:
         return self.setup.planes.client(key.plane)

@@ -19,7 +19,7 @@ from enum import Enum
 
 from alcove.api.errors import ApiError, Conflict, Gone, ServiceUnavailable, Timeout, TooManyRequests
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import Change, Kind, Subscriber
 from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
 from alcove.client.keys import ObjectKey, Space
 from alcove.client.mirror import Mirror
@@ -79,11 +79,10 @@ class Loop:
         workers = controller.workers
         self.queue = Queue(in_hand_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
         metrics.queue = self.queue
-        self._mirrors = tuple(dict.fromkeys(controller.reads))
 
     async def run(self) -> None:
         for source in self.controller.sources:
-            source.mirror.subscribe(_Adder(self.queue, source.keys))
+            source.subscribe(_Adder(self.queue, source.keys))
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.controller.background(), name=f"{self.controller.name} background")
@@ -111,8 +110,7 @@ class Loop:
     async def _attempt(self, key: ObjectKey) -> Result | Exception:
         try:
             async with asyncio.timeout(RECONCILE_SECONDS_MAX):
-                for mirror in self._mirrors:
-                    await mirror.caught_up(key.plane, key.tenant)
+                await self.controller.fresh(key)
                 return await self.controller.reconcile(key)
         except Exception as error:
             return error
@@ -144,22 +142,23 @@ class Loop:
     def _object(self, key: ObjectKey) -> Object:
         """The key's object, for an event: as the mirror has it, or just named."""
         resource = self.controller.resource
-        for mirror in self._mirrors:
+        for mirror in self.controller.reads:
             if mirror.selection.resource == resource and (obj := mirror.get(key)) is not None:
                 return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
         metadata = {"tenant": key.tenant, "name": key.name, "namespace": key.namespace}
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
     def _refill(self, space: Space) -> None:
+        """What overflowed is asked for anew: all that the mirrors have of the tenant."""
         for source in self.controller.sources:
-            _refill(self.queue, source.mirror, source.keys, space)
+            if source.mirror is not None:
+                _tell_again(source.mirror, space, _Adder(self.queue, source.keys))
 
 
-def _refill(queue: Queue, mirror: Mirror, keys: Keys, space: Space) -> None:
+def _tell_again(mirror: Mirror, space: Space, adder: Subscriber) -> None:
     for key in mirror.keys(space.plane, space.tenant):
         if (obj := mirror.get(key)) is not None:
-            for concerned in keys(Change(Kind.ADDED, key, obj)):
-                queue.add(concerned)
+            adder(Change(Kind.ADDED, key, obj))
 
 
 class _Adder:

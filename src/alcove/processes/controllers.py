@@ -28,13 +28,11 @@ from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Transport
 from alcove.controllers.all import CONTROLLERS
-from alcove.controllers.controller import Options, Setup
-from alcove.controllers.events import Recorder
+from alcove.controllers.controller import Options
 from alcove.controllers.leader import Leader, Timing
-from alcove.controllers.loop import Loop
 from alcove.controllers.metrics import Metrics
+from alcove.controllers.work import Work, work
 from alcove.processes.probes import serve_probes
 
 log = logging.getLogger(__name__)
@@ -53,34 +51,25 @@ class Config(Struct, frozen=True, kw_only=True):
 
 async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to lead, all mirrors synced."""
-    transport = HttpPool(kubeconfig.load(config.kubeconfig))
+    account = kubeconfig.load(config.kubeconfig)
+    transport = HttpPool(account)
     metrics = Metrics()
+    wanted = Work(
+        controllers=CONTROLLERS,
+        clock=time.time,
+        authorities={HOME: account.ca_pem.decode()},
+        options=config.options,
+        metrics=metrics,
+    )
     leader = Leader(Client(transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
         try:
             while True:
                 async with leader.leading() as lost:
-                    await _until(lost, work(config, transport, leader, metrics, leads))
+                    planes = Planes(user_agent=USER_AGENT, permitted=leader.check)
+                    await _until(lost, work(wanted, planes, transport, leads))
         finally:
             await transport.close()
-
-
-async def work(
-    config: Config, transport: Transport, leader: Leader, metrics: Metrics, leads: Callable[[], None]
-) -> None:
-    """All controllers, until cancelled."""
-    async with Planes(user_agent=USER_AGENT, permitted=leader.check) as planes, asyncio.TaskGroup() as tasks:
-        recorder = Recorder(planes.client, time.time)
-        setup = Setup(planes=planes, recorder=recorder, clock=time.time, options=config.options)
-        controllers = [controller(setup) for controller in CONTROLLERS]
-        planes.join(HOME, transport)
-        await planes.synced()
-        tasks.create_task(recorder.run(), name="events")
-        for controller in controllers:
-            loop = Loop(controller, metrics.loop(controller.name))
-            tasks.create_task(loop.run(), name=controller.name)
-        log.info("working", extra={"controllers": len(controllers)})
-        leads()
 
 
 async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:

@@ -20,10 +20,9 @@ from alcove.client import kubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.controllers.controller import Controller, Options, Setup
-from alcove.controllers.events import Recorder
-from alcove.controllers.loop import Loop
+from alcove.controllers.controller import Controller, Options
 from alcove.controllers.metrics import Metrics
+from alcove.controllers.work import Work, work
 
 START_SECONDS_MAX = 30.0
 
@@ -69,21 +68,16 @@ class RunningControllers:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        transport = HttpPool(kubeconfig.load(self._path))
+        account = kubeconfig.load(self._path)
+        transport = HttpPool(account)
+        wanted = Work(
+            controllers=self._controllers,
+            clock=time.time,
+            authorities={HOME: account.ca_pem.decode()},
+            options=self._options,
+            metrics=Metrics(),
+        )
         try:
-            await self._work(transport)
+            await work(wanted, Planes(), transport, self._started.set)
         finally:
             await transport.close()
-
-    async def _work(self, transport: HttpPool) -> None:
-        metrics = Metrics()
-        async with Planes() as planes, asyncio.TaskGroup() as tasks:
-            recorder = Recorder(planes.client, time.time)
-            setup = Setup(planes=planes, recorder=recorder, clock=time.time, options=self._options)
-            controllers = [controller(setup) for controller in self._controllers]
-            planes.join(HOME, transport)
-            await planes.synced()
-            tasks.create_task(recorder.run())
-            for controller in controllers:
-                tasks.create_task(Loop(controller, metrics.loop(controller.name)).run())
-            self._started.set()

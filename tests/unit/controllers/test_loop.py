@@ -18,6 +18,7 @@ from alcove.client.resources import CONFIG_MAPS
 from alcove.controllers import loop as loops
 from alcove.controllers.controller import DONE, Controller, Result, Setup, owner_of
 from alcove.controllers.events import Recorder, Told
+from alcove.controllers.everything import Everything
 from alcove.controllers.loop import Loop, Verdict, told_of, verdict
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
@@ -81,7 +82,13 @@ class Rig:
                 rig.called.append(key.name)
                 return await rig._reconcile(key)
 
-        setup = Setup(planes=planes, recorder=self.recorder, clock=clock)
+        setup = Setup(
+            planes=planes,
+            everything=Everything(planes),
+            recorder=self.recorder,
+            clock=clock,
+            authorities={},
+        )
         return Loop(Maps(setup), LoopMetrics("map"))
 
     def change(self, tenant: str, name: str, revision: int = 1) -> None:

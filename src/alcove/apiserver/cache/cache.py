@@ -180,6 +180,10 @@ class Cache:
         """Objects per resource, for metrics."""
         return {resource: self.count(None, resource) for resource in self._collections}
 
+    def resources(self, tenant: TenantId) -> list[GroupResource]:
+        """Those of which the tenant has any object."""
+        return [resource for resource in self._collections if self.count(tenant, resource)]
+
     # reader.Reader
 
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None:

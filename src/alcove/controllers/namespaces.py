@@ -1,0 +1,83 @@
+"""The namespace controller: empties namespaces that are deleted, and tells what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.kinds.core.namespaces import FINALIZER
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NAMESPACES
+from alcove.controllers import conditions, emptying
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.removal import carry_out, report_due
+
+_PARSED = Condition(
+    "NamespaceDeletionGroupVersionParsingFailure",
+    False,
+    "ParsedGroupVersions",
+    "All legacy kube types successfully parsed",
+)
+LOOK_AGAIN_SECONDS = 30.0
+
+
+class Namespaces(Controller):
+    name = "namespace"
+    resource = NAMESPACES
+    workers = 24
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._namespaces = self.mirror(NAMESPACES)
+        self._ending: set[ObjectKey] = set()
+        self.on(self._namespaces, self._noted)
+        self.on_everything(self._namespace_of)
+
+    def _noted(self, change: Change) -> Iterable[ObjectKey]:
+        if "deletionTimestamp" not in change.obj["metadata"] or change.kind is Kind.DELETED:
+            self._ending.discard(change.key)
+            return ()
+        self._ending.add(change.key)
+        return (change.key,)
+
+    def _namespace_of(self, change: Change) -> Iterable[ObjectKey]:
+        namespace = change.key.of(change.key.namespace, "")
+        return (namespace,) if namespace in self._ending else ()
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        await self.everything.caught_up(key.plane, key.tenant)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        namespace = self._namespaces.get(key)
+        if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
+            return DONE
+        if FINALIZER not in objects.get(namespace, "spec", "finalizers", default=()):
+            return DONE  # Only others' finalizers are waited for.
+        content = self.everything.of(key.space, key.name)
+        if not content:
+            await self._finish(key, namespace)
+            return DONE
+        failures = await carry_out(self.client(key), emptying.of_namespace(content))
+        now = self.clock()
+        if not report_due(namespace, now, failures):
+            return Result(after_seconds=1.0)
+        is_known = self.everything.is_synced(key.plane)
+        told = [*emptying.conditions("Namespace", content, failures, is_known=is_known), _PARSED]
+        await self._report(key, namespace, told, now)
+        return Result(after_seconds=LOOK_AGAIN_SECONDS)
+
+    async def _finish(self, key: ObjectKey, namespace: Object) -> None:
+        rest = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
+        namespace["spec"]["finalizers"] = rest
+        await self.client(key).update(key.tenant, NAMESPACES, namespace, subresource="finalize")
+
+    async def _report(self, key: ObjectKey, namespace: Object, told: list[Condition], now: float) -> None:
+        status = namespace.setdefault("status", {})
+        there = status.get("conditions") or []
+        status["conditions"] = conditions.updated(there, told, now)
+        if status["conditions"] != there:
+            await self.client(key).update(key.tenant, NAMESPACES, namespace, subresource="status")

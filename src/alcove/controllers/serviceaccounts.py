@@ -1,0 +1,55 @@
+"""Every living namespace has a service account `default`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api.errors import AlreadyExists, Forbidden, NotFound
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NAMESPACES, SERVICE_ACCOUNTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+
+NAME = "default"
+
+
+class ServiceAccounts(Controller):
+    name = "serviceaccount"
+    resource = NAMESPACES
+    workers = 16
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._namespaces = self.mirror(NAMESPACES)
+        self._accounts = self.mirror(SERVICE_ACCOUNTS)
+        self.on(self._namespaces)
+        self.on(self._accounts, _namespace_that_lost_it)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        namespace = self._namespaces.get(key)
+        if namespace is None or "deletionTimestamp" in namespace["metadata"]:
+            return DONE
+        if key.of(NAME, key.name) not in self._accounts:
+            await self._make(key)
+        return DONE
+
+    async def _make(self, key: ObjectKey) -> None:
+        account = {"metadata": {"name": NAME, "namespace": key.name}}
+        try:
+            await self.client(key).create(key.tenant, SERVICE_ACCOUNTS, account)
+        except (AlreadyExists, NotFound):
+            pass  # It is there; or the namespace no longer is.
+        except Forbidden as error:
+            if not is_terminating(error):
+                raise
+
+
+def _namespace_that_lost_it(change: Change) -> Iterable[ObjectKey]:
+    if change.kind is Kind.DELETED and change.key.name == NAME:
+        yield change.key.of(change.key.namespace, "")
+
+
+def is_terminating(error: Forbidden) -> bool:
+    """The namespace or tenant is on its way out: there is nothing left to make in it."""
+    causes = error.details.causes if error.details else ()
+    return any(cause.reason in ("NamespaceTerminating", "TenantTerminating") for cause in causes)

@@ -1,0 +1,5 @@
+"""Tenants come with their first objects and go with everything that is in them."""
+
+from alcove.controllers.tenants.controller import Tenants
+
+__all__ = ["Tenants"]

@@ -1,0 +1,135 @@
+"""The tenant controller: gives new tenants their first objects, empties those that are deleted.
+
+A tenant gets its first objects once; the condition `Initialized` says that it has. What its
+administrator deletes after that stays deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.errors import AlreadyExists
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.tenants import FINALIZER
+from alcove.api.objects import Object
+from alcove.client.changes import Change
+from alcove.client.client import Client
+from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
+from alcove.client.resources import TENANTS
+from alcove.controllers import conditions, emptying
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.removal import carry_out, report_due
+from alcove.controllers.tenants.defaults import First, first_objects
+from alcove.controllers.tenants.template import NetworkTemplate
+from alcove.controllers.together import together
+
+INITIALIZED = "Initialized"
+
+
+def tenant_key(tenant: TenantId) -> ObjectKey:
+    return ObjectKey(HOME, SYSTEM, "", tenant)
+
+
+def plane_of(tenant: Object) -> PlaneId:
+    """Where a tenant's objects are: a dedicated one has a plane of its own name."""
+    mode = objects.get(tenant, "spec", "controlPlane", "mode")
+    return PlaneId(objects.name(tenant)) if mode == "Dedicated" else HOME
+
+
+class Tenants(Controller):
+    name = "tenant"
+    resource = TENANTS
+    workers = 24
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._template = NetworkTemplate.load(setup.options.default_network_template)
+        self._tenants = self.mirror(TENANTS)
+        self._ending: set[TenantId] = set()
+        self.on(self._tenants, self._noted)
+        self.on_everything(self._tenant_of)
+
+    def _noted(self, change: Change) -> Iterable[ObjectKey]:
+        tenant = TenantId(change.key.name)
+        is_ending = "deletionTimestamp" in change.obj["metadata"]
+        (self._ending.add if is_ending else self._ending.discard)(tenant)
+        return (change.key,)
+
+    def _tenant_of(self, change: Change) -> Iterable[ObjectKey]:
+        """What changes in a tenant that is being emptied, or on a plane of its own that just joined."""
+        tenant = change.key.tenant
+        if tenant in self._ending or change.key.plane != HOME:
+            yield tenant_key(tenant)
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        tenant = TenantId(key.name)
+        if tenant in self._ending:
+            for plane in {HOME, PlaneId(tenant)} & set(self.setup.planes.ids()):
+                await self.everything.caught_up(plane, tenant)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        tenant = self._tenants.get(key)
+        if tenant is None:
+            self._ending.discard(TenantId(key.name))
+            return DONE
+        if "deletionTimestamp" in tenant["metadata"]:
+            return await self._empty(key, tenant)
+        if not conditions.is_true(tenant, INITIALIZED):
+            await self._initialize(key, tenant)
+        return DONE
+
+    # Coming
+
+    async def _initialize(self, key: ObjectKey, tenant: Object) -> None:
+        name, plane = TenantId(key.name), plane_of(tenant)
+        if plane not in self.setup.planes.ids():
+            return  # Its first object there brings us back.
+        client = self.setup.planes.client(plane)
+        first = first_objects(name, self._template.render(name))
+        await together(self._make(client, name, each) for each in first)
+        told = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant has its first objects")
+        await self._report(key, tenant, [told])
+
+    async def _make(self, client: Client, tenant: TenantId, first: First) -> None:
+        try:
+            await client.create(tenant, first.resource, first.obj)
+        except AlreadyExists:
+            pass  # Made before we were interrupted, or by somebody else.
+
+    # Going
+
+    async def _empty(self, key: ObjectKey, tenant: Object) -> Result:
+        """Without a plane to look at (a dedicated one that left for good), there is nothing left."""
+        if FINALIZER not in objects.get(tenant, "spec", "finalizers", default=()):
+            return DONE  # Only others' finalizers are waited for.
+        space = Space(plane_of(tenant), TenantId(key.name))
+        now = self.clock()
+        content = self.everything.of(space)
+        plan = emptying.of_tenant(content, now)
+        if plan.is_empty:
+            await self._finish(tenant)
+            return DONE
+        failures = await carry_out(self.setup.planes.client(space.plane), plan)
+        waits = emptying.next_look_seconds(plan, now)
+        if not report_due(tenant, now, failures):
+            return Result(after_seconds=1.0)
+        told = emptying.conditions(
+            "Tenant", content, failures, is_known=self.everything.is_synced(space.plane)
+        )
+        await self._report(key, tenant, told)
+        return Result(after_seconds=5.0 if failures else waits)
+
+    async def _finish(self, tenant: Object) -> None:
+        rest = [each for each in tenant["spec"]["finalizers"] if each != FINALIZER]
+        tenant["spec"]["finalizers"] = rest
+        await self.setup.planes.client(HOME).update(SYSTEM, TENANTS, tenant, subresource="finalize")
+
+    async def _report(self, key: ObjectKey, tenant: Object, told: list[Condition]) -> None:
+        status = tenant.setdefault("status", {})
+        there = status.get("conditions") or []
+        status["conditions"] = conditions.updated(there, told, self.clock())
+        if status["conditions"] != there:
+            await self.client(key).update(SYSTEM, TENANTS, tenant, subresource="status")

@@ -1,0 +1,54 @@
+"""What a tenant begins with. The next level (service accounts, config maps, DNS) is other controllers'."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.client.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NETWORKS, Resource
+
+_RBAC = "rbac.authorization.k8s.io"
+ADMIN_USER = "admin"
+ADMIN_ROLE = "admin-role"
+ADMIN_ROLE_BINDING = "admin-role-binding"
+
+
+class First(Struct, frozen=True):
+    """An object that a tenant begins with."""
+
+    resource: Resource
+    obj: Object
+
+
+def first_objects(tenant: TenantId, network: Object) -> list[First]:
+    """In no order: each can be made without the others.
+
+    Ring0 has its namespaces from the server itself, and its administrator needs no role.
+    """
+    if tenant == SYSTEM:
+        return [First(NETWORKS, network)]
+    return [
+        *(First(NAMESPACES, _named(tenant, name)) for name in DEFAULT_NAMESPACES),
+        First(CLUSTER_ROLES, _admin_role(tenant)),
+        First(CLUSTER_ROLE_BINDINGS, _admin_role_binding(tenant)),
+        First(NETWORKS, network),
+    ]
+
+
+def _named(tenant: TenantId, name: str) -> Object:
+    return {"metadata": {"name": name, "tenant": tenant}}
+
+
+def _admin_role(tenant: TenantId) -> Object:
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    paths = {"nonResourceURLs": ["*"], "verbs": ["*"]}
+    return {**_named(tenant, ADMIN_ROLE), "rules": [everything, paths]}
+
+
+def _admin_role_binding(tenant: TenantId) -> Object:
+    return {
+        **_named(tenant, ADMIN_ROLE_BINDING),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": ADMIN_ROLE},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": ADMIN_USER}],
+    }

@@ -1,0 +1,55 @@
+"""Working: from planes and a list of controllers to running loops, in the one order that is right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.planes import Planes
+from alcove.client.transport import Transport
+from alcove.controllers.controller import Clock, Controller, Options, Setup
+from alcove.controllers.events import Recorder
+from alcove.controllers.everything import Everything
+from alcove.controllers.loop import Loop
+from alcove.controllers.metrics import Metrics
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    controllers: Sequence[type[Controller]]
+    clock: Clock
+    authorities: Mapping[PlaneId, str] = {}
+    options: Options = Options()
+    metrics: Metrics
+
+
+async def work(
+    wanted: Work, planes: Planes, home: Transport, began: Callable[[], None] = lambda: None
+) -> None:
+    """Runs the controllers until cancelled, or until one of them fails as a whole. `began` is called when
+    everything there is was seen and the loops run."""
+    async with planes, asyncio.TaskGroup() as tasks:
+        planes.join(HOME, home)
+        recorder = Recorder(planes.client, wanted.clock)
+        everything = Everything(planes)
+        # Which kinds are custom must be known before the others are mirrored.
+        await planes.synced()
+        await everything.start()
+        setup = Setup(
+            planes=planes,
+            everything=everything,
+            recorder=recorder,
+            clock=wanted.clock,
+            authorities=wanted.authorities,
+            options=wanted.options,
+        )
+        controllers = [controller(setup) for controller in wanted.controllers]
+        # No loop runs before all mirrors are whole: half of them would look like objects that are gone.
+        await planes.synced()
+        tasks.create_task(recorder.run(), name="events")
+        for controller in controllers:
+            loop = Loop(controller, wanted.metrics.loop(controller.name))
+            tasks.create_task(loop.run(), name=controller.name)
+        began()
