@@ -1,0 +1,65 @@
+"""What a network's names are made from: services, endpoint slices and pods, as plain values.
+
+Everything here belongs to one network already; who decides that is the agent.
+"""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+
+Address = IPv4Address | IPv6Address
+Prefix = IPv4Network | IPv6Network
+
+
+class NetworkId(Struct, frozen=True, order=True):
+    """A tenant's network; `name` is unique within the tenant only."""
+
+    tenant: TenantId
+    name: str
+
+
+class ObjectId(Struct, frozen=True, order=True):
+    namespace: str
+    name: str
+
+
+class Port(Struct, frozen=True):
+    name: str
+    protocol: str
+    """`TCP`, `UDP` or `SCTP`."""
+    number: int
+
+
+class Service(Struct, frozen=True):
+    id: ObjectId
+    addresses: tuple[Address, ...] = ()
+    """Cluster IPs; empty for headless and external services."""
+    ports: tuple[Port, ...] = ()
+    external_name: str = ""
+    """Where an ExternalName service points to."""
+    publish_not_ready: bool = False
+
+    @property
+    def headless(self) -> bool:
+        return not self.addresses and not self.external_name
+
+
+class Endpoint(Struct, frozen=True):
+    addresses: tuple[Address, ...]
+    hostname: str = ""
+    ready: bool = True
+
+
+class EndpointSlice(Struct, frozen=True):
+    id: ObjectId
+    service: str
+    """Name of the service it belongs to, in the same namespace."""
+    ports: tuple[Port, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class Pod(Struct, frozen=True):
+    id: ObjectId
+    addresses: tuple[Address, ...]

@@ -1,0 +1,76 @@
+"""Kubernetes objects read into the values a zone is made from. What cannot be used is left out."""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Any
+
+from alcove.api.objects import Object, get, labels, name, namespace
+from alcove.dns.model import Address, Endpoint, EndpointSlice, ObjectId, Pod, Port, Service
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+_NO_ADDRESS = ("", "None")
+_FINISHED = ("Succeeded", "Failed")
+
+
+def id_of(obj: Object) -> ObjectId:
+    return ObjectId(namespace(obj), name(obj))
+
+
+def service_of(obj: Object) -> Service | None:
+    """None: no names come from it (an external service without a name, a service that awaits its address)."""
+    spec: Object = obj.get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        target = spec.get("externalName") or ""
+        return Service(id_of(obj), external_name=target) if target else None
+    addresses = _addresses(spec.get("clusterIPs") or [spec.get("clusterIP") or ""])
+    if not addresses and spec.get("clusterIP") != "None":
+        return None
+    return Service(
+        id_of(obj),
+        addresses,
+        _ports(spec.get("ports") or ()),
+        publish_not_ready=bool(spec.get("publishNotReadyAddresses")),
+    )
+
+
+def slice_of(obj: Object) -> EndpointSlice | None:
+    """None: it belongs to no service, or lists no addresses."""
+    service = labels(obj).get(SERVICE_LABEL, "")
+    if not service or obj.get("addressType") not in ("IPv4", "IPv6"):
+        return None
+    endpoints = tuple(_endpoint(each) for each in obj.get("endpoints") or ())
+    return EndpointSlice(id_of(obj), service, _ports(obj.get("ports") or ()), endpoints)
+
+
+def pod_of(obj: Object) -> Pod | None:
+    """None: it has no address of its own, or is over."""
+    if get(obj, "spec", "hostNetwork") or get(obj, "status", "phase") in _FINISHED:
+        return None
+    told = [each.get("ip") or "" for each in get(obj, "status", "podIPs", default=())]
+    addresses = _addresses(told or [get(obj, "status", "podIP", default="")])
+    return Pod(id_of(obj), addresses) if addresses else None
+
+
+def _endpoint(raw: Object) -> Endpoint:
+    ready = get(raw, "conditions", "ready")
+    return Endpoint(_addresses(raw.get("addresses") or ()), raw.get("hostname") or "", ready is not False)
+
+
+def _ports(raw: Iterable[Object]) -> tuple[Port, ...]:
+    return tuple(
+        Port(port.get("name") or "", port.get("protocol") or "TCP", port["port"])
+        for port in raw
+        if isinstance(port.get("port"), int)
+    )
+
+
+def _addresses(texts: Iterable[Any]) -> tuple[Address, ...]:
+    found = []
+    for text in texts:
+        if text in _NO_ADDRESS:
+            continue
+        try:
+            found.append(ipaddress.ip_address(text))
+        except ValueError:
+            continue
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""Questions over TCP: each message after its length, several on one connection if the asker likes.
+
+Bounded against askers that open and never ask, ask and never read, or ask without end.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from alcove.dns.network import Network, Pending
+
+CONNECTIONS_MAX = 64
+"""Of one network; one more closes the one that has been silent longest."""
+IDLE_SECONDS = 10.0
+PENDING_MAX = 32
+_LENGTH_BYTES = 2
+
+Spawn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class ConnectionLimit:
+    """The connections of one network, the one longest silent first."""
+
+    def __init__(self) -> None:
+        self._open: dict[Connection, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def touch(self, connection: "Connection") -> None:
+        self._open.pop(connection, None)
+        self._open[connection] = None
+        if len(self._open) > CONNECTIONS_MAX:
+            next(iter(self._open)).abort()
+
+    def drop(self, connection: "Connection") -> None:
+        self._open.pop(connection, None)
+
+    def close_all(self) -> None:
+        for connection in list(self._open):
+            connection.abort()
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, network: Network, limit: ConnectionLimit, spawn: Spawn) -> None:
+        self._network = network
+        self._limit = limit
+        self._spawn = spawn
+        self._received = bytearray()
+        self._pending = 0
+        self._writable = True
+        self._last = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._idle = self._loop.call_later(IDLE_SECONDS, self._check_idle)
+        self._limit.touch(self)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._idle.cancel()
+        self._limit.drop(self)
+
+    def abort(self) -> None:
+        self._limit.drop(self)
+        self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._go_on()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        self._limit.touch(self)
+        self._received += data
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        """The asker has no more questions, but may wait for answers."""
+        self._last = True
+        return bool(self._pending)
+
+    def _go_on(self) -> None:
+        """Answers what is here whole, as long as the asker takes answers."""
+        while self._writable and self._pending < PENDING_MAX and not self._transport.is_closing():
+            length = int.from_bytes(self._received[:_LENGTH_BYTES], "big")
+            end = _LENGTH_BYTES + length
+            if len(self._received) < max(end, _LENGTH_BYTES):
+                self._transport.resume_reading()
+                return
+            packet = bytes(self._received[_LENGTH_BYTES:end])
+            del self._received[:end]
+            self._answer(packet)
+        self._transport.pause_reading()
+
+    def _answer(self, packet: bytes) -> None:
+        reply = self._network.message(packet)
+        match reply:
+            case None:
+                self._transport.close()
+            case Pending():
+                self._pending += 1
+                self._spawn(self._finish(reply))
+            case _:
+                self._send(reply)
+
+    async def _finish(self, pending: Pending) -> None:
+        try:
+            self._send(await self._network.finish(pending))
+        finally:
+            self._pending -= 1
+        if self._last and not self._pending:
+            self._transport.close()
+        else:
+            self._go_on()
+
+    def _send(self, reply: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(len(reply).to_bytes(_LENGTH_BYTES, "big") + reply)
+
+    def _check_idle(self) -> None:
+        silent = self._loop.time() - self._heard
+        if silent >= IDLE_SECONDS and not self._pending:
+            self._transport.close()
+            return
+        self._idle = self._loop.call_later(max(IDLE_SECONDS - silent, 1.0), self._check_idle)

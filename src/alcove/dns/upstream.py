@@ -1,0 +1,145 @@
+"""Asking the node's own resolvers, from the node's own network namespace.
+
+Every question goes out from a socket of its own, bound to a port the kernel picks, with a random id; only
+a reply from that server, with that id, to that question counts. What was truncated is asked again over TCP.
+
+UpstreamError
+├── Unanswered   no server gave an answer in time
+└── Overloaded   too many questions are on their way already
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from struct import pack
+
+from msgspec import Struct
+
+from alcove.dns import reply as replies
+from alcove.dns.cache import Question
+from alcove.dns.records import Type
+from alcove.dns.reply import UDP_BYTES_MAX, Reply
+from alcove.dns.wire import CD, DO, HEADER_BYTES, IN, RD, TC, Malformed, Rcode
+
+_FATAL_CODES = (Rcode.SERVFAIL, Rcode.REFUSED, Rcode.NOTIMP, Rcode.FORMERR)
+
+
+class UpstreamError(Exception):
+    pass
+
+
+class Unanswered(UpstreamError):
+    pass
+
+
+class Overloaded(UpstreamError):
+    pass
+
+
+class Resolver(Struct, frozen=True):
+    address: str
+    port: int = 53
+
+
+class Limits(Struct, frozen=True):
+    attempt_seconds: float = 1.5
+    total_seconds: float = 4.0
+    """Below the five seconds that resolvers in pods wait."""
+    in_flight_max: int = 512
+
+
+USUAL = Limits()
+
+
+class Upstream:
+    def __init__(self, resolvers: Sequence[Resolver], limits: Limits = USUAL) -> None:
+        self._resolvers = tuple(resolvers)
+        self._limits = limits
+        self._in_flight = 0
+        self._preferred = 0
+
+    async def ask(self, question: Question) -> Reply:
+        """The first usable reply; a server's own failure only if no other server did better."""
+        if self._in_flight >= self._limits.in_flight_max:
+            raise Overloaded
+        self._in_flight += 1
+        try:
+            async with asyncio.timeout(self._limits.total_seconds):
+                return await self._ask_all(question)
+        except TimeoutError:
+            raise Unanswered from None
+        finally:
+            self._in_flight -= 1
+
+    async def _ask_all(self, question: Question) -> Reply:
+        failed: Reply | None = None
+        count = len(self._resolvers)
+        first = self._preferred
+        for attempt in range(2 * count):
+            number = (first + attempt) % count
+            try:
+                async with asyncio.timeout(self._limits.attempt_seconds):
+                    reply = await _exchange(self._resolvers[number], question)
+            except (TimeoutError, OSError, Malformed, asyncio.IncompleteReadError):
+                continue
+            if reply.rcode not in _FATAL_CODES:
+                self._preferred = number
+                return reply
+            failed = reply
+            if attempt >= count - 1:
+                break
+        if failed is None:
+            raise Unanswered
+        return failed
+
+
+async def _exchange(resolver: Resolver, question: Question) -> Reply:
+    reply = await _by_udp(resolver, question)
+    return await _by_tcp(resolver, question) if reply.flags & TC else reply
+
+
+async def _by_udp(resolver: Resolver, question: Question) -> Reply:
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in resolver.address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+        sock.connect((resolver.address, resolver.port))
+        sent = _message(question)
+        sock.send(sent)
+        while True:
+            received = await loop.sock_recv(sock, 2 * UDP_BYTES_MAX)
+            reply = _matching(sent, received)
+            if reply is not None:
+                return reply
+
+
+async def _by_tcp(resolver: Resolver, question: Question) -> Reply:
+    reader, writer = await asyncio.open_connection(resolver.address, resolver.port)
+    try:
+        sent = _message(question)
+        writer.write(pack(">H", len(sent)) + sent)
+        length = int.from_bytes(await reader.readexactly(2), "big")
+        reply = _matching(sent, await reader.readexactly(length))
+    finally:
+        writer.close()
+    if reply is None or reply.flags & TC:
+        raise Malformed("not the reply to the question")
+    return reply
+
+
+def _message(question: Question) -> bytes:
+    flags = RD | (CD if question.unchecked else 0)
+    header = os.urandom(2) + pack(">HHHHH", flags, 1, 0, 0, 1)
+    option = pack(">BHHIH", 0, Type.OPT, UDP_BYTES_MAX, DO if question.dnssec_ok else 0, 0)
+    return header + question.name + pack(">HH", question.type, IN) + option
+
+
+def _matching(sent: bytes, received: bytes) -> Reply | None:
+    """None: not an answer to what was sent, so go on waiting for one."""
+    if received[:2] != sent[:2]:
+        return None
+    try:
+        asked, reply = replies.read(received)
+    except Malformed:
+        return None
+    return reply if asked.lower() == sent[HEADER_BYTES : HEADER_BYTES + len(asked)] else None

@@ -1,0 +1,116 @@
+"""Replies joined to questions, cut to what the asker takes."""
+
+from dnslib import EDNS0, QTYPE, RR, A, DNSRecord
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest import raises
+
+from alcove.dns.reply import (
+    UDP_BYTES_MAX,
+    Reply,
+    compose,
+    failure,
+    read,
+    refuse,
+    size_max,
+    takes_turns,
+    turned,
+)
+from alcove.dns.wire import Malformed, Query, Rcode, parse_query
+
+
+def query(text: str = "web.example.org", payload_bytes: int = 0) -> Query:
+    record = DNSRecord.question(text, "A")
+    if payload_bytes:
+        record.add_ar(EDNS0(udp_len=payload_bytes, flags="do"))
+    parsed = parse_query(record.pack())
+    assert parsed is not None
+    return parsed
+
+
+def reply(answers: int, extra: int = 0) -> Reply:
+    record = DNSRecord.question("web.example.org", "A").reply()
+    for number in range(answers):
+        record.add_answer(RR("web.example.org", QTYPE.A, ttl=60, rdata=A(f"192.0.2.{number}")))
+    for number in range(extra):
+        record.add_ar(RR("other.example.org", QTYPE.A, ttl=60, rdata=A(f"192.0.3.{number}")))
+    return read(record.pack())[1]
+
+
+def test_a_reply_comes_back_with_the_askers_id_case_and_options() -> None:
+    asked = query("wEb.eXample.org", payload_bytes=1_232)
+    told = DNSRecord.parse(compose(asked, reply(2), 512))
+    assert told.header.id == int.from_bytes(asked.id, "big")
+    assert [str(rr.rname) for rr in told.rr] == ["wEb.eXample.org."] * 2
+    assert (told.header.qr, told.header.rd) == (1, 1)
+    [option] = told.ar
+    assert option.edns_len == UDP_BYTES_MAX
+    assert option.edns_do
+
+
+def test_without_options_none_come_back() -> None:
+    assert DNSRecord.parse(compose(query(), reply(1), 512)).ar == []
+
+
+@given(
+    answers=st.integers(0, 60),
+    extra=st.integers(0, 60),
+    payload_bytes=st.sampled_from([0, 100, 512, 700, 1_232, 4_096]),
+)
+def test_a_reply_fits_and_says_what_it_lacks(answers: int, extra: int, payload_bytes: int) -> None:
+    asked = query(payload_bytes=payload_bytes)
+    whole = reply(answers, extra)
+    room = size_max(asked)
+    sent = compose(asked, whole, room)
+    told = DNSRecord.parse(sent)
+    options = bool(payload_bytes)
+    assert 512 <= room <= max(512, min(payload_bytes, UDP_BYTES_MAX))
+    assert len(sent) <= room
+    assert told.header.tc == (len(told.rr) < answers)
+    assert len(told.ar) - options == extra or len(sent) + 16 + 8 > room or len(told.rr) < answers
+    assert [str(rr.rdata) for rr in told.rr] == [f"192.0.2.{number}" for number in range(len(told.rr))]
+
+
+def test_options_of_the_other_server_are_cut_out() -> None:
+    record = DNSRecord.question("web.example.org", "A").reply()
+    record.add_answer(RR("web.example.org", QTYPE.A, ttl=60, rdata=A("192.0.2.1")))
+    record.add_ar(RR("other.example.org", QTYPE.A, ttl=60, rdata=A("192.0.2.2")))
+    record.add_ar(EDNS0(udp_len=4_096))
+    record.add_ar(RR("late.example.org", QTYPE.A, ttl=60, rdata=A("192.0.2.3")))
+    _, cut = read(record.pack())
+    assert cut.counts == (1, 0, 1)
+    assert len(cut.ends) == 2
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_reply_or_malformed(message: bytes) -> None:
+    try:
+        read(message)
+    except Malformed:
+        pass
+
+
+def test_a_question_is_no_reply() -> None:
+    with raises(Malformed):
+        read(DNSRecord.question("a", "A").pack())
+
+
+def test_addresses_take_turns_at_being_first() -> None:
+    first = reply(3)
+    assert takes_turns(first, QTYPE.A)
+    assert not takes_turns(reply(1), QTYPE.A)
+    assert not takes_turns(first, QTYPE.SRV)
+    told = DNSRecord.parse(compose(query(), turned(first), 512))
+    assert [str(rr.rdata) for rr in told.rr] == ["192.0.2.1", "192.0.2.2", "192.0.2.0"]
+    assert turned(turned(turned(first))) == first
+
+
+def test_what_cannot_be_read_is_refused_with_a_header() -> None:
+    told = DNSRecord.parse(refuse(query().id + b"\x01\x00" + b"rubbish", Rcode.FORMERR))
+    assert (told.header.rcode, told.header.qr, told.header.rd) == (Rcode.FORMERR, 1, 1)
+    assert told.questions == []
+
+
+def test_an_extended_code_is_in_the_options() -> None:
+    told = DNSRecord.parse(compose(query(payload_bytes=512), failure(Rcode.NOERROR), 512, 1))
+    assert told.ar[0].edns_rcode == 1
