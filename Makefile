@@ -36,8 +36,8 @@ test-slow: setup ## The long tests
 bench: setup ## Measure; every published figure comes from here
 	$(PY) -m bench.apiserver
 
-up: setup ## Start an API server on this machine and say how to reach it
-	.venv/bin/alcove apiserver
+up: setup ## Start the cluster of this machine in the background and say what to type next
+	.venv/bin/alcove up
 
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock

@@ -116,7 +116,8 @@ GROUPS: tuple[Group, ...] = (
         Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
     )),
     Group("", "v1", ours.CORE, arktos.STRATEGIES, (
-        Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
+        # Its short names are its own group's: kubectl warns of names that two groups claim.
+        Row("networks", "Network", _TENANT, (), _STATUS),
     ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1")),
     Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", apiregistration.STRATEGIES, (
         Row("apiservices", "APIService", _TENANT, (), _STATUS, _API_EXTENSIONS),
