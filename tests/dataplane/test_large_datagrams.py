@@ -14,7 +14,7 @@ from alcove.dataplane.namespaces import inside
 from alcove.testing.networks import LabNetwork, tell
 from alcove.testing.nodes import Lab, Pod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
-from alcove.testing.probes import opened, udp_socket
+from alcove.testing.probes import IMPATIENT, TIMEOUT, opened, udp_socket
 
 VNI = 6001
 VIP, VIP6 = "172.20.0.20", "fd20::20"
@@ -47,20 +47,21 @@ def field(two_nodes: Lab) -> Iterator[Field]:
     yield Field(two_nodes)
 
 
-def echoes(client: Pod, target: str, port: int, server: Pod, listen: str, data: bytes = BIG) -> bool:
-    """A datagram there and back."""
+def echoes(client: Pod, target: str, port: int, server: Pod, listen: str, timeout: float = TIMEOUT) -> bool:
+    """A large datagram there and back."""
     six = ":" in target
     with (
         udp_socket(server.namespace, listen, 5000) as far,
         opened(client.namespace, socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as near,
     ):
-        near.settimeout(0.25)
+        near.settimeout(timeout)
+        far.settimeout(timeout)
         near.connect((target, port))
-        near.send(data)
+        near.send(BIG)
         try:
             heard, whom = far.recvfrom(65535)
             far.sendto(heard[::-1], whom)
-            return near.recv(65535) == data[::-1]
+            return near.recv(65535) == BIG[::-1]
         except TimeoutError:
             return False
 
@@ -82,7 +83,9 @@ def test_fragments_pass_services_and_policies(field: Field, where: str) -> None:
         )
         server.node.apply()
         for own in (server.address, server.address6):
-            assert echoes(field.client, own, 5000, server, own) is works, "under a policy"
+            assert echoes(field.client, own, 5000, server, own, TIMEOUT if works else IMPATIENT) is works, (
+                "under a policy"
+            )
 
 
 def test_a_later_fragment_alone_is_nobodys_where_ports_matter(field: Field) -> None:

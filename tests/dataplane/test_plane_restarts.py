@@ -63,7 +63,7 @@ def test_a_restart_changes_nothing_and_keeps_connections(two_nodes: Lab) -> None
         near = connect(client.namespace, VIP, 80)
         assert near is not None
         far, _ = listener.accept()
-        far.settimeout(1)
+        far.settimeout(5)
         for node in two_nodes.nodes:
             before = node.plane.held
             programs = node.plane.programs.ids

@@ -12,11 +12,20 @@ from alcove.dataplane.policies import compile_profile
 from alcove.testing.networks import LabNetwork, tell
 from alcove.testing.nodes import Lab, Pod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, icmp, ipv4, tcp, udp
-from alcove.testing.probes import connect, opened, ping, tcp_server, tcp_talks, udp_socket, udp_talks
+from alcove.testing.probes import (
+    IMPATIENT,
+    TIMEOUT,
+    connect,
+    opened,
+    ping,
+    tcp_server,
+    tcp_talks,
+    udp_socket,
+    udp_talks,
+)
 
 VNI = 3001
 NOTHING = Profile()
-QUICK = 0.04
 
 
 class Policed:
@@ -66,54 +75,55 @@ def allow(peers: tuple[Block, ...] | None = None, *ports: PortRange) -> Profile:
 CLIENT = block("10.0.1.11/32", "fd00:0:0:1::11/128")
 OTHERS = block("10.0.1.0/24", "fd00:0:0:1::/64", excepts=("10.0.1.11/32", "fd00:0:0:1::11/128"))
 WEB = PortRange(Protocol.TCP, 80, 80)
-TABLE = {
+TABLE: dict[str, tuple[Profile | None, tuple[bool, bool, bool, bool]]] = {
     # profile of the server: TCP 80, TCP 81, UDP 80, ping
-    "no policy": (None, True, True, True, True),
-    "nothing": (NOTHING, False, False, False, False),
-    "everything": (allow(), True, True, True, True),
-    "the client": (allow(CLIENT), True, True, True, True),
-    "others": (allow(OTHERS), False, False, False, False),
-    "another network": (allow(block("192.168.0.0/16")), False, False, False, False),
-    "TCP 80": (allow(None, WEB), True, False, False, False),
-    "TCP 80 from the client": (allow(CLIENT, WEB), True, False, False, False),
-    "TCP 80 from others": (allow(OTHERS, WEB), False, False, False, False),
-    "UDP": (allow(None, PortRange(Protocol.UDP)), False, False, True, False),
-    "TCP 1-80": (allow(None, PortRange(Protocol.TCP, 1, 80)), True, False, False, False),
-    "TCP 81-90": (allow(None, PortRange(Protocol.TCP, 81, 90)), False, True, False, False),
-    "two rules": (Profile((Rule(CLIENT, (WEB,)), Rule(OTHERS))), True, False, False, False),
+    "no policy": (None, (True, True, True, True)),
+    "nothing": (NOTHING, (False, False, False, False)),
+    "everything": (allow(), (True, True, True, True)),
+    "the client": (allow(CLIENT), (True, True, True, True)),
+    "others": (allow(OTHERS), (False, False, False, False)),
+    "another network": (allow(block("192.168.0.0/16")), (False, False, False, False)),
+    "TCP 80": (allow(None, WEB), (True, False, False, False)),
+    "TCP 80 from the client": (allow(CLIENT, WEB), (True, False, False, False)),
+    "TCP 80 from others": (allow(OTHERS, WEB), (False, False, False, False)),
+    "UDP": (allow(None, PortRange(Protocol.UDP)), (False, False, True, False)),
+    "TCP 1-80": (allow(None, PortRange(Protocol.TCP, 1, 80)), (True, False, False, False)),
+    "TCP 81-90": (allow(None, PortRange(Protocol.TCP, 81, 90)), (False, True, False, False)),
+    "two rules": (Profile((Rule(CLIENT, (WEB,)), Rule(OTHERS))), (True, False, False, False)),
     "union": (
         Profile((Rule(CLIENT, (WEB,)), Rule(None, (PortRange(Protocol.UDP),)))),
-        True,
-        False,
-        True,
-        False,
+        (True, False, True, False),
     ),
 }
 
 
-def outcome(policed: Policed, client: Pod, server: Pod, six: bool) -> tuple[bool, bool, bool, bool]:
+Outcome = tuple[bool, bool, bool, bool]
+
+
+def assert_outcome(client: Pod, server: Pod, six: bool, wanted: Outcome) -> None:
     target = server.address6 if six else server.address
     place = server.namespace
+    patience = [TIMEOUT if works else IMPATIENT for works in wanted]
     with (
         tcp_server(place, target, 80) as web,
         tcp_server(place, target, 81) as alt,
         udp_socket(place, target, 80) as datagrams,
     ):
-        return (
-            tcp_talks(client.namespace, target, 80, web, timeout=QUICK),
-            tcp_talks(client.namespace, target, 81, alt, timeout=QUICK),
-            udp_talks(client.namespace, target, 80, datagrams, timeout=QUICK),
-            ping(client.namespace, target, timeout=QUICK),
+        assert wanted == (
+            tcp_talks(client.namespace, target, 80, web, timeout=patience[0]),
+            tcp_talks(client.namespace, target, 81, alt, timeout=patience[1]),
+            udp_talks(client.namespace, target, 80, datagrams, timeout=patience[2]),
+            ping(client.namespace, target, timeout=patience[3]),
         )
 
 
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_ingress(policed: Policed, name: str, where: str) -> None:
-    profile, *wanted = TABLE[name]
+    profile, wanted = TABLE[name]
     policed.police(policed.server(where), ingress=profile)
     for six in (False, True):
-        assert outcome(policed, policed.client, policed.server(where), six) == tuple(wanted)
+        assert_outcome(policed.client, policed.server(where), six, wanted)
 
 
 def mirrored(profile: Profile | None, server: Pod) -> Profile | None:
@@ -134,11 +144,11 @@ def mirrored(profile: Profile | None, server: Pod) -> Profile | None:
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_egress(policed: Policed, name: str, where: str) -> None:
-    profile, *wanted = TABLE[name]
+    profile, wanted = TABLE[name]
     server = policed.server(where)
     policed.police(policed.client, egress=mirrored(profile, server))
     for six in (False, True):
-        assert outcome(policed, policed.client, server, six) == tuple(wanted)
+        assert_outcome(policed.client, server, six, wanted)
 
 
 @pytest.mark.parametrize("where", ["near", "far"])
@@ -147,8 +157,8 @@ def test_replies_pass_where_nothing_may_be_opened(policed: Policed, where: str) 
     server = policed.server(where)
     policed.police(policed.client, ingress=NOTHING)
     policed.police(server, egress=NOTHING)
-    assert outcome(policed, policed.client, server, False) == (True, True, True, True)
-    assert outcome(policed, server, policed.client, False) == (False, False, False, False)
+    assert_outcome(policed.client, server, False, (True, True, True, True))
+    assert_outcome(server, policed.client, False, (False, False, False, False))
 
 
 @pytest.mark.parametrize("where", ["near", "far"])
@@ -174,7 +184,7 @@ def test_a_reply_shaped_syn_is_no_reply(policed: Policed, where: str) -> None:
                     ipv4(server.address, policed.client.address, 6, segment),
                 )
             )
-        assert near.catch(b"sneaky", timeout=QUICK) is None
+        assert near.catch(b"sneaky", timeout=IMPATIENT) is None
         client.close()
         accepted.close()
 
@@ -243,13 +253,14 @@ def test_a_service_is_judged_by_its_backend(policed: Policed) -> None:
     tell(policed.lab, policed.network)
     with tcp_server(policed.far.namespace, policed.far.address, 8080) as web:
         for port, works in ((8080, True), (80, False)):
+            patience = TIMEOUT if works else IMPATIENT
             profile = allow(block(f"{policed.far.address}/32"), PortRange(Protocol.TCP, port, port))
             policed.police(policed.client, egress=profile)
-            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=QUICK) is works
+            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=patience) is works
             policed.police(policed.client)
             profile = allow(CLIENT, PortRange(Protocol.TCP, port, port))
             policed.police(policed.far, ingress=profile)
-            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=QUICK) is works
+            assert tcp_talks(policed.client.namespace, str(vip), 80, web, timeout=patience) is works
             policed.police(policed.far)
     policed.network.services = ()
     tell(policed.lab, policed.network)
@@ -279,7 +290,7 @@ def test_an_error_about_an_allowed_connection_is_heard(policed: Policed, where: 
                 server.port.mac, ROUTER_MAC, 0x0800, ipv4(server.address, policed.client.address, 1, error)
             )
         )
-        assert near.catch(b"never sent", timeout=QUICK) is None
+        assert near.catch(b"never sent", timeout=IMPATIENT) is None
 
 
 def test_a_refusal_is_counted_and_shown_with_its_policy(policed: Policed) -> None:
@@ -289,7 +300,7 @@ def test_a_refusal_is_counted_and_shown_with_its_policy(policed: Policed) -> Non
     profile = allow(OTHERS, WEB)
     policed.police(policed.far, ingress=profile)
     before = node.dropped(Reason.POLICY_INGRESS)
-    assert connect(policed.client.namespace, policed.far.address, 80, timeout=QUICK) is None
+    assert connect(policed.client.namespace, policed.far.address, 80, timeout=IMPATIENT) is None
     assert node.dropped(Reason.POLICY_INGRESS) > before
     shown = [one for one in samples.read() if one.reason == Reason.POLICY_INGRESS]
     samples.close()

@@ -116,7 +116,7 @@ def quiet_connection(network: LabNetwork) -> Iterator[tuple[socket.socket, socke
         near = connect(client.namespace, VIP, 80)
         assert near is not None
         far, _ = listener.accept()
-        far.settimeout(1)
+        far.settimeout(5)
         try:
             yield near, far
         finally:

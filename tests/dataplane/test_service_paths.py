@@ -141,7 +141,7 @@ def test_an_established_connection_outlives_its_backends_place(served: Served) -
         accepted, _ = tcp.accept()
         served.serve(service(served.far))
         client.sendall(b"still there?")
-        accepted.settimeout(1)
+        accepted.settimeout(5)
         assert accepted.recv(64) == b"still there?"
         accepted.sendall(b"yes")
         assert client.recv(64) == b"yes"
@@ -192,7 +192,7 @@ def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: s
     if order == "two services":
         ways = [(VIP, 80), (OTHER_VIP, 80)]
     with tcp_server(backend.namespace, backend.address, 8080) as tcp:
-        tcp.settimeout(1)
+        tcp.settimeout(5)
         clients, servers = [], []
         for target, port in ways:
             client = connect(served.client.namespace, target, port, source_port=46000)
@@ -200,7 +200,7 @@ def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: s
             clients.append(client)
             servers.append(tcp.accept()[0])
         for number, (client, server) in enumerate(zip(clients, servers, strict=True)):
-            server.settimeout(1)
+            server.settimeout(5)
             client.sendall(b"%d" % number)
             assert server.recv(16) == b"%d" % number
             server.sendall(b"ok")
@@ -230,8 +230,8 @@ def test_half_evicted_flow_heals(served: Served) -> None:
         client = connect(served.client.namespace, VIP, 80)
         assert client is not None
         accepted, _ = tcp.accept()
-        accepted.settimeout(3)
-        client.settimeout(3)
+        accepted.settimeout(5)
+        client.settimeout(5)
         memory = node.plane.memories.open(0)
         for kind in (FlowKind.REVERSE, FlowKind.FORWARD):
             # As after a pause: only what has not been used for a while is evicted.

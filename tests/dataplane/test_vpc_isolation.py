@@ -9,7 +9,7 @@ import pytest
 from alcove.dataplane.drops import Reason
 from alcove.testing.networks import LabNetwork, tell
 from alcove.testing.nodes import Lab, Pod
-from alcove.testing.probes import ping, tcp_server, tcp_talks, udp_socket, udp_talks
+from alcove.testing.probes import IMPATIENT, ping, tcp_server, tcp_talks, udp_socket, udp_talks
 
 RED, BLUE = 1001, 1002
 PLACES = ((0, 1, 11), (0, 2, 12), (1, 1, 13), (1, 2, 14), (2, 1, 15), (2, 2, 16))
@@ -69,7 +69,7 @@ def test_an_address_only_the_other_vpc_has_is_nobody(networks: tuple[Lab, LabNet
     networks[2].pods.append(alien)
     tell(lab, red, networks[2])
     before = lab.nodes[0].dropped(Reason.NO_ENDPOINT)
-    assert not ping(red.pods[0].namespace, alien.address)
+    assert not ping(red.pods[0].namespace, alien.address, timeout=IMPATIENT)
     assert lab.nodes[0].dropped(Reason.NO_ENDPOINT) == before + 1
     assert ping(networks[2].pods[0].namespace, alien.address)
 

@@ -14,7 +14,9 @@ from ipaddress import ip_address
 from alcove.dataplane.namespaces import inside
 from alcove.testing.packets import checksum
 
-TIMEOUT = 0.25
+TIMEOUT = 2.0
+"""For what should work: long enough for a busy machine. What should not is asked for with less patience."""
+IMPATIENT = 0.04
 
 
 def family_of(address: str) -> socket.AddressFamily:
