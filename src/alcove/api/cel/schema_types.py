@@ -8,7 +8,7 @@ field carries an adapter that runs when it is read.
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from alcove.api.cel.adapters import Adapter, each_item, each_value
@@ -73,12 +73,34 @@ def _object_type(schema: Schema, is_resource: bool) -> Type:
     properties = schema.get("properties") or {}
     if is_resource:
         properties = {**properties, **_IDENTITY}
-    fields: dict[str, Field] = {}
-    for name, part in properties.items():
-        spelled, of = escape(name), _nested_type(part)
-        if spelled is not None and of is not None:
-            fields[spelled] = Field(name, of, read_adapter(part))
-    return Type(Kind.OBJECT, "object", (), fields, _deep_object(properties))
+    return Type(Kind.OBJECT, "object", (), _Fields(properties), lambda: _deep_object(properties))
+
+
+class _Fields(Mapping[str, Field]):
+    """Fields of an object, made when they are asked for: an expression reads few of them."""
+
+    def __init__(self, properties: Schema) -> None:
+        self._parts = {spelled: name for name in properties if (spelled := escape(name)) is not None}
+        self._properties = properties
+        self._made: dict[str, Field] = {}
+
+    def __getitem__(self, spelled: str) -> Field:
+        made = self._made.get(spelled)
+        if made is not None:
+            return made
+        name = self._parts[spelled]
+        part = self._properties[name]
+        of = _nested_type(part)
+        if of is None:
+            raise KeyError(spelled)
+        made = self._made[spelled] = Field(name, of, read_adapter(part))
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return (spelled for spelled in self._parts if self.get(spelled) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def read_adapter(schema: Schema) -> Adapter | None:

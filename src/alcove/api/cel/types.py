@@ -44,7 +44,7 @@ class Field(Struct, frozen=True):
 class Type:
     """Immutable. Object types are compared by identity, all others by structure."""
 
-    __slots__ = ("deep", "fields", "kind", "name", "params")
+    __slots__ = ("_deep", "fields", "kind", "name", "params")
 
     def __init__(
         self,
@@ -52,14 +52,18 @@ class Type:
         name: str = "",
         params: tuple[Type, ...] = (),
         fields: Mapping[str, Field] | None = None,
-        deep: Callable[[Any], Any] | None = None,
+        deep: Callable[[], Callable[[Any], Any] | None] | None = None,
     ) -> None:
         self.kind = kind
         self.name = name or kind.value
         self.params = params
         self.fields = fields if fields is not None else {}
-        self.deep = deep
+        self._deep = deep
+
+    @property
+    def deep(self) -> Callable[[Any], Any] | None:
         """For objects that hold adapted fields: adapts a whole JSON object, for comparing it."""
+        return self._deep() if self._deep is not None else None
 
     def __eq__(self, other: object) -> bool:
         if self is other:

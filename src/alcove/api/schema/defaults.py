@@ -1,12 +1,15 @@
-"""Defaults that a CRD's schema gives must be what it allows: known fields, valid values."""
+"""Defaults that a CRD's schema gives must be what it allows: known fields, valid values.
+
+The schema is compiled once; each default then costs what it holds, however deep it stands.
+"""
 
 import copy
 from collections.abc import Iterator
 from typing import Any
 
 from alcove.api.fields import FieldError, invalid
-from alcove.api.schema.invariants import embedded_objects, faults_of
-from alcove.api.schema.node import Node
+from alcove.api.schema.invariants import check_embedded
+from alcove.api.schema.node import Node, Type
 from alcove.api.schema.prune import prune
 from alcove.api.schema.sink import MISSING
 from alcove.api.schema.structural import compile_schema
@@ -16,25 +19,29 @@ Schema = dict[str, Any]
 
 
 def default_faults(schema: Schema, path: str, metadata: Node) -> list[FieldError]:
-    return [fault for part, where in _with_defaults(schema, path) for fault in _check(part, where, metadata)]
+    root = compile_schema(schema, "", metadata)
+    places = _with_defaults(schema, root, path)
+    return [fault for part, node, where in places for fault in _check(part, node, where)]
 
 
-def _with_defaults(schema: Schema, path: str) -> Iterator[tuple[Schema, str]]:
+def _with_defaults(schema: Schema, node: Node, path: str) -> Iterator[tuple[Schema, Node, str]]:
     """Places with a default; under additionalProperties there may be none."""
     if schema.get("default") is not None:
-        yield schema, f"{path}.default"
-    if isinstance(schema.get("items"), dict):
-        yield from _with_defaults(schema["items"], f"{path}.items")
+        yield schema, node, f"{path}.default"
+    if isinstance(schema.get("items"), dict) and node.items is not None:
+        yield from _with_defaults(schema["items"], node.items, f"{path}.items")
     for name, part in (schema.get("properties") or {}).items():
-        yield from _with_defaults(part, f"{path}.properties[{name}]")
+        yield from _with_defaults(part, node.properties[name], f"{path}.properties[{name}]")
 
 
-def _check(schema: Schema, path: str, metadata: Node) -> list[FieldError]:
+def _check(schema: Schema, node: Node, path: str) -> list[FieldError]:
     default = schema["default"]
     faults: list[FieldError] = []
-    if not _is_pruned(schema, default, metadata):
+    if not _is_pruned(node, default):
         faults.append(invalid(path, default, "must not have unknown fields"))
-    found = faults_of(embedded_objects(schema), default) or compile_values(schema)(default, MISSING)
+    found: list[FieldError] = []
+    _check_embedded_in(schema, default, "", found)
+    found += [] if found else compile_values(schema)(default, MISSING)
     return faults + [FieldError(fault.fault, _under(path, fault.field), fault.body) for fault in found]
 
 
@@ -42,8 +49,23 @@ def _under(path: str, field: str) -> str:
     return f"{path}.{field.lstrip('.')}" if field and field != "<nil>" else path
 
 
-def _is_pruned(schema: Schema, default: Any, metadata: Node) -> bool:
-    holder = {"type": "object", "properties": {"value": schema}}
+def _is_pruned(node: Node, default: Any) -> bool:
+    holder = Node(Type.OBJECT)
+    holder.properties = {"value": node}
     kept = {"value": copy.deepcopy(default)}
-    prune(compile_schema(holder, "", metadata), kept)
+    prune(holder, kept)
     return kept == {"value": default}
+
+
+def _check_embedded_in(schema: Any, value: Any, path: str, faults: list[FieldError]) -> None:
+    if not isinstance(schema, dict):
+        return
+    if schema.get("x-kubernetes-embedded-resource"):
+        check_embedded(value, path, faults)
+    if isinstance(value, dict):
+        properties, values = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name, part in value.items():
+            _check_embedded_in(properties.get(name, values), part, f"{path}.{name}", faults)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            _check_embedded_in(schema.get("items"), part, f"{path}[{index}]", faults)

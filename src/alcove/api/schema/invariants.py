@@ -128,10 +128,11 @@ def _repeated(values: Sequence[Any]) -> list[int]:
 
 
 def _embedded_rules(schema: Schema) -> tuple[Rule, ...]:
-    return (_check_embedded,) if schema.get("x-kubernetes-embedded-resource") else ()
+    return (check_embedded,) if schema.get("x-kubernetes-embedded-resource") else ()
 
 
-def _check_embedded(value: Any, path: str, faults: Faults) -> None:
+def check_embedded(value: Any, path: str, faults: Faults) -> None:
+    """What is wrong with a whole API object inside another."""
     if not isinstance(value, dict):
         return
     faults += [required(f"{path}.{field}") for field in ("apiVersion", "kind") if field not in value]

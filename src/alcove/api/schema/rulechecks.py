@@ -6,7 +6,15 @@ from typing import Any
 
 from alcove.api.fields import FieldError, forbidden, internal, invalid, not_supported, required
 from alcove.api.schema.fieldpaths import PathError, field_path
-from alcove.api.schema.rules import Rule, RuleError, compile_rule, compile_rules, rule_faults, self_type
+from alcove.api.schema.rules import (
+    Place,
+    Rule,
+    RuleError,
+    compile_rule,
+    compile_rules,
+    rule_faults,
+    self_type,
+)
 from alcove.api.schema.sink import MISSING
 
 Schema = dict[str, Any]
@@ -57,17 +65,31 @@ def compile_faults(schema: Schema, path: str) -> Faults:
 
 
 def default_rule_faults(schema: Schema, path: str) -> Faults:
-    """Defaults that the rules at their own place refuse."""
+    """Defaults that the rules at their own place, or below it, refuse."""
     faults: Faults = []
-    for place, where, is_resource, _uncorrelatable in _places(schema, path):
+    rules = compile_rules(schema)
+    pending = [(schema, rules, path)] if rules is not None else []
+    while pending:
+        place, compiled, where = pending.pop()
         default = place.get("default")
-        rules = compile_rules(place, is_resource=is_resource) if default is not None else None
-        if rules is not None:
-            where = f"{where}.default"
-            faults += rule_faults(rules, default, default, where) or rule_faults(
-                rules, default, MISSING, where
+        if default is not None:
+            here = f"{where}.default"
+            faults += rule_faults(compiled, default, default, here) or rule_faults(
+                compiled, default, MISSING, here
             )
+        for part, step in _parts(place):
+            inner = _rules_at(compiled, step)
+            if inner is not None:
+                pending.append((part, inner, where + step))
     return faults
+
+
+def _rules_at(place: Place, step: str) -> Place | None:
+    if step == ".items":
+        return place.items
+    if step == ".additionalProperties":
+        return place.values
+    return place.properties.get(step.removeprefix(".properties[")[:-1])
 
 
 def _places(schema: Schema, path: str) -> list[tuple[Schema, str, bool, str]]:

@@ -1,7 +1,7 @@
 """Checks values of custom resources against their OpenAPI schema, in the words of Kubernetes.
 
-A schema is compiled once into closures; a value of the right type costs a dict lookup and a call per
-field. On an update, faults in parts that did not change are forgiven ("ratcheting"): tightening a
+A schema is compiled into closures, part by part as values of it come along; a value of the right type
+costs a dict lookup and a call per field. On an update, faults in parts that did not change are forgiven ("ratcheting"): tightening a
 schema must not lock up stored objects.
 
 What multiplies (alternatives under a long list) is counted, and cut off.
@@ -159,7 +159,7 @@ def _list_checks(schema: Schema) -> tuple[Check, ...]:
     steps: list[Check] = []
     items = schema.get("items")
     if isinstance(items, dict):
-        steps.append(_items_check(schema, _compile(items), cost_of(items)))
+        steps.append(_items_check(schema, items))
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None:
 
@@ -178,11 +178,15 @@ def _list_checks(schema: Schema) -> tuple[Check, ...]:
     return tuple(steps)
 
 
-def _items_check(schema: Schema, item: Check, cost: int) -> Check:
+def _items_check(schema: Schema, items: Schema) -> Check:
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     keyed = schema.get("x-kubernetes-list-type") == "map" and bool(keys)
+    cost, item = cost_of(items), None
 
     def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+        nonlocal item
+        if item is None:
+            item = _compile(items)
         sink.spend(len(value) * cost)
         before = _by_key(old, keys) if keyed and isinstance(old, list) else None
         for index, each in enumerate(value):
@@ -207,28 +211,43 @@ def _key(item: Object, keys: Sequence[str]) -> str:
 
 def _object_checks(schema: Schema) -> tuple[Check, ...]:
     steps: list[Check] = [*_count_checks(schema)]
-    properties = {name: _compile(part) for name, part in (schema.get("properties") or {}).items()}
-    values = schema.get("additionalProperties")
+    properties, values = schema.get("properties") or {}, schema.get("additionalProperties")
     if values is False:
         steps.append(_no_others_check(frozenset(properties)))
-    if isinstance(values, dict):
-        steps.append(_fields_check(properties, _compile(values), cost_of(values)))
-    elif properties:
-        steps.append(_fields_check(properties, None, 1))
+    if properties or isinstance(values, dict):
+        steps.append(_fields_check(_Fields(properties, values), cost_of(values) if values else 0))
     names = tuple(schema.get("required") or ())
     if names:
         steps.append(_required_check(names))
     return tuple(steps)
 
 
-def _fields_check(properties: dict[str, Check], other: Check | None, cost: int) -> Check:
+class _Fields(dict[str, Check | None]):
+    """Checks of an object's fields, each compiled when a value of it first comes along."""
+
+    def __init__(self, properties: Schema, values: Any) -> None:
+        super().__init__()
+        self._properties = properties
+        self._values = values if isinstance(values, dict) else None
+        self._other: Check | None = None
+
+    def __missing__(self, name: str) -> Check | None:
+        part = self._properties.get(name)
+        if part is not None:
+            self[name] = check = _compile(part)
+            return check
+        if self._other is None and self._values is not None:
+            self._other = _compile(self._values)
+        return self._other  # not kept by name: names of a map's entries have no end
+
+
+def _fields_check(fields: _Fields, cost: int) -> Check:
     def check(value: Any, old: Any, path: str, sink: Sink) -> None:
         before = old if type(old) is dict else None
         prefix = f"{path}." if path else ""
-        if other is not None:
-            sink.spend(len(value) * cost)
+        sink.spend(len(value) * cost)
         for name, part in value.items():
-            step = properties.get(name, other)
+            step = fields[name]
             if step is None:
                 continue
             known = before.get(name, MISSING) if before is not None else MISSING
@@ -352,8 +371,10 @@ def _not_check(part: Check, cost: int) -> Check:
     return check
 
 
-def cost_of(schema: Schema) -> int:
+def cost_of(schema: Any) -> int:
     """What checking one value costs, apart from the values inside it."""
+    if not isinstance(schema, dict):
+        return 0
     parts = [part for keyword in ("anyOf", "oneOf", "allOf") for part in schema.get(keyword) or ()]
     if schema.get("not"):
         parts.append(schema["not"])

@@ -93,7 +93,7 @@ def _spelled_out(of: Type) -> Type:
     if of.kind is not Kind.OBJECT:
         return of
     fields = {field.key: replace(field, type=_spelled_out(field.type)) for field in of.fields.values()}
-    return Type(Kind.OBJECT, of.name, (), fields, of.deep)
+    return Type(Kind.OBJECT, of.name, (), fields, lambda: of.deep)
 
 
 def _request_type() -> Type:
