@@ -1,0 +1,239 @@
+"""One tenant's book: its groups, selections and rules, kept consistent as its pods come, move and go.
+
+Nothing in one tenant's book ever depends on another tenant's pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from alcove.scheduler.groups import Group
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.podterms import Picked, Spread
+from alcove.scheduler.rules import Rule, RuleKey, rules_of
+from alcove.scheduler.selections import NamespaceLabels, Selection, picks
+from alcove.scheduler.shapes import Shape
+
+SELECTIONS_MAX = 8192
+"""Distinct choices of pods that a tenant's pods may ask about at once: placing a pod stays bounded work."""
+_RULES_KEPT_MAX = 1024
+
+GroupKey = tuple[tuple[tuple[str, str], ...], str]
+Shelf = tuple[str, str]
+"""Where a selection is kept: by the controller or the one namespace it is about, so that only those
+that can matter are looked at."""
+_ANYWHERE: Shelf = ("", "")
+
+
+def _shelf(picked: Picked) -> Shelf:
+    if picked.owner:
+        return ("owner", picked.owner)
+    if picked.namespace_selector is None and len(picked.namespaces) == 1 and not picked.also:
+        return ("namespace", next(iter(picked.namespaces)))
+    return _ANYWHERE
+
+
+class Links(Struct):
+    """What a shape asks about, as kept in the tenant's book."""
+
+    near: tuple[Selection, ...]
+    """One, of the pods that all terms pick, if there are any terms."""
+    far: tuple[Selection, ...]
+    wishes: tuple[Selection, ...]
+    spread_hard: tuple[Selection, ...]
+    spread_soft: tuple[Selection, ...]
+    rules: tuple[Rule, ...]
+
+
+_NO_LINKS = Links((), (), (), (), (), ())
+
+
+class Book:
+    def __init__(self) -> None:
+        self.namespaces: NamespaceLabels = {}
+        self._groups: dict[str, dict[GroupKey, Group]] = {}
+        """By namespace."""
+        self._selections: dict[Shelf, dict[Picked, Selection]] = {}
+        self._asked = 0
+        """Selections that pods ask for, not counting those of default spreading."""
+        self._rules: dict[RuleKey, Rule] = {}
+        self._rule_list: list[Rule] = []
+
+    def group(self, namespace: str, labels: Mapping[str, str], owner: str) -> Group:
+        """The group of such pods; `leave` it for every time it was asked for."""
+        groups = self._groups.setdefault(namespace, {})
+        key = (tuple(sorted(labels.items())), owner)
+        found = groups.get(key)
+        if found is None:
+            found = groups[key] = Group(namespace, dict(labels), owner)
+            found.selections = [
+                each for each in self._around(found) if picks(each.picked, found, self.namespaces)
+            ]
+        found.pods += 1
+        return found
+
+    def leave(self, group: Group) -> None:
+        group.pods -= 1
+        if group.pods == 0:
+            groups = self._groups[group.namespace]
+            del groups[(tuple(sorted(group.labels.items())), group.owner)]
+            if not groups:
+                del self._groups[group.namespace]
+
+    def _around(self, group: Group) -> Iterator[Selection]:
+        """Selections that may pick the group."""
+        for shelf in (("owner", group.owner), ("namespace", group.namespace), _ANYWHERE):
+            yield from self._selections.get(shelf, {}).values()
+
+    def _every_group(self) -> Iterator[Group]:
+        for groups in self._groups.values():
+            yield from groups.values()
+
+    def link(self, shape: Shape) -> str:
+        """Begin to count what the shape asks about. Returns why that cannot be, if it cannot."""
+        shape.links = _NO_LINKS
+        asked = _asked(shape)
+        if not asked:
+            return ""
+        if self._asked + sum(self._is_new(picked) for picked in asked) > SELECTIONS_MAX:
+            return f"the tenant's pods ask about more than {SELECTIONS_MAX} choices of other pods"
+        affinity = shape.affinity
+        shape.links = Links(
+            () if affinity.wanted is None else (self._selection(affinity.wanted),),
+            tuple(self._selection(term.picked) for term in affinity.far),
+            tuple(self._selection(wish.term.picked) for wish in affinity.wishes),
+            self._spread_selections(shape.spread_hard),
+            self._spread_selections(shape.spread_soft),
+            tuple(self._rule(key) for key in rules_of(shape)),
+        )
+        return ""
+
+    def unlink(self, shape: Shape) -> None:
+        links: Links = shape.links
+        for selection in (*links.near, *links.far, *links.wishes, *links.spread_hard, *links.spread_soft):
+            selection.users -= 1
+            if selection.users == 0:
+                self._end(selection)
+        for rule in links.rules:
+            rule.users -= 1
+            if rule.users == 0:
+                rule.is_over = True
+                del self._rules[rule.key]
+        shape.links = _NO_LINKS
+
+    def _spread_selections(self, spreads: tuple[Spread, ...]) -> tuple[Selection, ...]:
+        return tuple(self._selection(spread.picked) for spread in spreads)
+
+    def _is_new(self, picked: Picked) -> bool:
+        return not picked.owner and picked not in self._selections.get(_shelf(picked), {})
+
+    def _selection(self, picked: Picked) -> Selection:
+        shelf = self._selections.setdefault(_shelf(picked), {})
+        found = shelf.get(picked)
+        if found is None:
+            found = shelf[picked] = Selection(picked)
+            self._asked += not picked.owner
+            self._fill(found)
+        found.users += 1
+        return found
+
+    def _fill(self, selection: Selection) -> None:
+        for group in self._every_group():
+            if picks(selection.picked, group, self.namespaces):
+                group.selections.append(selection)
+                selection.join(group)
+
+    def _end(self, selection: Selection) -> None:
+        shelf = _shelf(selection.picked)
+        del self._selections[shelf][selection.picked]
+        if not self._selections[shelf]:
+            del self._selections[shelf]
+        self._asked -= not selection.picked.owner
+        for group in self._every_group():
+            if selection in group.selections:
+                group.selections.remove(selection)
+
+    def _rule(self, key: RuleKey) -> Rule:
+        found = self._rules.get(key)
+        if found is None:
+            found = self._rules[key] = Rule(key)
+            self._rule_list.append(found)
+            if len(self._rule_list) > _RULES_KEPT_MAX + 2 * len(self._rules):
+                self._rule_list = list(self._rules.values())
+                self._forget_rules()
+        found.users += 1
+        return found
+
+    def _forget_rules(self) -> None:
+        """Which rules speak of whom is found anew."""
+        for group in self._every_group():
+            group.rules, group.seen = [], 0
+
+    def rules_about(self, group: Group) -> list[Rule]:
+        """Rules of the tenant's pods that speak of this group's; those that no pod has are left out."""
+        news = self._rule_list[group.seen :]
+        if news:
+            group.rules += [rule for rule in news if picks(rule.key.term.picked, group, self.namespaces)]
+            group.seen = len(self._rule_list)
+        if any(rule.is_over for rule in group.rules):
+            group.rules = [rule for rule in group.rules if not rule.is_over]
+        return group.rules
+
+    def place(self, pod: Pod, slot: int, sign: int = 1) -> None:
+        """The pod is on the node (or, with -1, leaves it)."""
+        group = pod.group
+        group.placed.add(slot, sign)
+        for selection in group.selections:
+            selection.placed.add(slot, sign)
+        if pod.is_leaving:
+            self.mark_leaving(group, slot, sign)
+        for rule in pod.shape.links.rules:
+            rule.owners.add(slot, sign)
+
+    def mark_leaving(self, group: Group, slot: int, sign: int) -> None:
+        group.leaving.add(slot, sign)
+        for selection in group.selections:
+            selection.leaving.add(slot, sign)
+
+    def nominate(self, pod: Pod, slot: int, sign: int = 1) -> None:
+        group = pod.group
+        group.nominated.add(slot, sign)
+        for selection in group.selections:
+            selection.nominated.add(slot, sign)
+
+    def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
+        """A namespace's labels changed (None: it is gone): who is picked by them is found anew."""
+        if self.namespaces.get(name) == labels:
+            return
+        if labels is None:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = labels
+        for selection in list(self._selections.get(_ANYWHERE, {}).values()):
+            if _depends_on_labels(selection.picked):
+                self._refill(selection)
+        self._forget_rules()
+
+    def _refill(self, selection: Selection) -> None:
+        for group in self._every_group():
+            if selection in group.selections:
+                group.selections.remove(selection)
+                selection.join(group, -1)
+        self._fill(selection)
+
+
+def _depends_on_labels(picked: Picked) -> bool:
+    among = picked.namespace_selector
+    return (among is not None and bool(among.requirements)) or any(map(_depends_on_labels, picked.also))
+
+
+def _asked(shape: Shape) -> set[Picked]:
+    affinity = shape.affinity
+    return {
+        *(() if affinity.wanted is None else (affinity.wanted,)),
+        *(term.picked for term in affinity.far),
+        *(wish.term.picked for wish in affinity.wishes),
+        *(spread.picked for spread in (*shape.spread_hard, *shape.spread_soft)),
+    }

@@ -1,0 +1,30 @@
+"""Causes: what can happen that may let a refused pod pass. Each filter names the ones that concern it."""
+
+from enum import Flag, auto
+
+
+class Cause(Flag):
+    NODE_ADDED = auto()
+    NODE_GREW = auto()
+    """More of something is allocatable."""
+    NODE_RELABELED = auto()
+    NODE_RETAINTED = auto()
+    """Taints or schedulability changed."""
+    NODE_HANDLERS = auto()
+    NODE_REMOVED = auto()
+    POD_GONE = auto()
+    """A pod no longer takes what it had."""
+    POD_PLACED = auto()
+    POD_RELABELED = auto()
+    """A placed pod's labels changed, or a namespace's."""
+    STORAGE = auto()
+    """A claim, volume or storage class of the tenant changed."""
+    RUNTIME_CLASS = auto()
+    QUOTA = auto()
+    """A tenant's limits or use changed."""
+    NOTHING = 0
+
+
+NODE_CHANGES = (
+    Cause.NODE_ADDED | Cause.NODE_GREW | Cause.NODE_RELABELED | Cause.NODE_RETAINTED | Cause.NODE_HANDLERS
+)

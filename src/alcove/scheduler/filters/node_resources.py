@@ -1,0 +1,56 @@
+"""What the pod requests must be left on the node: CPU, memory, storage, a pod's place, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from alcove.scheduler.amounts import PODS
+from alcove.scheduler.arrays import Bools, Rows
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.filters.base import Filter, Refusal, Scope
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.world import World
+
+
+class NodeResourcesFit(Filter):
+    name = "NodeResourcesFit"
+    scope = Scope.USE
+    is_curable = True
+    cured_by = Cause.NODE_ADDED | Cause.NODE_GREW | Cause.POD_GONE
+
+    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
+        nodes, demand = world.nodes, world.demand(pod.shape)
+        if len(demand.amounts) < len(pod.shape.requests.amounts):
+            return np.zeros(len(nodes.is_alive[rows]), dtype=np.bool_)
+        allocatable, requested = nodes.allocatable, nodes.requested
+        (row, amount), *others = demand.amounts
+        fits: Bools = allocatable[row][rows] - requested[row][rows] >= amount
+        for row, amount in others:
+            fits &= allocatable[row][rows] - requested[row][rows] >= amount
+        return fits
+
+    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+        """A node lacks one resource or several. If it has too little of one altogether, nobody's leaving helps."""
+        nodes = world.nodes
+        asked = pod.shape.requests.amounts
+        hopeless = np.zeros(nodes.size, dtype=np.bool_)
+        for name, amount in asked.items():
+            if name != PODS:
+                row = nodes.rows.get(name)
+                hopeless |= True if row is None else nodes.allocatable[row] < amount
+        for name, amount in asked.items():
+            lacking = self._lacking(world, name, amount)
+            reason = "Too many pods" if name == PODS else f"Insufficient {name}"
+            yield Refusal(reason, lacking & ~hopeless, True)
+            yield Refusal(reason, lacking & hopeless, False)
+
+    @staticmethod
+    def _lacking(world: World, name: str, amount: int) -> Bools:
+        nodes = world.nodes
+        row = nodes.rows.get(name)
+        if row is None:
+            return np.ones(nodes.size, dtype=np.bool_)
+        lacking: Bools = nodes.allocatable[row] - nodes.requested[row] < amount
+        return lacking

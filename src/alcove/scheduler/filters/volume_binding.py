@@ -1,0 +1,87 @@
+"""The pod's claims: bound volumes must be reachable from the node, waiting ones must find one there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from alcove.scheduler.arrays import EVERY, Bools, Rows
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.filters.base import Filter, Refusal, Scope
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.storage import Claim
+from alcove.scheduler.volumeplans import claims_of, match
+from alcove.scheduler.volumesources import ClaimUse
+from alcove.scheduler.world import World
+
+UNREACHABLE = "node(s) didn't match PersistentVolume's node affinity"
+NONE_TO_BIND = "node(s) didn't find available persistent volumes to bind"
+LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+class VolumeBinding(Filter):
+    name = "VolumeBinding"
+    scope = Scope.WORLD
+    cured_by = Cause.NODE_ADDED | Cause.NODE_RELABELED | Cause.STORAGE
+
+    def applies(self, world: World, pod: Pod) -> bool:
+        return bool(pod.shape.claims)
+
+    def fault(self, world: World, pod: Pod) -> str:
+        for use in pod.shape.claims:
+            if told := _claim_fault(world, pod, use):
+                return told
+        storage = world.storage(pod.tenant)
+        for claim in claims_of(storage, pod).unbound:
+            chosen = storage.classes.get(claim.storage_class)
+            if chosen is not None and chosen.waits is None:
+                return f'VolumeBindingMode not set for StorageClass "{chosen.name}"'
+            return "pod has unbound immediate PersistentVolumeClaims"
+        return ""
+
+    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
+        claims = claims_of(world.storage(pod.tenant), pod)
+        if _is_volume_missing(world, pod, claims.bound):
+            return np.zeros(len(world.nodes.is_alive[rows]), dtype=np.bool_)
+        passing = _reachable(world, pod, claims.bound, rows)
+        if claims.waiting:
+            passing &= match(world, pod, claims.waiting, rows).is_met
+        return passing
+
+    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+        claims = claims_of(world.storage(pod.tenant), pod)
+        yield Refusal(UNREACHABLE, ~_reachable(world, pod, claims.bound, EVERY), False)
+        yield Refusal(NONE_TO_BIND, ~match(world, pod, claims.waiting, EVERY).is_met, False)
+        if _is_volume_missing(world, pod, claims.bound):
+            yield Refusal(LOST, np.ones(world.nodes.size, dtype=np.bool_), False)
+
+
+def _claim_fault(world: World, pod: Pod, use: ClaimUse) -> str:
+    claim = world.storage(pod.tenant).claims.get((pod.namespace, use.name))
+    if claim is None:
+        if use.is_ephemeral:
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+        return f'persistentvolumeclaim "{use.name}" not found'
+    if claim.is_lost:
+        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{claim.volume}"'
+    if claim.is_leaving:
+        return f'persistentvolumeclaim "{use.name}" is being deleted'
+    if use.is_ephemeral and pod.uid not in claim.owners:
+        return f"PVC {pod.namespace}/{use.name} was not created for pod {pod.key} (pod is not owner)"
+    return ""
+
+
+def _is_volume_missing(world: World, pod: Pod, bound: list[Claim]) -> bool:
+    volumes = world.storage(pod.tenant).volumes
+    return any(claim.volume not in volumes for claim in bound)
+
+
+def _reachable(world: World, pod: Pod, bound: list[Claim], rows: Rows) -> Bools:
+    volumes = world.storage(pod.tenant).volumes
+    passing = np.ones(len(world.nodes.is_alive[rows]), dtype=np.bool_)
+    for claim in bound:
+        volume = volumes.get(claim.volume)
+        if volume is not None and volume.nodes is not None:
+            passing &= volume.nodes.matches(world.nodes, rows)
+    return passing

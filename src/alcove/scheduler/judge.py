@@ -1,0 +1,158 @@
+"""The judge: where a pod can go, where it goes best, and why it cannot go elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from msgspec import Struct
+
+from alcove.scheduler.arrays import EVERY, Bools, Ints, rows_of
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.filters.base import Filter, Scope
+from alcove.scheduler.memos import INFEASIBLE, Memo, Memos
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.profiles import Profile, Profiles
+from alcove.scheduler.scores.base import Score
+from alcove.scheduler.world import World
+
+NO_SLOT = -1
+
+
+class Explanation(Struct):
+    """Why no node takes a pod."""
+
+    nodes: int
+    """How many there are."""
+    fault: str
+    """What is wrong with the pod whatever the node; empty: the reasons are the nodes'."""
+    reasons: Counter[str]
+    curable: Bools
+    """Nodes that might take the pod if others left them."""
+    cured_by: Cause
+
+    @property
+    def text(self) -> str:
+        """As Kubernetes words it: "0/3 nodes are available: 1 Too many pods, 2 Insufficient cpu."."""
+        if self.nodes == 0:
+            return "no nodes available to schedule pods"
+        told = self.fault or ", ".join(sorted(f"{count} {reason}" for reason, count in self.reasons.items()))
+        return f"0/{self.nodes} nodes are available: {told}."
+
+
+class Judge:
+    def __init__(self, world: World, profiles: Profiles) -> None:
+        self._world = world
+        self._profiles = profiles
+        self.memos = Memos(world)
+        self._cursor = 0
+
+    def profile(self, pod: Pod) -> Profile:
+        return self._profiles[pod.shape.profile]
+
+    def fault(self, pod: Pod) -> tuple[str, Cause]:
+        """What is wrong with the pod whatever the node, and what may mend it."""
+        if pod.shape.fault:
+            return pod.shape.fault, Cause.NOTHING
+        for each in self.profile(pod).filters:
+            if each.applies(self._world, pod) and (told := each.fault(self._world, pod)):
+                return told, each.cured_by
+        return "", Cause.NOTHING
+
+    def choose(self, pod: Pod) -> int:
+        """The slot of the best node, or NO_SLOT. Of equals, the next one after the last chosen: all get their turn."""
+        ranked = self.rank(pod)
+        if len(ranked) == 0:
+            return NO_SLOT
+        cursor = self._cursor if self._cursor < len(ranked) else 0
+        ahead = cursor + int(ranked[cursor:].argmax())
+        behind = int(ranked.argmax())
+        slot = ahead if ranked[ahead] == ranked[behind] else behind
+        if ranked[slot] == INFEASIBLE:
+            return NO_SLOT
+        self._cursor = slot + 1
+        return slot
+
+    def rank(self, pod: Pod) -> Ints:
+        """For each slot the weighted sum of its scores; -1 where the pod cannot go."""
+        profile = self.profile(pod)
+        memo = self.memos.get(pod, profile)
+        filters = self._worldly(profile, pod)
+        scores = [
+            (score, weight)
+            for score, weight in profile.scores
+            if score.scope is Scope.WORLD and score.applies(self._world, pod)
+        ]
+        if not (filters or scores or memo.compared):
+            return memo.ranked
+        feasible = memo.feasible
+        for each in filters:
+            feasible &= each.passes(self._world, pod, EVERY)
+        return self._compose(pod, memo, feasible, scores)
+
+    def _worldly(self, profile: Profile, pod: Pod) -> list[Filter]:
+        return [
+            each for each in profile.filters if each.scope is Scope.WORLD and each.applies(self._world, pod)
+        ]
+
+    def _compose(self, pod: Pod, memo: Memo, feasible: Bools, scores: list[tuple[Score, int]]) -> Ints:
+        total = memo.value.copy()
+        for score, weight, raw in memo.compared:
+            total += weight * score.normalized(self._world, pod, raw, feasible)
+        for score, weight in scores:
+            raw = score.raw(self._world, pod, EVERY)
+            total += weight * score.normalized(self._world, pod, raw, feasible)
+        total[~feasible] = INFEASIBLE
+        return total
+
+    def fits(self, pod: Pod, slot: int) -> bool:
+        """Whether the pod could go to this node as it is."""
+        rows = rows_of([slot])
+        if not self._world.nodes.is_alive[slot]:
+            return False
+        return all(
+            bool(each.passes(self._world, pod, rows)[0])
+            for each in self.profile(pod).filters
+            if each.applies(self._world, pod)
+        )
+
+    def explain(self, pod: Pod) -> Explanation:
+        nodes = self._world.nodes
+        nobody = np.zeros(nodes.size, dtype=np.bool_)
+        told, cause = self.fault(pod)
+        if told or nodes.count == 0:
+            cause |= Cause.NOTHING if told else Cause.NODE_ADDED
+            return Explanation(nodes.count, told, Counter(), nobody, cause)
+        found = Explanation(nodes.count, "", Counter(), nobody, Cause.NOTHING)
+        left = self._leave_out(pod, found)
+        for each in self.profile(pod).filters:
+            if each.applies(self._world, pod):
+                left = self._tell(pod, each, left, found)
+        return found
+
+    def _leave_out(self, pod: Pod, found: Explanation) -> Bools:
+        """Nodes that are looked at one by one: where affinity names nodes, the others are told in one."""
+        nodes, selector = self._world.nodes, pod.shape.nodes
+        names = None if selector is None else selector.names
+        if names is None:
+            return nodes.is_alive.copy()
+        named = np.zeros(nodes.size, dtype=np.bool_)
+        named[[slot for name in names if (slot := nodes.slot(name)) is not None]] = True
+        others = nodes.count - int(named.sum())
+        if others:
+            found.reasons["node(s) didn't satisfy plugin(s) [NodeAffinity]"] += others
+            found.cured_by |= Cause.NODE_ADDED
+        return named
+
+    def _tell(self, pod: Pod, each: Filter, left: Bools, found: Explanation) -> Bools:
+        passing = each.passes(self._world, pod, EVERY)
+        failing = left & ~passing
+        if failing.any():
+            found.cured_by |= each.cured_by
+            for refusal in each.refusals(self._world, pod):
+                hit = refusal.nodes & failing
+                if count := int(hit.sum()):
+                    found.reasons[refusal.reason] += count
+                    if refusal.is_curable:
+                        found.curable |= hit
+        return left & passing

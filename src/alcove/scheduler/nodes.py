@@ -1,0 +1,50 @@
+"""What scheduling sees of a node: read once from the object, compared to tell whether anything changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from alcove.api.objects import Object, get
+from alcove.scheduler import amounts
+from alcove.scheduler.amounts import Amounts
+from alcove.scheduler.taints import Taint, read_taints
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+
+
+class NodeFacts(Struct, frozen=True):
+    name: str
+    labels: Mapping[str, str] = {}
+    allocatable: Mapping[str, int] = {}
+    taints: tuple[Taint, ...] = ()
+    is_unschedulable: bool = False
+    images: Mapping[str, int] = {}
+    """Size in bytes of each image the node has, by each of its names."""
+    handlers: frozenset[str] = frozenset()
+    """Runtime handlers that the node has proven it can start pods with."""
+
+
+def read_node(node: Object) -> NodeFacts:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    return NodeFacts(
+        name=node["metadata"]["name"],
+        labels=dict(get(node, "metadata", "labels", default={})),
+        allocatable=_allocatable(status),
+        taints=read_taints(spec.get("taints") or ()),
+        is_unschedulable=bool(spec.get("unschedulable")),
+        images=_images(status.get("images") or ()),
+        handlers=frozenset(each.get("name", "") for each in status.get("runtimeHandlers") or ()),
+    )
+
+
+def _allocatable(status: Object) -> Amounts:
+    """A node that says nothing of what is allocatable gives all it has."""
+    given: Mapping[str, Any] | None = status.get("allocatable")
+    return amounts.read_valid(status.get("capacity") if given is None else given)
+
+
+def _images(images: list[Object] | tuple[()]) -> dict[str, int]:
+    return {name: int(each.get("sizeBytes") or 0) for each in images for name in each.get("names") or ()}

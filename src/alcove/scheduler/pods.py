@@ -1,0 +1,80 @@
+"""What the scheduler keeps of a pod: little, for there are many. Shapes and groups are shared."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.groups import Group
+from alcove.scheduler.shapes import Shape
+
+
+class State(IntEnum):
+    IGNORED = 0
+    """Neither to be placed by us nor taking anything: of another scheduler, gated, finished."""
+    PENDING = 1
+    """Waits to be placed."""
+    ASSUMED = 2
+    """Decided; that the plane took the decision is not yet known."""
+    PLACED = 3
+    """On its node."""
+
+
+class Pod:
+    __slots__ = (
+        "attempts",
+        "created",
+        "group",
+        "is_leaving",
+        "may_preempt",
+        "name",
+        "namespace",
+        "node",
+        "nominated",
+        "plane",
+        "priority",
+        "queued",
+        "shape",
+        "slot",
+        "started",
+        "state",
+        "tenant",
+        "told",
+        "uid",
+    )
+
+    def __init__(self, uid: str, plane: str, tenant: TenantId, namespace: str, name: str) -> None:
+        self.uid = uid
+        self.plane = plane
+        self.tenant = tenant
+        self.namespace = namespace
+        self.name = name
+        self.state = State.IGNORED
+        self.shape: Shape
+        self.group: Group
+        self.priority = 0
+        self.may_preempt = True
+        self.created = ""
+        """When it was made; as text, which sorts as time does."""
+        self.started = ""
+        self.is_leaving = False
+        """Being deleted: it still takes what it has."""
+        self.node = ""
+        """Where it is placed, or assumed to be."""
+        self.slot = -1
+        """Where it is counted in the arrays; -1: nowhere."""
+        self.nominated = ""
+        """The node on which others make room for it."""
+        self.attempts = 0
+        """Failures to bind in a row."""
+        self.told = ""
+        """Why it is pending, as last told."""
+        self.queued = 0
+        """The order of arrival."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self.tenant}/{self.key} {self.state.name} {self.node}>"

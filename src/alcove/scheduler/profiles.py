@@ -1,0 +1,33 @@
+"""Profiles: which filters and scores serve the pods of a `schedulerName`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from alcove.scheduler.filters import FILTERS
+from alcove.scheduler.filters.base import Filter
+from alcove.scheduler.scores import SCORES, Weighted
+from alcove.scheduler.scores.node_resources import LeastAllocated, MostAllocated
+from alcove.scheduler.shapes import DEFAULT_PROFILE
+
+
+class Profile(Struct, frozen=True):
+    name: str
+    filters: tuple[Filter, ...] = FILTERS
+    scores: Weighted = SCORES
+
+
+def packing(name: str) -> Profile:
+    """Fills nodes instead of spreading pods over them."""
+    scores = tuple(
+        (MostAllocated() if isinstance(score, LeastAllocated) else score, weight) for score, weight in SCORES
+    )
+    return Profile(name, scores=scores)
+
+
+Profiles = dict[str, Profile]
+
+PROFILES: Profiles = {
+    DEFAULT_PROFILE: Profile(DEFAULT_PROFILE),
+    "packing-scheduler": packing("packing-scheduler"),
+}

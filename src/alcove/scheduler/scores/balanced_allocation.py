@@ -1,0 +1,51 @@
+"""Whether CPU and memory would be used to the same degree, and whether the pod makes that better or worse."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alcove.scheduler.amounts import CPU, MEMORY
+from alcove.scheduler.arrays import Ints, Rows
+from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.scores.base import BEST, Score
+from alcove.scheduler.snapshot import CPU_ROW, MEMORY_ROW
+from alcove.scheduler.world import World
+
+Shares = NDArray[np.float64]
+
+
+class BalancedAllocation(Score):
+    name = "NodeResourcesBalancedAllocation"
+    scope = Scope.USE
+
+    def applies(self, world: World, pod: Pod) -> bool:
+        amounts = pod.shape.requests.amounts
+        return CPU in amounts or MEMORY in amounts
+
+    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
+        nodes, amounts = world.nodes, pod.shape.requests.amounts
+        cpu, memory = nodes.allocatable[CPU_ROW][rows], nodes.allocatable[MEMORY_ROW][rows]
+        cpu_used, memory_used = nodes.requested[CPU_ROW][rows], nodes.requested[MEMORY_ROW][rows]
+        is_there = (cpu > 0) & (memory > 0)
+        without = _balance(_share(cpu_used, cpu), _share(memory_used, memory), is_there)
+        with_pod = _balance(
+            _share(cpu_used + amounts.get(CPU, 0), cpu),
+            _share(memory_used + amounts.get(MEMORY, 0), memory),
+            is_there,
+        )
+        # Toward 100 if the balance improves, toward 50 if it gets worse; 75 if nothing changes.
+        return BEST // 2 + (BEST // 2 + with_pod - without) // 2
+
+
+def _share(used: Ints, capacity: Ints) -> Shares:
+    shares: Shares = np.minimum(used / np.maximum(capacity, 1), 1.0)
+    return shares
+
+
+def _balance(cpu: Shares, memory: Shares, is_there: NDArray[np.bool_]) -> Ints:
+    """One of the two alone is always in balance."""
+    apart = np.abs((cpu - memory) / 2) * is_there
+    balance: Ints = ((1 - apart) * BEST).astype(np.int64)
+    return balance

@@ -1,0 +1,38 @@
+"""Nodes that have the pod's images already are better, the more the larger the images are.
+
+An image counts in proportion to the nodes that have it, lest one node that has it gets every pod.
+"""
+
+import numpy as np
+
+from alcove.scheduler.arrays import Ints, Rows
+from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.scores.base import BEST, Score
+from alcove.scheduler.world import World
+
+_MEBIBYTE = 1024 * 1024
+BYTES_LEAST = 23 * _MEBIBYTE
+BYTES_MOST_PER_IMAGE = 1000 * _MEBIBYTE
+
+
+class ImageLocality(Score):
+    name = "ImageLocality"
+    scope = Scope.NODE
+
+    def applies(self, world: World, pod: Pod) -> bool:
+        images = world.nodes.images
+        return bool(images) and any(image in images for image in pod.shape.images)
+
+    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
+        nodes = world.nodes
+        bytes_here = np.zeros(nodes.size, dtype=np.int64)
+        for image in pod.shape.images:
+            having = nodes.images.get(image, {})
+            share = len(having) / nodes.count if nodes.count else 0.0
+            for slot, size in having.items():
+                bytes_here[slot] += int(size * share)
+        most = BYTES_MOST_PER_IMAGE * len(pod.shape.images)
+        counted = np.clip(bytes_here, BYTES_LEAST, most)
+        chosen: Ints = (BEST * (counted - BYTES_LEAST) // (most - BYTES_LEAST))[rows]
+        return chosen

@@ -1,0 +1,71 @@
+"""How much of the node would be in use: the less the better, or the more the better.
+
+Pods that request nothing count a little here (100m of CPU, 200 MiB of memory), lest they all go to
+one node.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alcove.scheduler.amounts import CPU, MEMORY
+from alcove.scheduler.arrays import Ints, Rows
+from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.scores.base import BEST, Score
+from alcove.scheduler.snapshot import CPU_ROW, MEMORY_ROW
+from alcove.scheduler.world import World
+
+EVENLY = {CPU: 1, MEMORY: 1}
+_SHOWN = {CPU_ROW: 0, MEMORY_ROW: 1}
+
+
+class _Allocation(Score):
+    name = "NodeResourcesFit"
+    scope = Scope.USE
+
+    def __init__(self, weights: dict[str, int] | None = None) -> None:
+        self._weights = EVENLY if weights is None else weights
+
+    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
+        nodes = world.nodes
+        total = np.zeros(len(nodes.is_alive[rows]), dtype=np.int64)
+        weights = np.zeros_like(total)
+        for name, weight in self._weights.items():
+            asked = self._asked(pod, name)
+            row = nodes.rows.get(name)
+            if row is None or (asked == 0 and row not in _SHOWN):
+                continue
+            capacity = nodes.allocatable[row][rows]
+            used = nodes.shown[_SHOWN[row]] if row in _SHOWN else nodes.requested[row]
+            there = capacity > 0
+            total += self._judge(used[rows] + asked, np.maximum(capacity, 1)) * weight * there
+            weights += weight * there
+        mean: Ints = total // np.maximum(weights, 1)
+        return mean
+
+    @staticmethod
+    def _asked(pod: Pod, name: str) -> int:
+        requests = pod.shape.requests
+        if name == CPU:
+            return requests.shown_cpu
+        return requests.shown_memory if name == MEMORY else requests.amounts.get(name, 0)
+
+    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+        raise NotImplementedError
+
+
+class LeastAllocated(_Allocation):
+    """Spreads load."""
+
+    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+        shares: Ints = np.maximum(capacity - used, 0) * BEST // capacity
+        return shares
+
+
+class MostAllocated(_Allocation):
+    """Fills nodes one after another."""
+
+    def _judge(self, used: Ints, capacity: Ints) -> Ints:
+        shares: Ints = np.minimum(used, capacity) * BEST // capacity
+        return shares

@@ -1,0 +1,190 @@
+"""The shape of a pod: all of its spec that scheduling looks at, read once and shared by its equals.
+
+Pods of one controller have one shape, so masks and scores computed for one of them serve all. A pod
+whose spec makes no sense has a shape too, with a `fault` that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object, get, labels
+from alcove.api.quantity import QuantityError
+from alcove.scheduler import nodeselectors, podterms, requests, taints, volumesources
+from alcove.scheduler.amounts import PODS
+from alcove.scheduler.hostports import HostPort
+from alcove.scheduler.nodeselectors import NodeSelector, Term
+from alcove.scheduler.podterms import Affinity, Spread, TooManyTerms
+from alcove.scheduler.requests import Requests
+from alcove.scheduler.snapshot import Demand
+from alcove.scheduler.taints import Toleration
+from alcove.scheduler.volumesources import ClaimUse, Disk
+
+DEFAULT_PROFILE = "default-scheduler"
+_NOTHING = Requests({PODS: 1}, 0, 0)
+_NONSENSE = (
+    BadRequest,
+    QuantityError,
+    TooManyTerms,
+    TypeError,
+    ValueError,
+    AttributeError,
+    KeyError,
+    ArithmeticError,
+)
+
+
+class Shape:
+    """What was read never changes; the last few fields belong to whoever keeps the shape."""
+
+    __slots__ = (
+        "affinity",
+        "claims",
+        "demand",
+        "demand_rows",
+        "disks",
+        "fault",
+        "images",
+        "is_spread_by_default",
+        "key",
+        "links",
+        "nodes",
+        "pods",
+        "ports",
+        "preferred_nodes",
+        "profile",
+        "requests",
+        "runtime_class",
+        "spread_hard",
+        "spread_soft",
+        "tolerations",
+    )
+
+    def __init__(self, key: bytes, profile: str) -> None:
+        self.key = key
+        self.profile = profile
+        self.fault = ""
+        self.requests = _NOTHING
+        self.ports: tuple[HostPort, ...] = ()
+        self.nodes: NodeSelector | None = None
+        self.preferred_nodes: tuple[tuple[int, Term], ...] = ()
+        self.tolerations: tuple[Toleration, ...] = ()
+        self.runtime_class = ""
+        self.images: tuple[str, ...] = ()
+        self.affinity: Affinity = podterms.NOTHING_ASKED
+        self.spread_hard: tuple[Spread, ...] = ()
+        self.spread_soft: tuple[Spread, ...] = ()
+        self.is_spread_by_default = False
+        self.claims: tuple[ClaimUse, ...] = ()
+        self.disks: tuple[Disk, ...] = ()
+        self.pods = 0
+        """How many pods have it."""
+        self.links: Any = None
+        self.demand: Demand | None = None
+        self.demand_rows = 0
+
+
+def shape_key(tenant: str, pod: Object) -> bytes:
+    """Equal for pods that scheduling cannot tell apart by their spec."""
+    spec = pod["spec"]
+    affinity = spec.get("affinity")
+    spreads = spec.get("topologySpreadConstraints")
+    volumes = volumesources.schedulable(spec)
+    owner = "" if spreads else podterms.controller_uid(pod)
+    parts: list[Any] = [
+        spec.get("schedulerName"),
+        [_container(each) for each in spec.get("containers") or ()],
+        [_container(each) for each in spec.get("initContainers") or ()],
+        spec.get("resources"),
+        spec.get("overhead"),
+        spec.get("nodeSelector"),
+        affinity,
+        spec.get("tolerations"),
+        spreads,
+        spec.get("runtimeClassName"),
+        volumes,
+        owner,
+        bool(spec.get("resourceClaims")),
+    ]
+    if spec.get("nodeName") and (resized := requests.read_resized(pod)):
+        parts.append(resized)
+    if affinity or spreads or owner or volumes or spec.get("runtimeClassName"):
+        # These are about other objects of the tenant, often of the namespace, or about pods like itself.
+        parts += [tenant, pod["metadata"].get("namespace"), labels(pod)]
+    if any(each.get("ephemeral") for each in volumes):
+        parts.append(pod["metadata"]["name"])
+    return orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+
+
+def _container(container: Object) -> list[Any]:
+    found = [container.get("image"), container.get("restartPolicy"), get(container, "resources", "requests")]
+    for port in container.get("ports") or ():
+        if port.get("hostPort"):
+            found.append([port["hostPort"], port.get("hostIP"), port.get("protocol")])
+    return found
+
+
+def read_shape(key: bytes, pod: Object) -> Shape:
+    """Never raises: what makes no sense becomes the shape's fault."""
+    spec = pod["spec"]
+    shape = Shape(key, spec.get("schedulerName") or DEFAULT_PROFILE)
+    try:
+        _read(shape, pod, spec)
+    except _NONSENSE as error:
+        shape.fault = f"parsing pod: {error}" if str(error) else f"parsing pod: {type(error).__name__}"
+    return shape
+
+
+def _read(shape: Shape, pod: Object, spec: Object) -> None:
+    namespace, own = pod["metadata"].get("namespace") or "", labels(pod)
+    resized = requests.read_resized(pod) if spec.get("nodeName") else {}
+    shape.requests = requests.read_requests(spec, resized)
+    shape.ports = requests.read_ports(spec)
+    shape.tolerations = taints.read_tolerations(spec.get("tolerations") or ())
+    shape.runtime_class = spec.get("runtimeClassName") or ""
+    shape.images = _images(spec)
+    shape.claims = volumesources.read_claims(pod)
+    shape.disks = volumesources.read_disks(spec)
+    affinity = spec.get("affinity") or {}
+    _read_node_affinity(shape, spec.get("nodeSelector") or {}, affinity.get("nodeAffinity") or {})
+    shape.affinity = podterms.read_affinity(affinity, namespace, own)
+    _read_spreads(shape, pod, namespace, own)
+    if spec.get("resourceClaims"):
+        shape.fault = "pod asks for devices by resourceClaims, which are not allocated here"
+
+
+def _read_node_affinity(shape: Shape, selector: Mapping[str, str], affinity: Object) -> None:
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    shape.nodes = nodeselectors.read_selector(selector, required)
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    if len(preferred) + len(shape.nodes.terms or () if shape.nodes else ()) > podterms.TERMS_MAX:
+        raise TooManyTerms(f"node affinity has too many terms, the most is {podterms.TERMS_MAX}")
+    shape.preferred_nodes = tuple(
+        (each.get("weight") or 0, nodeselectors.read_term(each.get("preference") or {})) for each in preferred
+    )
+    if shape.nodes is not None and shape.nodes.fault:
+        raise ValueError(shape.nodes.fault)
+
+
+def _read_spreads(shape: Shape, pod: Object, namespace: str, own: Mapping[str, str]) -> None:
+    constraints = pod["spec"].get("topologySpreadConstraints") or ()
+    shape.spread_hard, shape.spread_soft = podterms.read_spreads(constraints, namespace, own)
+    owner = podterms.controller_uid(pod)
+    if not constraints and owner:
+        shape.spread_soft = podterms.spread_of_controller(namespace, owner)
+        shape.is_spread_by_default = True
+
+
+def _images(spec: Object) -> tuple[str, ...]:
+    """Every image a pod starts with, by the name that nodes know it by."""
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    mounted = [each["image"].get("reference", "") for each in spec.get("volumes") or () if each.get("image")]
+    return tuple(_with_tag(name) for name in [*(each.get("image") or "" for each in containers), *mounted])
+
+
+def _with_tag(image: str) -> str:
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

@@ -1,0 +1,163 @@
+"""All nodes as arrays: what they have, what is taken, what they are. The one picture decisions are made on.
+
+A node has a slot, an index into every array; the slot of a node that went is given to the next one.
+Changes are incremental and noted in two journals: of what a node is (`changed`) and of what is taken
+on it (`used`), so that whoever remembers results mends just those slots.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from alcove.scheduler.amounts import CPU, MEMORY, PODS, STORAGE
+from alcove.scheduler.arrays import Bools, Ids, Ints
+from alcove.scheduler.columns import Columns
+from alcove.scheduler.hostports import HostPort, HostPorts
+from alcove.scheduler.journal import Journal
+from alcove.scheduler.nodes import NodeFacts
+from alcove.scheduler.taints import TaintSets
+
+CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
+SLOTS_LEAST = 64
+NONE = NodeFacts("")
+
+
+class Demand(Struct, frozen=True):
+    """What a pod takes on a node, in terms of the arrays."""
+
+    amounts: tuple[tuple[int, int], ...]
+    """(row, amount)"""
+    shown_cpu: int
+    shown_memory: int
+    ports: tuple[HostPort, ...] = ()
+
+
+class Snapshot:
+    def __init__(self) -> None:
+        self.size = 0
+        """Slots there are, nodes in them or not."""
+        self.count = 0
+        """Nodes."""
+        self.rows = {CPU: CPU_ROW, MEMORY: MEMORY_ROW, STORAGE: STORAGE_ROW, PODS: PODS_ROW}
+        """Row of each resource that some node has or had, in the two arrays that follow."""
+        self.allocatable: Ints = np.zeros((4, 0), dtype=np.int64)
+        self.requested: Ints = np.zeros((4, 0), dtype=np.int64)
+        self.shown: Ints = np.zeros((2, 0), dtype=np.int64)
+        """CPU and memory requested as scores see them: pods that ask for nothing count a little."""
+        self.is_alive: Bools = np.zeros(0, dtype=np.bool_)
+        self.is_unschedulable: Bools = np.zeros(0, dtype=np.bool_)
+        self.labels = Columns()
+        self.taints = TaintSets()
+        self.handlers: Ids = np.zeros(0, dtype=np.int32)
+        """The set of runtime handlers of each slot, an index into `handler_sets`."""
+        self.handler_sets: list[frozenset[str]] = [frozenset()]
+        self.images: dict[str, dict[int, int]] = {}
+        """Image → slots that have it → bytes."""
+        self.ports = HostPorts()
+        self.changed = Journal()
+        self.used = Journal()
+        self.slots: dict[str, int] = {}
+        self.facts: list[NodeFacts] = []
+        self._free: list[int] = []
+
+    def slot(self, name: str) -> int | None:
+        return self.slots.get(name)
+
+    def name(self, slot: int) -> str:
+        return self.facts[slot].name
+
+    def capacity(self, resource: str) -> int:
+        """Of all nodes together."""
+        row = self.rows.get(resource)
+        return 0 if row is None else int(self.allocatable[row].sum())
+
+    def put(self, facts: NodeFacts) -> tuple[str, ...]:
+        """Add or change a node. Returns the resources that no node had before: whatever already runs
+        and asks for them has to be counted now."""
+        slot = self.slots.get(facts.name)
+        if slot is None:
+            slot = self._take_slot(facts.name)
+        news = self._write(slot, facts)
+        self.is_alive[slot] = True
+        return news
+
+    def remove(self, name: str) -> None:
+        """The node is gone; what was taken on it must have been given back before."""
+        slot = self.slots.pop(name)
+        self._write(slot, NONE)
+        self.is_alive[slot] = False
+        self.count -= 1
+        self._free.append(slot)
+
+    def _take_slot(self, name: str) -> int:
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self.slots[name] = slot
+        self.count += 1
+        return slot
+
+    def _grow(self) -> None:
+        """An eighth more: arrays are little longer than the nodes are many."""
+        old, self.size = self.size, self.size + max(SLOTS_LEAST, self.size // 8)
+        more = self.size - old
+        self.allocatable = np.pad(self.allocatable, ((0, 0), (0, more)))
+        self.requested = np.pad(self.requested, ((0, 0), (0, more)))
+        self.shown = np.pad(self.shown, ((0, 0), (0, more)))
+        self.is_alive = np.pad(self.is_alive, (0, more))
+        self.is_unschedulable = np.pad(self.is_unschedulable, (0, more))
+        self.handlers = np.pad(self.handlers, (0, more))
+        self.labels.grow(self.size)
+        self.taints.grow(self.size)
+        self.facts += [NONE] * more
+        self._free += range(self.size - 1, old - 1, -1)
+
+    def _write(self, slot: int, facts: NodeFacts) -> tuple[str, ...]:
+        old = self.facts[slot]
+        news = tuple(resource for resource in facts.allocatable if resource not in self.rows)
+        for resource in news:
+            self._add_row(resource)
+        self.allocatable[:, slot] = 0
+        for resource, amount in facts.allocatable.items():
+            self.allocatable[self.rows[resource], slot] = amount
+        self.labels.replace(slot, old.labels, facts.labels)
+        self.taints.put(slot, facts.taints)
+        self.is_unschedulable[slot] = facts.is_unschedulable
+        self.handlers[slot] = self._handler_set(facts.handlers)
+        if old.images != facts.images:
+            self._replace_images(slot, old.images, facts.images)
+        self.facts[slot] = facts
+        self.changed.note(slot)
+        self.used.note(slot)
+        return news
+
+    def _add_row(self, resource: str) -> None:
+        self.rows[resource] = len(self.rows)
+        self.allocatable = np.pad(self.allocatable, ((0, 1), (0, 0)))
+        self.requested = np.pad(self.requested, ((0, 1), (0, 0)))
+
+    def _handler_set(self, handlers: frozenset[str]) -> int:
+        if handlers not in self.handler_sets:
+            self.handler_sets.append(handlers)
+        return self.handler_sets.index(handlers)
+
+    def _replace_images(self, slot: int, old: Iterable[str], new: Mapping[str, int]) -> None:
+        for name in old:
+            nodes = self.images[name]
+            del nodes[slot]
+            if not nodes:
+                del self.images[name]
+        for name, size in new.items():
+            self.images.setdefault(name, {})[slot] = size
+
+    def take(self, slot: int, demand: Demand, sign: int = 1) -> None:
+        """Something is placed on the node (or, with a sign of -1, leaves it)."""
+        requested = self.requested
+        for row, amount in demand.amounts:
+            requested[row, slot] += sign * amount
+        self.shown[0, slot] += sign * demand.shown_cpu
+        self.shown[1, slot] += sign * demand.shown_memory
+        if demand.ports:
+            (self.ports.take if sign > 0 else self.ports.give_back)(slot, demand.ports)
+        self.used.note(slot)

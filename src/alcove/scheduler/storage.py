@@ -1,0 +1,198 @@
+"""One tenant's claims, volumes and storage classes, with what was decided but is not yet seen to be so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec import Struct
+
+from alcove.api import objects, selectors
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object, get, labels
+from alcove.api.quantity import QuantityError
+from alcove.api.selectors import LabelSelector
+from alcove.scheduler.amounts import read_nanos
+from alcove.scheduler.nodes import REGION, ZONE
+from alcove.scheduler.nodeselectors import NodeSelector, Requirement, Term, read_terms
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+NOT_PROVISIONED = "kubernetes.io/no-provisioner"
+_OLD_ZONES = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+}
+ZONE_LABELS = (*_OLD_ZONES, ZONE, REGION)
+
+ClaimKey = tuple[str, str]
+"""(namespace, name)"""
+
+
+class Claim(Struct, frozen=True):
+    key: ClaimKey
+    uid: str
+    volume: str
+    is_bound: bool
+    is_lost: bool
+    is_leaving: bool
+    storage_class: str
+    modes: frozenset[str]
+    volume_mode: str
+    size: int
+    """In nanos of a byte."""
+    selector: LabelSelector | None
+    attributes_class: str
+    selected_node: str
+    owners: frozenset[str]
+
+
+class Volume(Struct, frozen=True):
+    name: str
+    claim: ClaimKey | None
+    claim_uid: str
+    storage_class: str
+    modes: frozenset[str]
+    volume_mode: str
+    size: int
+    labels: dict[str, str]
+    attributes_class: str
+    nodes: NodeSelector | None
+    zones: tuple[Requirement, ...]
+    is_available: bool
+    is_leaving: bool
+
+
+class StorageClass(Struct, frozen=True):
+    name: str
+    provisioner: str
+    waits: bool | None
+    """Volumes are bound only once a pod needs them; None: it does not say."""
+    nodes: NodeSelector | None
+    """Where volumes can be made."""
+
+    @property
+    def provisions(self) -> bool:
+        return self.provisioner not in ("", NOT_PROVISIONED)
+
+
+class Storage:
+    def __init__(self) -> None:
+        self.claims: dict[ClaimKey, Claim] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.promised: dict[str, ClaimKey] = {}
+        """Volume → the claim it was decided to be bound to."""
+        self.users: Counter[ClaimKey] = Counter()
+        """Claim → how many placed pods use it."""
+
+    def volumes_of_class(self, name: str) -> list[Volume]:
+        return [volume for volume in self.volumes.values() if volume.storage_class == name]
+
+    def is_for(self, volume: Volume, claim: Claim) -> bool:
+        """Whether the volume is bound, or was promised, to just this claim."""
+        promised = self.promised.get(volume.name)
+        if promised is not None:
+            return promised == claim.key
+        return volume.claim == claim.key and volume.claim_uid in ("", claim.uid)
+
+    def is_taken(self, volume: Volume) -> bool:
+        return volume.claim is not None or volume.name in self.promised
+
+
+def _size(amounts: Object | None) -> int:
+    try:
+        return read_nanos(amounts).get("storage", 0)
+    except QuantityError:
+        return 0
+
+
+def read_claim(claim: Object) -> Claim:
+    meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
+    noted = objects.annotations(claim)
+    volume = spec.get("volumeName") or ""
+    is_done = BIND_COMPLETED in noted or status.get("phase") == "Bound"
+    return Claim(
+        key=(meta.get("namespace", ""), meta["name"]),
+        uid=meta.get("uid", ""),
+        volume=volume,
+        is_bound=bool(volume) and is_done,
+        is_lost=status.get("phase") == "Lost",
+        is_leaving=bool(meta.get("deletionTimestamp")),
+        storage_class=noted.get(CLASS_ANNOTATION) or spec.get("storageClassName") or "",
+        modes=frozenset(spec.get("accessModes") or ()),
+        volume_mode=spec.get("volumeMode") or "Filesystem",
+        size=_size(get(spec, "resources", "requests")),
+        selector=_selector(spec.get("selector")),
+        attributes_class=spec.get("volumeAttributesClassName") or "",
+        selected_node=noted.get(SELECTED_NODE) or "",
+        owners=frozenset(
+            each.get("uid", "") for each in meta.get("ownerReferences") or () if each.get("controller")
+        ),
+    )
+
+
+def _selector(raw: Object | None) -> LabelSelector | None:
+    """One that makes no sense selects no volume."""
+    if raw is None:
+        return None
+    try:
+        return selectors.from_object(raw)
+    except BadRequest:
+        return selectors.NOTHING
+
+
+def read_volume(volume: Object) -> Volume:
+    meta, spec, status = volume["metadata"], volume.get("spec") or {}, volume.get("status") or {}
+    reference = spec.get("claimRef")
+    return Volume(
+        name=meta["name"],
+        claim=(reference.get("namespace", ""), reference.get("name", "")) if reference else None,
+        claim_uid=(reference or {}).get("uid") or "",
+        storage_class=objects.annotations(volume).get(CLASS_ANNOTATION) or spec.get("storageClassName") or "",
+        modes=frozenset(spec.get("accessModes") or ()),
+        volume_mode=spec.get("volumeMode") or "Filesystem",
+        size=_size(spec.get("capacity")),
+        labels=dict(labels(volume)),
+        attributes_class=spec.get("volumeAttributesClassName") or "",
+        nodes=_volume_nodes(get(spec, "nodeAffinity", "required")),
+        zones=_zones(labels(volume)),
+        is_available=status.get("phase") == "Available",
+        is_leaving=bool(meta.get("deletionTimestamp")),
+    )
+
+
+def _volume_nodes(required: Object | None) -> NodeSelector | None:
+    return None if required is None else NodeSelector((), read_terms(required.get("nodeSelectorTerms") or ()))
+
+
+def _zones(given: dict[str, str]) -> tuple[Requirement, ...]:
+    """A volume's own zone labels; several zones are written with `__` between them."""
+    return tuple(
+        Requirement(key, "In", tuple(given[key].split("__"))) for key in ZONE_LABELS if given.get(key)
+    )
+
+
+def modern(key: str) -> str:
+    """The label that stands today for an old zone label."""
+    return _OLD_ZONES.get(key, key)
+
+
+def read_class(given: Object) -> StorageClass:
+    mode = given.get("volumeBindingMode")
+    topologies = given.get("allowedTopologies") or ()
+    terms = tuple(
+        Term(
+            tuple(
+                Requirement(each.get("key", ""), "In", tuple(each.get("values") or ()))
+                for each in topology.get("matchLabelExpressions") or ()
+            )
+        )
+        for topology in topologies
+    )
+    return StorageClass(
+        given["metadata"]["name"],
+        given.get("provisioner") or "",
+        None if mode is None else mode == "WaitForFirstConsumer",
+        NodeSelector((), terms) if topologies else None,
+    )

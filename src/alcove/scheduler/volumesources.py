@@ -1,0 +1,78 @@
+"""What a pod's volumes mean for scheduling: claims it uses, and disks it names itself."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.api.objects import Object
+
+_DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
+_SCHEDULED = ("persistentVolumeClaim", "ephemeral", *_DISKS)
+
+
+class ClaimUse(Struct, frozen=True):
+    name: str
+    is_ephemeral: bool = False
+    """The claim is made for the pod, and must belong to it."""
+
+
+class Disk(Struct, frozen=True):
+    """A disk that several pods on one node may not be able to share."""
+
+    kind: str
+    ids: frozenset[str]
+    """Two disks are the same if they have one of these in common."""
+    pool: str = ""
+    is_read_only: bool = False
+
+    def conflicts(self, other: "Disk") -> bool:
+        """One writer and anybody else, or, where a disk takes one pod only, any two."""
+        if self.kind != other.kind or self.pool != other.pool or not self.ids & other.ids:
+            return False
+        return self.kind == "awsElasticBlockStore" or not (self.is_read_only and other.is_read_only)
+
+
+def schedulable(spec: Object) -> list[Object]:
+    """The volumes that matter for where a pod runs; most do not."""
+    return [
+        {kind: volume[kind], "name": volume.get("name")} if kind == "ephemeral" else {kind: volume[kind]}
+        for volume in spec.get("volumes") or ()
+        for kind in _SCHEDULED
+        if volume.get(kind)
+    ]
+
+
+def read_claims(pod: Object) -> tuple[ClaimUse, ...]:
+    found = []
+    for volume in pod["spec"].get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            found.append(ClaimUse(claim.get("claimName") or ""))
+        elif volume.get("ephemeral"):
+            found.append(ClaimUse(f"{pod['metadata']['name']}-{volume.get('name', '')}", True))
+    return tuple(found)
+
+
+def read_disks(spec: Object) -> tuple[Disk, ...]:
+    found = []
+    for volume in spec.get("volumes") or ():
+        for kind in _DISKS:
+            if source := volume.get(kind):
+                found.append(_disk(kind, source))
+    return tuple(found)
+
+
+def _disk(kind: str, source: Object) -> Disk:
+    read_only = bool(source.get("readOnly"))
+    if kind == "gcePersistentDisk":
+        return Disk(kind, _one(source.get("pdName")), "", read_only)
+    if kind == "awsElasticBlockStore":
+        return Disk(kind, _one(source.get("volumeID")), "", read_only)
+    if kind == "iscsi":
+        return Disk(kind, _one(source.get("iqn")), "", read_only)
+    monitors: Sequence[str] = source.get("monitors") or ()
+    pool = f"{source.get('pool') or 'rbd'}/{source.get('image', '')}"
+    return Disk(kind, frozenset(monitors), pool, read_only)
+
+
+def _one(name: str | None) -> frozenset[str]:
+    return frozenset((name or "",))

@@ -1,0 +1,166 @@
+"""Nodes, pods and what belongs to them, as small as an object can be: for tests and measurements of the
+scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.scheduler.arrays import EVERY
+from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.judge import NO_SLOT, Judge
+from alcove.scheduler.nodes import HOSTNAME, read_node
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.profiles import PROFILES
+from alcove.scheduler.roster import Roster
+from alcove.scheduler.scores import SCORES
+from alcove.scheduler.world import World
+
+_UIDS = count(1)
+
+
+def uid() -> str:
+    return f"00000000-0000-4000-8000-{next(_UIDS):012d}"
+
+
+def node(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    cpu: str = "4",
+    memory: str = "32Gi",
+    pods: str = "110",
+    taints: Sequence[str] = (),
+    unschedulable: bool = False,
+    handlers: Sequence[str] = (),
+    images: Mapping[str, int] | None = None,
+    **devices: str,
+) -> Object:
+    """Taints are written `key=value:Effect`; further resources as `gpu="4"` for `example.com/gpu`."""
+    allocatable = {"cpu": cpu, "memory": memory, "pods": pods}
+    allocatable |= {f"example.com/{name}": amount for name, amount in devices.items()}
+    spec: Object = {"unschedulable": True} if unschedulable else {}
+    if taints:
+        spec["taints"] = [taint(each) for each in taints]
+    status: Object = {"allocatable": allocatable, "capacity": dict(allocatable)}
+    if handlers:
+        status["runtimeHandlers"] = [{"name": each} for each in handlers]
+    if images:
+        status["images"] = [{"names": [name], "sizeBytes": size} for name, size in images.items()]
+    metadata = {"name": name, "uid": uid(), "labels": {HOSTNAME: name, **(labels or {})}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
+
+
+def taint(text: str) -> Object:
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def pod(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    namespace: str = "default",
+    cpu: str = "",
+    memory: str = "",
+    priority: int = 0,
+    on: str = "",
+    owner: str = "",
+    **spec: Any,
+) -> Object:
+    """Fields of the spec as keywords (`nodeSelector={…}`); `on` names the node it is on."""
+    requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
+    container: Object = {"name": "main", "image": "pause:3", "resources": {"requests": requests}}
+    metadata: Object = {"name": name, "namespace": namespace, "uid": uid(), "labels": dict(labels or {})}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": "ReplicaSet", "uid": owner, "controller": True}]
+    body = {"schedulerName": "default-scheduler", "containers": [container], "priority": priority, **spec}
+    if on:
+        body["nodeName"] = on
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def asking(**resources: str) -> list[Object]:
+    """Containers that ask for resources by name: `asking(cpu="1", gpu="2")`, the latter `example.com/gpu`."""
+    native = ("cpu", "memory")
+    requests = {key if key in native else f"example.com/{key}": value for key, value in resources.items()}
+    return [{"name": "main", "image": "pause:3", "resources": {"requests": requests}}]
+
+
+def term(labels: Mapping[str, str], key: str = HOSTNAME, **more: Any) -> Object:
+    """An affinity term about pods with these labels."""
+    return {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": key, **more}
+
+
+def near(*terms: Object) -> Object:
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def far(*terms: Object) -> Object:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def wishes(weight: int, *terms: Object, apart: bool = False) -> Object:
+    weighted = [{"weight": weight, "podAffinityTerm": each} for each in terms]
+    side = "podAntiAffinity" if apart else "podAffinity"
+    return {side: {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+
+
+def spread(labels: Mapping[str, str], key: str, skew: int = 1, hard: bool = True, **more: Any) -> Object:
+    return {
+        "labelSelector": {"matchLabels": dict(labels)},
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        **more,
+    }
+
+
+TENANT = TenantId("acme")
+OTHER = TenantId("other")
+
+
+class Scene:
+    """Nodes and placed pods, and what is to be said of a further pod. Nothing is queued or bound."""
+
+    def __init__(self, *nodes: Object) -> None:
+        self.world = World()
+        self.roster = Roster(self.world)
+        self.judge = Judge(self.world, PROFILES)
+        for each in nodes:
+            self.world.put_node(read_node(each))
+
+    def pod(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
+        return self.roster.read("home", tenant, obj)
+
+    def place(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
+        """A pod that is on the node its spec names."""
+        placed = self.pod(obj, tenant)
+        self.world.place(placed, obj["spec"]["nodeName"])
+        return placed
+
+    def passing(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
+        """Names of nodes that take the pod."""
+        ranked = self.judge.rank(self.pod(obj, tenant))
+        return {name for name, slot in self.world.nodes.slots.items() if ranked[slot] >= 0}
+
+    def why(self, obj: Object, tenant: TenantId = TENANT) -> str:
+        return self.judge.explain(self.pod(obj, tenant)).text
+
+    def chosen(self, obj: Object, tenant: TenantId = TENANT) -> str:
+        slot = self.judge.choose(self.pod(obj, tenant))
+        return "" if slot == NO_SLOT else self.world.nodes.name(slot)
+
+    def scores(self, obj: Object, plugin: str, tenant: TenantId = TENANT) -> dict[str, int]:
+        """One plugin's score of each node that takes the pod, as it enters the sum."""
+        pod = self.pod(obj, tenant)
+        feasible = self.judge.rank(pod) >= 0
+        (score,) = (each for each, _ in SCORES if each.name == plugin)
+        raw = score.raw(self.world, pod, EVERY)
+        values = raw if score.scope is Scope.USE else score.normalized(self.world, pod, raw, feasible)
+        slots = self.world.nodes.slots
+        return {name: int(values[slot]) for name, slot in slots.items() if feasible[slot]}

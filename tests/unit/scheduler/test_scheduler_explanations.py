@@ -1,0 +1,145 @@
+"""What users are told when no node takes a pod, word for word as kube-scheduler 1.36 says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.scheduler.nodes import ZONE
+from alcove.scheduler.podterms import TERMS_MAX
+from alcove.testing.scheduling import Scene, asking, far, near, node, pod, spread, term
+
+
+def test_reasons_are_counted_and_sorted_as_text() -> None:
+    scene = Scene(
+        node("a", cpu="1"),
+        node("b", cpu="1"),
+        node("c", taints=["k=v:NoSchedule"]),
+        node("d", unschedulable=True),
+    )
+    assert scene.why(pod("p", cpu="2")) == (
+        "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 Insufficient cpu."
+    )
+
+
+def test_a_node_that_lacks_several_resources_is_told_for_each() -> None:
+    scene = Scene(node("a", cpu="1", memory="1Gi", pods="0"))
+    assert scene.why(pod("p", containers=asking(cpu="2", memory="2Gi", gpu="1"))) == (
+        "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, "
+        "1 Insufficient memory, 1 Too many pods."
+    )
+
+
+def test_without_nodes() -> None:
+    assert Scene().why(pod("p")) == "no nodes available to schedule pods"
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"nodeSelector": {"a": "b"}}, "1 node(s) didn't match Pod's node affinity/selector"),
+        ({"affinity": near(term({"app": "x"}))}, "1 node(s) didn't match pod affinity rules"),
+        ({"affinity": far(term({"app": "web"}))}, "1 node(s) didn't match pod anti-affinity rules"),
+        (
+            {"topologySpreadConstraints": [spread({"app": "p"}, ZONE)]},
+            "1 node(s) didn't match pod topology spread constraints (missing required label)",
+        ),
+        (
+            {"topologySpreadConstraints": [spread({"app": "web"}, "kubernetes.io/hostname", minDomains=2)]},
+            "1 node(s) didn't match pod topology spread constraints",
+        ),
+        (
+            {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]},
+            "1 node(s) didn't have free ports for the requested pod ports",
+        ),
+    ],
+)
+def test_words_of_each_filter(spec: dict[str, Any], reason: str) -> None:
+    scene = Scene(node("n"))
+    scene.place(pod("web", {"app": "web"}, on="n", containers=[{"name": "c", "ports": [{"hostPort": 80}]}]))
+    assert scene.why(pod("p", {"app": "web"}, **spec)) == f"0/1 nodes are available: {reason}."
+
+
+def test_pods_kept_away_by_others() -> None:
+    scene = Scene(node("n"))
+    scene.place(pod("loner", on="n", affinity=far(term({"app": "web"}))))
+    told = "1 node(s) didn't satisfy existing pods anti-affinity rules"
+    assert scene.why(pod("p", {"app": "web"})) == f"0/1 nodes are available: {told}."
+
+
+def _fields(*terms: list[str]) -> Object:
+    selector_terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]}
+        for names in terms
+    ]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": selector_terms}
+        }
+    }
+
+
+def test_affinity_to_named_nodes_tells_the_others_in_one() -> None:
+    scene = Scene(node("a", cpu="1"), node("b"), node("c", taints=["k=v:NoSchedule"]))
+    assert scene.why(pod("p", cpu="2", affinity=_fields(["a"]))) == (
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    )
+    assert scene.why(pod("p", affinity=_fields(["a", "b"]))) == (
+        "0/3 nodes are available: pod affinity terms conflict."
+    )
+
+
+def _label_selector(operator: str) -> Object:
+    expression = {"key": "a", "operator": operator, "values": ["b"]}
+    return far({"labelSelector": {"matchExpressions": [expression]}, "topologyKey": ZONE})
+
+
+def _node_expression(operator: str, *values: str) -> Object:
+    terms = [{"matchExpressions": [{"key": "a", "operator": operator, "values": list(values)}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"containers": asking(cpu="lots")}, "quantities must match the regular expression"),
+        ({"overhead": {"memory": "1mi"}}, "unable to parse quantity's suffix"),
+        ({"affinity": _label_selector("Near")}, '"Near" is not a valid label selector operator'),
+        ({"affinity": far({"labelSelector": {"matchLabels": {"-": "x"}}})}, "Invalid value"),
+        ({"affinity": _node_expression("Like", "x")}, '"Like" is not a valid node selector operator'),
+        ({"affinity": _node_expression("Gt", "x")}, "the value must be an integer"),
+        ({"affinity": far(*[term({"a": "b"})] * (TERMS_MAX + 1))}, f"the most is {TERMS_MAX}"),
+        ({"affinity": near(*[term({"a": "b"})] * 1_000_000)}, "pod affinity has 1000000 terms"),
+        ({"topologySpreadConstraints": [spread({}, ZONE)] * 300}, "300 topology spread constraints"),
+        ({"affinity": [1, 2]}, "parsing pod"),
+        ({"containers": 7}, "parsing pod"),
+        ({"tolerations": ["all"]}, "parsing pod"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "pod asks for devices by resourceClaims"),
+    ],
+)
+def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], told: str) -> None:
+    scene = Scene(node("n"))
+    assert told in scene.why(pod("bad", **spec))
+    assert scene.why(pod("bad", **spec)).startswith("0/1 nodes are available: ")
+    assert scene.passing(pod("good")) == {"n"}
+
+
+def test_an_alternative_that_makes_sense_is_enough() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["x"]}]},
+        {"matchExpressions": [{"key": "zone", "operator": "Exists"}]},
+    ]
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
+    assert Scene(node("n", {"zone": "z"})).passing(pod("p", affinity=affinity)) == {"n"}
+
+
+def test_affinities_in_a_circle_stay_pending() -> None:
+    scene = Scene(node("n"))
+    first = pod("a", {"app": "a"}, affinity=near(term({"app": "b"})))
+    second = pod("b", {"app": "b"}, affinity=near(term({"app": "a"})))
+    for each in (first, second):
+        assert scene.why(each) == "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."
