@@ -27,6 +27,10 @@ class Reader(Protocol):
         derived from them (RBAC rules, webhooks, CRDs) is cached under it."""
         ...
 
+    def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
+        """Those that have any object of this resource."""
+        ...
+
 
 class Kinds(Protocol):
     """The kinds a tenant is served: the registry's and its CRDs'."""
@@ -34,6 +38,10 @@ class Kinds(Protocol):
     def find(self, tenant: TenantId, group: str, version: str, resource: str) -> Kind | None: ...
 
     def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None: ...
+
+    def find_anywhere(self, group: str, version: str, resource: str) -> Kind | None:
+        """As any tenant has it: for lists over all of them, which show nothing but metadata."""
+        ...
 
     def all(self, tenant: TenantId) -> Sequence[Kind]: ...
 

@@ -6,10 +6,11 @@ another tenant tells nothing of what is in it.
 
 from __future__ import annotations
 
-from alcove.api.errors import Forbidden, MethodNotAllowed, NotFound
+from alcove.api.errors import Forbidden, MethodNotAllowed, NotAcceptable, NotFound
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.call import Call
+from alcove.apiserver.negotiate import Form, negotiate
 from alcove.apiserver.nodes import NODES, READ
 from alcove.apiserver.paths import Target
 from alcove.apiserver.rbac.authorize import Access, forbidden
@@ -80,12 +81,26 @@ def kind_of(kinds: Kinds, call: Call) -> Kind:
         raise MethodNotAllowed('"all" tenants can only be listed and watched; name one tenant')
     home = SYSTEM if tenant == ALL else tenant
     kind = kinds.find(home, target.group, target.version, target.resource)
+    if kind is None and tenant == ALL:
+        kind = _custom_anywhere(kinds, call)
     if kind is None:
         raise NotFound.path()
     if kind.scope is Scope.RING0 and tenant not in (SYSTEM, ALL):
         _check_ring0(kind, call)
     _check_place(kind, target, verb)
     _check_verb(kind, target, verb)
+    return kind
+
+
+def _custom_anywhere(kinds: Kinds, call: Call) -> Kind | None:
+    """Tenants' CRDs of one name may differ in everything but their objects' metadata."""
+    target = call.target
+    kind = kinds.find_anywhere(target.group, target.version, target.resource)
+    if kind is not None and negotiate(call.request.headers.get("accept", "")) is not Form.METADATA:
+        raise NotAcceptable(
+            f"{kind.group_resource} is each tenant's own: over all tenants, ask for "
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+        )
     return kind
 
 

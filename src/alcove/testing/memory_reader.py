@@ -40,3 +40,6 @@ class MemoryReader:
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self._generations.get((tenant, resource), 0)
+
+    def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
+        return [tenant for (tenant, own), space in self._spaces.items() if own == resource and space]

@@ -197,3 +197,9 @@ class Cache:
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self.changed(tenant, resource)
+
+    def tenants(self, resource: GroupResource) -> Iterable[TenantId]:
+        collection = self._collections.get(resource)
+        if collection is None:
+            return []
+        return [tenant for tenant, space in collection.spaces.items() if space.count(None)]

@@ -89,6 +89,10 @@ class CustomKinds:
         compiled = self._table(tenant).by_resource.get((group, resource))
         return _at(compiled, version)
 
+    def find_anywhere(self, group: str, version: str, resource: str) -> Kind | None:
+        found = (self.find(tenant, group, version, resource) for tenant in self._reader.tenants(CRDS))
+        return next((kind for kind in found if kind is not None), None)
+
     def find_kind(self, tenant: TenantId, group: str, version: str, kind: str) -> Kind | None:
         stock = self._registry.find_kind(group, version, kind)
         if stock is not None:
