@@ -112,22 +112,45 @@ def wanted_vnis(world: World, node: IPv4Address) -> set[int]:
     return present_vnis(world) | serving_vnis(world, node)
 
 
-def services_here(world: World) -> Services:
+class Bulk(Struct, frozen=True):
+    """The parts of the desired state that may be large: many services, and the endpoints a bouncer knows."""
+
+    services: Services
+    remote: dict[bytes, bytes]
+
+
+NO_BULK = Bulk(compile_services(()), {})
+
+
+def bulk_of(world: World, node: IPv4Address, before: World | None = None, kept: Bulk = NO_BULK) -> Bulk:
+    """`kept` is what came out for the world `before`; what has not changed since is not computed again."""
     here = present_vnis(world)
-    return compile_services(service for service in world.services if service.vni in here)
+    same_place = before is not None and present_vnis(before) == here
+    services, remote = kept.services, kept.remote
+    if not (same_place and before is not None and before.services is world.services):
+        services = compile_services(service for service in world.services if service.vni in here)
+    if not (
+        same_place
+        and before is not None
+        and before.endpoints is world.endpoints
+        and before.subnets is world.subnets
+    ):
+        remote = _remote_endpoints(world, node, here)
+    return Bulk(services, remote)
 
 
-def desired(instance: str, node: IPv4Address, world: World, found: Found, services: Services) -> Entries:
-    """`services` is `services_here(world)`, which costs enough to be kept by who needs it again."""
+def desired(instance: str, node: IPv4Address, world: World, found: Found, bulk: Bulk) -> Entries:
+    """`bulk` is `bulk_of(world, node)`."""
     entries: Entries = {name: {} for name in MapName}
     here = present_vnis(world)
+    services = bulk.services
+    entries[MapName.ENDPOINTS] = dict(bulk.remote)
     entries[MapName.SERVICES] = services.services
     entries[MapName.BACKENDS] = services.backends
     entries[MapName.MEMBERS] = services.members
     for vni in wanted_vnis(world, node):
         entries[MapName.NETWORKS][NETWORK_KEY.pack(vni)] = WORD.pack(found.slots[vni])
     _add_nodes(entries, world, found)
-    _add_endpoints(entries, world, node, here)
     _add_routes(entries, world, node, here)
     for network in world.networks:
         if network.vni in here:
@@ -156,18 +179,18 @@ def _add_nodes(entries: Entries, world: World, found: Found) -> None:
             entries[MapName.NODES][address.packed] = NODE.pack(found.next_hops[address].packed)
 
 
-def _add_endpoints(entries: Entries, world: World, node: IPv4Address, here: set[int]) -> None:
-    """Of other nodes: those of subnets this node bounces, or that have no bouncers at all."""
-    known = [subnet for subnet in world.subnets if _knows_endpoints(subnet, node, here)]
-    by_vni: dict[int, list[Subnet]] = {}
-    for subnet in known:
-        by_vni.setdefault(subnet.vni, []).append(subnet)
-    remote = entries[MapName.ENDPOINTS]
-    for endpoint in world.endpoints:
-        if endpoint.node == node:
-            continue
-        if any(endpoint.address in subnet.prefix for subnet in by_vni.get(endpoint.vni, ())):
-            remote[endpoint_key(endpoint.vni, endpoint.address)] = remote_endpoint(endpoint.node)
+def _remote_endpoints(world: World, node: IPv4Address, here: set[int]) -> dict[bytes, bytes]:
+    """Those of subnets this node bounces, or that have no bouncers at all."""
+    known: dict[int, list[Subnet]] = {}
+    for subnet in world.subnets:
+        if _knows_endpoints(subnet, node, here):
+            known.setdefault(subnet.vni, []).append(subnet)
+    values = {endpoint.node: remote_endpoint(endpoint.node) for endpoint in world.endpoints}
+    return {
+        endpoint_key(one.vni, one.address): values[one.node]
+        for one in world.endpoints
+        if one.node != node and any(one.address in subnet.prefix for subnet in known.get(one.vni, ()))
+    }
 
 
 def _knows_endpoints(subnet: Subnet, node: IPv4Address, here: set[int]) -> bool:

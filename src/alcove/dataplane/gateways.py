@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from alcove.dataplane import links, namespaces
+from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.desired import gateway_mac, gateway_name
 from alcove.dataplane.errors import DataPlaneError, KernelRefused
@@ -52,6 +53,7 @@ class Gateways:
         self.checkpoint = checkpoint
         self.prefix = f"alcove-{settings.instance}-"
         self.rulesets: dict[str, str] = {}
+        self.wired: dict[int, tuple[Gateway, tuple[Prefix, ...], int]] = {}
 
     def namespace_name(self, vni: int) -> str:
         return f"{self.prefix}g{vni:x}"
@@ -64,8 +66,9 @@ class Gateways:
         return found
 
     def doubt(self) -> None:
-        """Forgets what the rule sets are, so that they are written anew."""
+        """Forgets what there is, so that it is made anew where it is missing."""
         self.rulesets.clear()
+        self.wired.clear()
 
     def ensure_exit(self) -> Way:
         name, link_name = f"{self.prefix}exit", f"{self.settings.instance}x"
@@ -103,12 +106,17 @@ class Gateways:
             try:
                 rules = gateway_ruleset(gateway, world, uplinks[gateway.vni])
                 self._rule(self.namespace_name(gateway.vni), rules)
-                self._ensure_inner(gateway, world, namespace, mtu, program)
-                self._ensure_uplink(gateway.vni, namespace, slots[gateway.vni])
+                wanted = (gateway, inner_prefixes(gateway, world), slots[gateway.vni])
+                if self.wired.get(gateway.vni) != wanted:
+                    self._ensure_inner(gateway, wanted[1], namespace, mtu, program)
+                    self._ensure_uplink(gateway.vni, namespace, slots[gateway.vni])
+                    self.wired[gateway.vni] = wanted
             finally:
                 os.close(namespace)
 
-    def _ensure_inner(self, gateway: Gateway, world: World, namespace: int, mtu: int, program: int) -> None:
+    def _ensure_inner(
+        self, gateway: Gateway, prefixes: tuple[Prefix, ...], namespace: int, mtu: int, program: int
+    ) -> None:
         """The link to the network, guarded as every port's."""
         link_name = gateway_name(self.settings.instance, gateway.vni)
         if links.read_link(self.netlink, link_name) is None:
@@ -117,7 +125,7 @@ class Gateways:
         equip(namespace, "net", gateway.addresses, ())
         with inside(namespace):
             _forward()
-            _route_inside(gateway, world)
+            _route_inside(gateway, prefixes)
 
     def _ensure_uplink(self, vni: int, namespace: int, slot: int) -> None:
         exit_side, own_side = uplink_addresses(slot)
@@ -147,6 +155,7 @@ class Gateways:
                 self.checkpoint(f"remove {name}")
                 namespaces.remove(name)
                 self.rulesets.pop(name, None)
+                self.wired.pop(int(name.removeprefix(f"{self.prefix}g"), 16), None)
 
     def remove_exit(self) -> None:
         link = links.read_link(self.netlink, f"{self.settings.instance}x")
@@ -184,15 +193,20 @@ def _set_up_exit() -> None:
         netlink.close()
 
 
-def _route_inside(gateway: Gateway, world: World) -> None:
+def inner_prefixes(gateway: Gateway, world: World) -> tuple[Prefix, ...]:
+    """All that is the network's: its own addresses and its services'."""
+    own = [prefix for vpc in world.vpcs if vpc.vni == gateway.vni for prefix in vpc.prefixes]
+    served = [
+        one for network in world.networks if network.vni == gateway.vni for one in network.service_prefixes
+    ]
+    return (*own, *served)
+
+
+def _route_inside(gateway: Gateway, prefixes: tuple[Prefix, ...]) -> None:
     """Everything of the network is on the link: the program there answers for all of it."""
     netlink = Netlink()
     try:
         index = _index(netlink, "net")
-        prefixes = [prefix for vpc in world.vpcs if vpc.vni == gateway.vni for prefix in vpc.prefixes]
-        for network in world.networks:
-            if network.vni == gateway.vni:
-                prefixes += network.service_prefixes
         netlink.do(
             *(links.add_route(index, one, None, AF_INET) for one in prefixes if one.version == 4),
             *(links.add_route(index, one, None, links.AF_INET6) for one in prefixes if one.version == 6),

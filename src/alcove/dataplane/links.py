@@ -28,7 +28,7 @@ AF_INET, AF_INET6 = 2, 10
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWNEIGH = 20, 24, 26, 28
 RTM_NEWQDISC, RTM_NEWTFILTER, RTM_GETTFILTER, RTM_NEWTCLASS = 36, 44, 46, 40
-RTM_DELQDISC = 37
+RTM_DELQDISC, RTM_DELTFILTER = 37, 45
 IFF_UP = 1
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO = 1, 3, 4, 5, 10, 18
 IFLA_QDISC, IFLA_NET_NS_FD = 6, 28
@@ -182,6 +182,14 @@ def attach(index: int, program: int, name: str) -> Request:
     options = attribute_u32(TCA_BPF_FD, program) + attribute_text(TCA_BPF_NAME, name)
     body += nested(TCA_OPTIONS, options, attribute_u32(TCA_BPF_FLAGS, 1))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body, f"attach {name} to link {index}")
+
+
+def detach(index: int) -> Request:
+    """Takes our program, and only ours, from the link's ingress."""
+    body = _TC.pack(0, index, 1, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL) + attribute_text(
+        TCA_KIND, "bpf"
+    )
+    return Request(RTM_DELTFILTER, 0, body, f"detach from link {index}", _NO_QDISC)
 
 
 def _read_link(body: bytes) -> Link:

@@ -22,15 +22,16 @@ from alcove.dataplane.address import Address, pack_mac
 from alcove.dataplane.apply import Change, Checkpoint, apply, difference, read_back
 from alcove.dataplane.build import build
 from alcove.dataplane.desired import (
+    NO_BULK,
     Entries,
     Found,
     add_port,
     allot_slots,
+    bulk_of,
     desired,
     endpoint_key,
     gateway_name,
     remote_endpoint,
-    services_here,
     wanted_vnis,
 )
 from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_paths
@@ -41,7 +42,7 @@ from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, PORT, 
 from alcove.dataplane.model import Endpoint, Port, Settings, World
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.ports import guard, make_port
-from alcove.dataplane.services import compile_services, ticks
+from alcove.dataplane.services import ticks
 
 BPF_ROOT = Path("/sys/fs/bpf")
 ROUTER_MAC = "02:00:00:00:00:01"
@@ -69,7 +70,7 @@ class Plane:
         self.checkpoint = checkpoint
         self.netlink = Netlink()
         self.world = World()
-        self.services = compile_services(())
+        self.bulk = NO_BULK
         self.underlay = self._underlay()
         self.mtu = self.underlay.mtu - TUNNEL_BYTES
         self.gateways = Gateways(settings, self.netlink, checkpoint)
@@ -142,7 +143,7 @@ class Plane:
         slots = self._ensure_memories({port.vni})
         entries: Entries = {name: {} for name in MapName}
         entries[MapName.NETWORKS][NETWORK_KEY.pack(port.vni)] = WORD.pack(slots[port.vni])
-        add_port(entries, port, index, slots[port.vni], self.services)
+        add_port(entries, port, index, slots[port.vni], self.bulk.services)
         changes = [Change(name, puts=entries[name]) for name in MapName if entries[name]]
         apply(self.maps, changes, self.held, self.checkpoint)
 
@@ -184,12 +185,12 @@ class Plane:
         """Makes the kernel hold what the world asks for. Ports whose link is missing wait for `add_port`;
         links that the world does not know are removed, with all that belongs to them: the first world after a
         start must be a whole one."""
+        self.bulk = bulk_of(world, self.settings.node, self.world, self.bulk)
         self.world = world
         slots = self._ensure_memories(wanted_vnis(world, self.settings.node))
         self.gateways.ensure(world, slots, self.mtu, self.programs.descriptors["from_pod"])
         found = self.find(world, slots)
-        self.services = services_here(world)
-        wanted = desired(self.settings.instance, self.settings.node, world, found, self.services)
+        wanted = desired(self.settings.instance, self.settings.node, world, found, self.bulk)
         try:
             apply(self.maps, difference(wanted, self.held), self.held, self.checkpoint)
         except KernelRefused:
@@ -267,7 +268,7 @@ class Plane:
         """Takes everything of the instance out of the kernel."""
         self.apply(World())
         self.gateways.remove_exit()
-        self.netlink.do(links.remove_clsact(self.underlay.index))
+        self.netlink.do(links.detach(self.underlay.index))
         link = links.read_link(self.netlink, f"{self.settings.instance}v")
         if link is not None:
             self.netlink.do(links.delete_link(link.index))

@@ -12,12 +12,12 @@ from alcove.dataplane.desired import (
     Entries,
     Found,
     allot_slots,
+    bulk_of,
     burst_ns,
     desired,
     endpoint_key,
     gateway_name,
     route_key,
-    services_here,
 )  # fmt: skip
 from alcove.dataplane.maps import (
     ENDPOINT,
@@ -63,7 +63,7 @@ BASE = World(
 def entries(world: World, node: IPv4Address = HERE, flags: dict[int, int] | None = None) -> Entries:
     links = {"pa": 7, "pb": 8, gateway_name("al", 5): 9}
     found = Found(links, {5: 0, 6: 1}, {THERE: THERE, ELSEWHERE: HERE}, flags or {})
-    return desired("al", node, world, found, services_here(world))
+    return desired("al", node, world, found, bulk_of(world, node))
 
 
 def test_a_port_is_a_port_and_an_endpoint_of_each_address() -> None:
@@ -217,3 +217,17 @@ def test_slots_are_kept_unique_and_possible(held: dict[int, int], wanted: set[in
     honest = {vni: slot for vni, slot in held.items() if slot < MEMORIES_MAX}
     if len(set(honest.values())) == len(honest):
         assert all(slots[vni] == slot for vni, slot in honest.items() if vni in wanted)
+
+
+def test_what_did_not_change_is_not_computed_again() -> None:
+    service = Service(5, ip_address("172.20.0.1"), 80, Protocol.TCP, ())
+    world = replace(BASE, endpoints=ENDPOINTS, services=(service,))
+    first = bulk_of(world, HERE)
+    other = replace(world, forbidden=(ONE,))
+    again = bulk_of(other, HERE, world, first)
+    assert again.remote is first.remote
+    assert again.services is first.services
+    less = replace(world, endpoints=ENDPOINTS[1:])
+    assert bulk_of(less, HERE, world, first) == bulk_of(less, HERE)
+    gone = replace(world, ports=())
+    assert bulk_of(gone, HERE, world, first) == bulk_of(gone, HERE)
