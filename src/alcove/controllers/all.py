@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from alcove.controllers.controller import Controller
 from alcove.controllers.namespaces import Namespaces
+from alcove.controllers.network.droplets import DropletController
+from alcove.controllers.network.networks import NetworkController
+from alcove.controllers.network.orphans import OrphanController
+from alcove.controllers.network.pods import PodController
+from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
+from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.tenants import Tenants
 
 CONTROLLERS: tuple[type[Controller], ...] = (
@@ -13,4 +19,12 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     Namespaces,
     ServiceAccounts,
     RootCa,
+    VpcController,
+    SubnetController,
+    EndpointController,
+    DropletController,
+    NetworkController,
+    PodController,
+    OrphanController,
+    ServiceAddressController,
 )

@@ -23,7 +23,7 @@ class Numbers:
     async def draw(self, owner_uid: str, divider: Object) -> int:
         """A free number for the owner: the same one whenever it is asked again.
 
-        `divider` is the spec of the divider that holds it. Raises Unavailable.
+        `divider` is to hold it; it gets its name and number here. Raises Unavailable.
         """
         for candidate in islice(claims.vni_candidates(owner_uid), ATTEMPTS_MAX):
             if await self._claim(candidate, owner_uid, divider) is None:
@@ -35,15 +35,16 @@ class Numbers:
         if holder := await self._claim(vni, owner_uid, divider):
             raise Refused(f'VNI {vni} is taken by VPC "{spec_of(holder, "vpc")}"')
 
-    async def _claim(self, vni: int, owner_uid: str, spec: Object) -> Object | None:
+    async def _claim(self, vni: int, owner_uid: str, divider: Object) -> Object | None:
         """None: the owner has it now; else the divider of who has it."""
         name = claims.divider_name(vni, 0)
         found = self._world.dividers.get(key_of(name))
         if found is None:
-            metadata = {"name": name, "labels": {OWNER_LABEL: owner_uid}}
-            divider = {"metadata": metadata, "spec": {**spec, "vni": vni}}
+            given = divider.get("metadata") or {}
+            metadata = {**given, "name": name, "labels": {**given.get("labels", {}), OWNER_LABEL: owner_uid}}
+            claim = {"metadata": metadata, "spec": {**divider["spec"], "vni": vni}}
             try:
-                await self._world.client.create(SYSTEM, DIVIDERS, divider)
+                await self._world.client.create(SYSTEM, DIVIDERS, claim)
                 return None
             except AlreadyExists:
                 found = await self._world.client.get(SYSTEM, DIVIDERS, name)

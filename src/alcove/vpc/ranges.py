@@ -5,11 +5,12 @@ A range's first address names it and its second is the gateway's; IPv4's last on
 
 import ipaddress
 from collections.abc import Iterable
-from itertools import islice
 
 from alcove.api.addresses import Address, Network
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.vpc.errors import Refused
 
 MADE_PREFIX = 16
 """Length of the prefix of a range that nobody chose."""
@@ -76,13 +77,25 @@ class Usage:
             if start in self._counts:
                 self._counts[start] += by
 
-    def fresh(self) -> Network:
+    def changed(self, change: Change) -> None:
+        """For a mirror of VPCs to tell what happens to them."""
+        if change.old is not None and (network := range_of(change.old)):
+            self.count(network, -1)
+        if change.kind is not Kind.DELETED and (network := range_of(change.obj)):
+            self.count(network, 1)
+
+    def fresh(self, avoid: Iterable[Network] = ()) -> Network:
         """The range that fewest VPCs use, the lowest of those: while there is one, a range of its own.
 
-        VPCs are isolated, so sharing one with another when all are used is no harm.
+        VPCs are isolated, so sharing one with another when all are used is no harm. Raises Refused where
+        `avoid` leaves none.
         """
-        start = min(self._counts, key=lambda start: (self._counts[start], start))
-        return ipaddress.IPv4Network((start, MADE_PREFIX))
+        shunned = [network for network in avoid if overlaps(network, _MADE_WITHIN)]
+        for start in sorted(self._counts, key=lambda start: (self._counts[start], start)):
+            found = ipaddress.IPv4Network((start, MADE_PREFIX))
+            if not any(overlaps(found, other) for other in shunned):
+                return found
+        raise Refused(f"no range is left in {_MADE_WITHIN}: name one")
 
 
 def free_part(whole: Network, taken: Iterable[Network], prefix: int) -> Network | None:
@@ -105,9 +118,3 @@ def free_part(whole: Network, taken: Iterable[Network], prefix: int) -> Network 
     if at + size > end:
         return None
     return type(whole)((at, prefix))
-
-
-def shares(whole: Network, count: int) -> list[Network]:
-    """`whole` cut into as many equal parts; what is left over (up to the next power of two) stays free."""
-    bits = max(count - 1, 0).bit_length()
-    return list(islice(whole.subnets(prefixlen_diff=bits), count))

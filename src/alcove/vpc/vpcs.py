@@ -12,7 +12,6 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME
 from alcove.client.resources import DIVIDERS, VPCS
 from alcove.vpc import claims, ranges, states
@@ -36,13 +35,7 @@ class Vpcs:
         self._usage = usage
         self._numbers = Numbers(world)
         self._dividers = Duties(world, fleet, DIVIDERS)
-        world.vpcs.subscribe(self._count)
-
-    def _count(self, change: Change) -> None:
-        if change.old is not None and (network := ranges.range_of(change.old)):
-            self._usage.count(network, -1)
-        if change.kind is not Kind.DELETED and (network := ranges.range_of(change.obj)):
-            self._usage.count(network, 1)
+        world.vpcs.subscribe(usage.changed)
 
     async def reconcile(self, name: str) -> float | None:
         """Returns after how many seconds to look again; None: when something happens."""
@@ -74,7 +67,8 @@ class Vpcs:
 
     async def _number(self, vpc: Object) -> int:
         """The VPC's number: the one that is written, one that it has claimed before, or a new one."""
-        uid, divider = vpc["metadata"]["uid"], {"vpc": objects.name(vpc), **self._dividers.home()}
+        uid = vpc["metadata"]["uid"]
+        divider = {"spec": {"vpc": objects.name(vpc), **self._dividers.home()}}
         written = read_number(vpc["spec"].get("vni"))
         if written is None:
             return await self._numbers.draw(uid, divider)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from alcove.api.addresses import Network
 from alcove.vpc import ranges
+from alcove.vpc.errors import Refused
 
 
 def test_a_range_is_read_however_its_prefix_is_written() -> None:
@@ -101,10 +102,8 @@ def test_a_free_part_of_a_huge_range_is_found_at_once() -> None:
     assert ranges.free_part(ip_network("10.0.0.0/16"), [], 8) is None
 
 
-def test_shares_are_equal_and_disjoint() -> None:
-    assert ranges.shares(ip_network("10.0.0.0/16"), 1) == [ip_network("10.0.0.0/16")]
-    assert ranges.shares(ip_network("10.0.0.0/16"), 3) == [
-        ip_network("10.0.0.0/18"),
-        ip_network("10.0.64.0/18"),
-        ip_network("10.0.128.0/18"),
-    ]
+def test_fresh_ranges_are_beside_what_is_to_be_avoided() -> None:
+    usage = ranges.Usage()
+    assert usage.fresh([ip_network("10.0.0.0/15"), ip_network("fd00::/64")]) == ip_network("10.2.0.0/16")
+    with pytest.raises(Refused, match="no range is left"):
+        usage.fresh([ip_network("10.0.0.0/8")])

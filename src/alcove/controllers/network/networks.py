@@ -1,0 +1,287 @@
+"""Networks: what stands behind each, the services that it has, and what its status says.
+
+    Pending ──▶ Ready          VPC and subnets (or, flat: a number) are there, and its DNS has an address
+       └──────▶ Failed         it cannot be as written; the message says why
+    any ──deleted──▶ Terminating ──▶ gone, when nothing is in it any more (`ending.py`)
+
+What a network needs is decided first (`plan.py`), then done; nothing is made for one that is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.errors import AlreadyExists, Conflict, Forbidden, Invalid
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Index, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NETWORKS, PODS, SERVICES, SUBNETS, VPCS
+from alcove.controllers import conditions
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.network import owners, plan, wellknown
+from alcove.controllers.network.backings import FLAT, Backing, Backings
+from alcove.controllers.network.ending import Ending
+from alcove.controllers.network.owners import NetworkId
+from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ranges
+from alcove.controllers.network.tenancy import Tenancy
+from alcove.vpc import defaults
+from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
+from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.numbers import Numbers
+from alcove.vpc.ranges import Usage
+from alcove.vpc.states import State, is_provisioned, state_of
+from alcove.vpc.world import World
+
+FINALIZER = "arktos.futurewei.com/network"
+RETRY_SECONDS = 15.0
+"""What failed because of others is looked at again after this, whatever happened."""
+
+FLAT_READY = "DNS service ready; network ready"
+READY = "DNS service IP allocated"
+WAITING_FOR_DNS = "waiting for DNS service IP assigned"
+ENDING = "waiting for resource cleanup"
+
+JOINED: Index = lambda obj: (network_of(obj),)  # noqa: E731
+"""An index of pods and services: the network that they join."""
+
+
+class NetworkController(Controller):
+    name = "network"
+    resource = NETWORKS
+    workers = 32
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self._networks = self.mirror(NETWORKS)
+        self._pods = self.mirror(PODS, {"joined": JOINED})
+        self._services = self.mirror(SERVICES, {"joined": JOINED})
+        self._tenancy = Tenancy(self)
+        self._backings = Backings(world)
+        self._numbers = Numbers(world)
+        self._usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
+        self._ending = Ending(world, self._backings, self._pods, self._services)
+        world.vpcs.subscribe(self._usage.changed)
+        self.on(self._networks)
+        self.on(self._services, self._of_service)
+        self.on(self._pods, self._of_last_pod)
+        for mirror in (world.vpcs, world.subnets, world.dividers):
+            self.on(mirror, self._of_mark)
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        await self._world.caught_up(self._world.vpcs, self._world.subnets, self._world.dividers)
+
+    # Whom changes concern
+
+    def _of_mark(self, change: Change) -> Iterable[ObjectKey]:
+        owner = owners.owner_of(change.obj)
+        if owner is None and change.obj.get("spec", {}).get("vpc"):
+            # A subnet written by ring0, in a network's VPC.
+            vpc = self._world.vpc(change.obj["spec"]["vpc"])
+            owner = owners.owner_of(vpc) if vpc else None
+        if owner is None:
+            return ()
+        plane = self._tenancy.plane_of(owner.tenant)
+        return (ObjectKey(plane, owner.tenant, "", owner.name),) if plane else ()
+
+    def _of_service(self, change: Change) -> Iterable[ObjectKey]:
+        return (change.key.of(network_of(change.obj), ""),)
+
+    def _of_last_pod(self, change: Change) -> Iterable[ObjectKey]:
+        """A network waits for its pods only when it is to be deleted."""
+        key = change.key.of(network_of(change.obj), "")
+        network = self._networks.get(key) if change.kind is Kind.DELETED else None
+        return (key,) if network is not None and "deletionTimestamp" in network["metadata"] else ()
+
+    # Reconciling
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        network, owner = self._networks.get(key), NetworkId(key.tenant, key.name)
+        if network is None:
+            if await self._tenancy.is_gone(key, NETWORKS):
+                await self._ending.clear(owner)
+            return DONE
+        if "deletionTimestamp" in network["metadata"]:
+            return await self._end(key, network, owner)
+        if FINALIZER not in (network["metadata"].get("finalizers") or ()):
+            network = await self._hold(key, network)
+        try:
+            backing = await self._back(owner, network)
+            await self._serve(key, owner, network, backing)
+        except Refused as error:
+            await self._tell(key, network, "Failed", str(error))
+            return Result(after_seconds=RETRY_SECONDS)
+        except Unavailable as error:
+            await self._tell(key, network, "Pending", str(error))
+        return DONE
+
+    async def _hold(self, key: ObjectKey, network: Object) -> Object:
+        network["metadata"].setdefault("finalizers", []).append(FINALIZER)
+        return await self.client(key).update(key.tenant, NETWORKS, network)
+
+    async def _back(self, owner: NetworkId, network: Object) -> Backing:
+        if network["spec"]["type"] == FLAT:
+            service_ranges(network, [DEFAULT_RANGE])
+            if not self._backings.dividers(owner):
+                await self._draw(owner, network)
+        else:
+            await self._provide(owner, network)
+        backing = self._backings.of(owner, network)
+        if backing is None:
+            raise Unavailable("waiting for its subnets to be provisioned")
+        return backing
+
+    async def _draw(self, owner: NetworkId, network: Object) -> None:
+        spec = {"vpc": DEFAULT_VPC, "status": str(State.PROVISIONED)}
+        divider = owners.mark_made({"metadata": {}, "spec": spec}, owner)
+        await self._numbers.draw(network["metadata"]["uid"], divider)
+        await self._world.caught_up(self._world.dividers)
+
+    async def _provide(self, owner: NetworkId, network: Object) -> None:
+        name = plan.vpc_name(owner, network)
+        named: list[str] = objects.get(network, "spec", "subnets", default=[])
+        seen = plan.Seen(
+            vpc=self._world.vpc(name),
+            named={each: there for each in named if (there := self._world.subnet(each)) is not None},
+            subnets=self._world.subnets_of(name),
+        )
+        decided = plan.plan(owner, network, seen, self._usage.fresh)
+        await self._do(owner, decided, seen.vpc)
+        await self._world.caught_up(self._world.vpcs, self._world.subnets)
+        self._check(decided, bool(named))
+
+    async def _do(self, owner: NetworkId, decided: plan.Plan, vpc: Object | None) -> None:
+        client = self._world.client
+        try:
+            if decided.make is not None:
+                made = owners.mark_made(defaults.vpc(decided.vpc, decided.make), owner)
+                await client.create(SYSTEM, VPCS, made)
+            elif decided.attach and vpc is not None:
+                attached = copy.deepcopy(vpc)
+                owners.mark_attached(attached, owner)
+                await client.update(SYSTEM, VPCS, attached)
+            for each in decided.subnets:
+                if each.make is not None:
+                    subnet = defaults.subnet(each.name, decided.vpc, each.make)
+                    await client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
+        except AlreadyExists as error:
+            # Somebody else was faster; what they made is to be seen first.
+            raise Conflict(error.message) from error
+
+    def _check(self, decided: plan.Plan, all_needed: bool) -> None:
+        """Raises what keeps the network from being used, if anything."""
+        vpc = self._world.vpc(decided.vpc)
+        if vpc is None or not is_provisioned(vpc):
+            if vpc is not None and state_of(vpc) == State.FAILED:
+                raise Refused(
+                    f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}'
+                )
+            raise Unavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
+        for each in decided.subnets:
+            subnet = self._world.subnet(each.name)
+            if subnet is not None and state_of(subnet) == State.FAILED and all_needed:
+                raise Refused(objects.get(subnet, "status", "message", default="Failed"))
+            if all_needed and (subnet is None or not is_provisioned(subnet)):
+                raise Unavailable(f'waiting for subnet "{each.name}" to be provisioned')
+
+    async def _serve(self, key: ObjectKey, owner: NetworkId, network: Object, backing: Backing) -> None:
+        for wanted in (wellknown.dns_service(owner), wellknown.api_service(owner)):
+            await self._ensure(key, wanted)
+        dns = self._services.get(key.of(wellknown.dns_name(key.name), wellknown.DNS_NAMESPACE)) or {}
+        address = objects.get(dns, "spec", "clusterIP", default="")
+        if not address:
+            await self._tell(key, network, "Pending", WAITING_FOR_DNS, backing)
+            return
+        message = FLAT_READY if network["spec"]["type"] == FLAT else READY
+        await self._tell(key, network, "Ready", message, backing, address)
+
+    async def _ensure(self, key: ObjectKey, wanted: Object) -> None:
+        namespace, name = objects.namespace(wanted), objects.name(wanted)
+        there = self._services.get(key.of(name, namespace))
+        if there is not None:
+            if network_of(there) != key.name:
+                raise Refused(f'service "{namespace}/{name}" is there already, in another network')
+            return
+        try:
+            await self.client(key).create(key.tenant, SERVICES, wanted)
+        except AlreadyExists:
+            pass
+        except Invalid as error:
+            raise Refused(error.message) from error
+        except Forbidden as error:
+            # Tenant or namespace is on its way out.
+            raise Unavailable(error.message) from error
+
+    # Telling
+
+    async def _tell(
+        self,
+        key: ObjectKey,
+        network: Object,
+        phase: str,
+        message: str,
+        backing: Backing | None = None,
+        dns: str = "",
+        *,
+        more: tuple[Condition, ...] = (),
+    ) -> None:
+        before = network.get("status") or {}
+        status = {**before, "phase": phase, "message": message}
+        if backing is not None:
+            status |= _described(network, backing)
+        if dns:
+            status["dnsServiceIP"] = dns
+        ready = Condition("Ready", phase == "Ready", phase, message)
+        there = before.get("conditions") or []
+        status["conditions"] = conditions.updated(there, [ready, *more], self.clock())
+        if status == before:
+            return
+        await self.client(key).update(
+            key.tenant, NETWORKS, {**network, "status": status}, subresource="status"
+        )
+        self._announce(key, network, phase, message, before)
+
+    def _announce(self, key: ObjectKey, network: Object, phase: str, message: str, before: Object) -> None:
+        whole = {**network, "apiVersion": NETWORKS.api_version, "kind": NETWORKS.kind}
+        which = f"{key.tenant}/{key.name}"
+        if phase == "Failed":
+            told = f"failed to provision network {which}: {message}"
+            self.events.warning(key.plane, whole, "FailedProvision", told)
+        elif phase == "Ready" and before.get("phase") != "Ready":
+            self.events.normal(
+                key.plane, whole, "SuccessfulProvision", f"successfully provision network {which}"
+            )
+
+    # Going
+
+    async def _end(self, key: ObjectKey, network: Object, owner: NetworkId) -> Result:
+        """Waits for what is in the network, takes down what was made for it, then lets it go."""
+        if FINALIZER not in (network["metadata"].get("finalizers") or ()):
+            return DONE
+        users = self._ending.users(key)
+        rest = users or await self._ending.take_down(self.client(key), key, owner)
+        if rest:
+            told = Condition("Empty", False, "InUse", rest)
+            await self._tell(key, network, "Terminating", ENDING, more=(told,))
+            return DONE if users else Result(after_seconds=self._ending.LOOK_SECONDS)
+        kept = [each for each in network["metadata"]["finalizers"] if each != FINALIZER]
+        network["metadata"]["finalizers"] = kept
+        await self.client(key).update(key.tenant, NETWORKS, network)
+        return DONE
+
+
+def _described(network: Object, backing: Backing) -> Object:
+    services = service_ranges(network, [backing.network])
+    return {
+        "vpc": backing.vpc,
+        "vni": backing.vni,
+        "cidr": str(backing.network),
+        "subnets": list(backing.subnets),
+        "serviceCIDRs": [str(each) for each in services],
+    }

@@ -1,0 +1,66 @@
+"""Gives back the addresses of pods and services that are gone, however they went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.mirror import Mirror
+from alcove.client.resources import PODS, SERVICES, VPC_ENDPOINTS, Resource
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.network.owners import OwnerRef
+from alcove.controllers.network.tenancy import Tenancy
+from alcove.vpc.addressing import SCALED
+from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
+
+UNKNOWN_SECONDS = 60.0
+"""While a tenant's API server is away, nothing is known of its pods: looked at again after this."""
+
+
+class OrphanController(Controller):
+    name = "address"
+    resource = VPC_ENDPOINTS
+    workers = 32
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self.reads += world.mirrors
+        self._pods = self.mirror(PODS)
+        self._services = self.mirror(SERVICES)
+        self._tenancy = Tenancy(self)
+        self.on(world.endpoints, lambda change: (change.key,) if change.kind is Kind.ADDED else ())
+        self.on(self._pods, self._of_owner)
+        self.on(self._services, self._of_owner)
+
+    def _of_owner(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is not Kind.DELETED:
+            return ()
+        found = self._world.endpoints_of(change.obj["metadata"]["uid"])
+        return [key_of(objects.name(each)) for each in found]
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        endpoint = self._world.endpoints.get(key)
+        owner_uid = objects.labels(endpoint).get(OWNER_LABEL, "") if endpoint else ""
+        ref = OwnerRef.parse(spec_of(endpoint, "pod")) if endpoint else None
+        if endpoint is None or ref is None or not owner_uid:
+            return DONE
+        plane = self._tenancy.plane_of(ref.tenant)
+        mirror, resource = self._kind(endpoint)
+        if plane is None or not mirror.is_synced(plane):
+            return Result(after_seconds=UNKNOWN_SECONDS)
+        owner_key = ObjectKey(plane, ref.tenant, ref.namespace, ref.name)
+        owner = mirror.get(owner_key)
+        if owner is not None and owner["metadata"]["uid"] == owner_uid:
+            return DONE
+        if await self._tenancy.is_gone(owner_key, resource, owner_uid):
+            await self._world.delete(VPC_ENDPOINTS, key.name, endpoint["metadata"]["uid"])
+        return DONE
+
+    def _kind(self, endpoint: Object) -> tuple[Mirror, Resource]:
+        if spec_of(endpoint, "type") == SCALED:
+            return self._services, SERVICES
+        return self._pods, PODS

@@ -1,0 +1,256 @@
+"""Pods and their endpoints: each pod gets the addresses that it wants, of its network, on its node.
+
+    no endpoint ──▶ claimed: annotated, readiness "false" ──bound to a node──▶ provisioned: readiness "true"
+
+What cannot be (an address outside its subnet) makes the pod Failed; what is not there yet (its network, a
+subnet, a free address) is waited for, with an event that says so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+
+from alcove.api import objects
+from alcove.api.errors import NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NETWORKS, PODS, VPC_ENDPOINTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.network import nics
+from alcove.controllers.network.backings import FLAT, Backings
+from alcove.controllers.network.ending import is_in_network
+from alcove.controllers.network.networks import JOINED
+from alcove.controllers.network.nics import Nic
+from alcove.controllers.network.owners import NetworkId, OwnerRef, owner_of
+from alcove.controllers.network.tenancy import Tenancy
+from alcove.vpc.addressing import Purpose, is_settled, settle
+from alcove.vpc.allocator import Allocator
+from alcove.vpc.defaults import DEFAULT_VPC
+from alcove.vpc.errors import Full, Refused, Unavailable
+from alcove.vpc.states import is_provisioned
+from alcove.vpc.world import World, spec_of
+
+VPC_ANNOTATION = "mizar.com/vpc"
+SUBNET_ANNOTATION = "mizar.com/subnet"
+READINESS_ANNOTATION = "arktos.futurewei.com/network-readiness"
+FAILED = "FailedProvision"
+NICS_IGNORED = "NicsIgnored"
+
+RETRY_SECONDS = 30.0
+"""A pod that waits is looked at again after this, and whenever what it waits for comes."""
+WOKEN_MAX = 16
+"""So many of those who wait for an address are woken by one that is given back: some may be gone by now."""
+
+
+class PodController(Controller):
+    name = "pod-network"
+    resource = PODS
+    workers = 64
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self._networks = self.mirror(NETWORKS)
+        self._pods = self.mirror(PODS, {"joined": JOINED})
+        self._tenancy = Tenancy(self)
+        self._backings = Backings(world)
+        self._allocator = Allocator(world, setup.clock)
+        self._waiting: dict[str, dict[ObjectKey, None]] = {}
+        """Pods that wait for an address of a subnet, in order."""
+        self.on(self._pods, self._of_pod)
+        self.on(self._networks, self._of_network)
+        self.on(world.endpoints, self._of_endpoint)
+        self.on(world.subnets, self._of_subnet)
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        await self._world.caught_up(self._world.endpoints)
+
+    # Whom changes concern
+
+    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is Kind.DELETED or (change.kind is Kind.UPDATED and is_attended(change.obj)):
+            return ()
+        return (change.key,)
+
+    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        if objects.get(change.obj, "status", "phase") != "Ready":
+            return ()
+        return self._pods.find_keys("joined", key.plane, key.tenant, key.name)
+
+    def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
+        ref = OwnerRef.parse(spec_of(change.obj, "pod"))
+        plane = self._tenancy.plane_of(ref.tenant) if ref else None
+        found = [ObjectKey(plane, ref.tenant, ref.namespace, ref.name)] if ref and plane else []
+        if change.kind is Kind.DELETED:
+            waiting = self._waiting.get(spec_of(change.obj, "net"), {})
+            for key in list(waiting)[:WOKEN_MAX]:
+                del waiting[key]
+                found.append(key)
+        return found
+
+    def _of_subnet(self, change: Change) -> Iterable[ObjectKey]:
+        """A new subnet is room for those who wait in its VPC."""
+        vpc = self._world.vpc(spec_of(change.obj, "vpc"))
+        owner = owner_of(vpc) if vpc else None
+        plane = self._tenancy.plane_of(owner.tenant) if owner else None
+        if change.kind is Kind.DELETED or owner is None or plane is None or not is_provisioned(change.obj):
+            return ()
+        if change.old is not None and is_provisioned(change.old):
+            return ()
+        return self._pods.find_keys("joined", plane, owner.tenant, owner.name)
+
+    # Reconciling
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        pod = self._pods.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return DONE  # Its addresses are its own until it is gone (`orphans.py`).
+        there = self._world.endpoints_of(pod["metadata"]["uid"])
+        if not is_in_network(pod):
+            await self._release(there)
+            return DONE
+        try:
+            endpoints = await self._claim_all(key, pod, there)
+        except Refused as error:
+            await self._release(there)
+            await self._fail(key, pod, str(error))
+            return DONE
+        except Unavailable as error:
+            self._warn(key, pod, str(error))
+            await self._annotate(key, pod, {READINESS_ANNOTATION: "false"})
+            return Result(after_seconds=RETRY_SECONDS)
+        await self._tell_attached(key, pod, [await self._settle(pod, each) for each in endpoints])
+        return DONE
+
+    async def _tell_attached(self, key: ObjectKey, pod: Object, endpoints: list[Object]) -> None:
+        marks = {READINESS_ANNOTATION: "false"}
+        if endpoints:
+            is_ready = all(is_provisioned(each) for each in endpoints)
+            marks = {
+                VPC_ANNOTATION: spec_of(endpoints[0], "vpc"),
+                SUBNET_ANNOTATION: spec_of(endpoints[0], "net"),
+                READINESS_ANNOTATION: "true" if is_ready else "false",
+            }
+        await self._annotate(key, pod, marks)
+
+    # Addresses
+
+    async def _claim_all(self, key: ObjectKey, pod: Object, there: list[Object]) -> list[Object]:
+        """An endpoint for every nic, in order: those that it has, and new ones. If one cannot be had, none
+        is taken. Nothing: its network is not ready, and will tell."""
+        by_interface: dict[str, Object] = {}
+        for endpoint in sorted(there, key=objects.name):
+            # A claim whose answer was lost may have left a second one.
+            if by_interface.setdefault(spec_of(endpoint, "itf"), endpoint) is not endpoint:
+                await self._release([endpoint])
+        if _is_whole(pod, by_interface):
+            # What a pod was given it keeps, whatever becomes of the network's plan.
+            return list(by_interface.values())
+        wanted = self._wanted(key, pod)
+        claimed: list[Object] = []
+        try:
+            for nic in wanted:
+                if nic.interface not in by_interface:
+                    claimed.append(await self._claim(key, pod, nic))
+        except Unavailable:
+            await self._release([*claimed, *by_interface.values()])
+            raise
+        return [*by_interface.values(), *claimed]
+
+    def _wanted(self, key: ObjectKey, pod: Object) -> list[Nic]:
+        name = network_of(pod)
+        network = self._networks.get(key.of(name, ""))
+        if network is None:
+            raise Unavailable(f'network "{name}" not found')
+        backing = self._backings.of(NetworkId(key.tenant, name), network)
+        if backing is None or objects.get(network, "status", "phase") != "Ready":
+            return []
+        if network["spec"]["type"] == FLAT:
+            if objects.get(pod, "spec", "nics"):
+                self._tell_ignored(key, pod)
+            return nics.flat(backing)
+        named = {nic.get("subnet", "") for nic in objects.get(pod, "spec", "nics", default=[])}
+        others = {each: there for each in named if each and (there := self._world.subnet(each)) is not None}
+        return nics.wanted(pod, backing, others, name)
+
+    async def _claim(self, key: ObjectKey, pod: Object, nic: Nic) -> Object:
+        purpose = Purpose(
+            owner_uid=pod["metadata"]["uid"],
+            what=str(OwnerRef(key.tenant, key.namespace, key.name)),
+            interface=nic.interface,
+            droplet=spec_of(pod, "nodeName"),
+        )
+        full: list[str] = []
+        for place in nic.places:
+            try:
+                return await self._allocator.claim(place, purpose, nic.address)
+            except Unavailable as error:
+                self._waiting.setdefault(place.net, {})[key] = None
+                full.append(str(error))
+        raise Full("; ".join(full))
+
+    async def _settle(self, pod: Object, endpoint: Object) -> Object:
+        """Tells the endpoint which node its pod is on."""
+        node = spec_of(pod, "nodeName")
+        if is_settled(self._world, endpoint, node):
+            return endpoint
+        new = copy.deepcopy(endpoint)
+        settle(self._world, new, node)
+        return await self._world.client.update(SYSTEM, VPC_ENDPOINTS, new)
+
+    async def _release(self, endpoints: Iterable[Object]) -> None:
+        for each in endpoints:
+            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
+
+    # Telling
+
+    async def _annotate(self, key: ObjectKey, pod: Object, wanted: dict[str, str]) -> None:
+        there = objects.annotations(pod)
+        if all(there.get(name) == value for name, value in wanted.items()):
+            return
+        # With the uid, a pod of the same name that came meanwhile is not meant.
+        metadata = {"uid": pod["metadata"]["uid"], "annotations": wanted}
+        try:
+            await self.client(key).patch(
+                key.tenant, PODS, key.name, {"metadata": metadata}, namespace=key.namespace
+            )
+        except NotFound:
+            pass
+
+    async def _fail(self, key: ObjectKey, pod: Object, why: str) -> None:
+        self._warn(key, pod, why)
+        status = {**(pod.get("status") or {}), "phase": "Failed", "reason": FAILED, "message": why}
+        try:
+            await self.client(key).update(key.tenant, PODS, {**pod, "status": status}, subresource="status")
+        except NotFound:
+            pass
+
+    def _warn(self, key: ObjectKey, pod: Object, why: str) -> None:
+        self.events.warning(key.plane, _whole(pod), FAILED, why)
+
+    def _tell_ignored(self, key: ObjectKey, pod: Object) -> None:
+        told = f'nics were ignored: network "{network_of(pod)}" is flat'
+        self.events.normal(key.plane, _whole(pod), NICS_IGNORED, told)
+
+
+def _whole(pod: Object) -> Object:
+    return {**pod, "apiVersion": PODS.api_version, "kind": PODS.kind}
+
+
+def _is_whole(pod: Object, by_interface: Mapping[str, Object]) -> bool:
+    """Whether the pod has an endpoint for every nic; in a flat network it has one, whatever it wants."""
+    is_flat = any(spec_of(each, "vpc") == DEFAULT_VPC for each in by_interface.values())
+    return is_flat or all(name in by_interface for name in nics.names(pod))
+
+
+def is_attended(pod: Object) -> bool:
+    """A pod that is on the network, on its node, and stays there: most changes of it are nothing new."""
+    if not is_in_network(pod) or not spec_of(pod, "nodeName"):
+        return False
+    return objects.annotations(pod).get(READINESS_ANNOTATION) == "true"

@@ -1,0 +1,1 @@
+"""Services: their addresses, which are their network's."""

@@ -1,0 +1,146 @@
+"""Services' addresses: each is of its network's own range, and two networks may have the same.
+
+A service's address is an endpoint of type `scaled` in ring0; making it is taking the address, so it is
+taken once however many controllers work. It goes with the service, or when the service has no use for it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.addresses import Address, Network
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.kinds.core.services import types
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.network import wellknown
+from alcove.controllers.network.backings import Backing, Backings
+from alcove.controllers.network.networks import JOINED
+from alcove.controllers.network.owners import NetworkId, OwnerRef
+from alcove.controllers.network.service_ranges import service_ranges
+from alcove.controllers.network.tenancy import Tenancy
+from alcove.vpc.addressing import SCALED, Purpose
+from alcove.vpc.allocator import Allocator
+from alcove.vpc.errors import Full, Refused, Taken, VpcError
+from alcove.vpc.world import World, spec_of
+
+EXTERNAL = "External"
+"""A network whose services get their addresses from somebody else."""
+FAILED = "FailedProvision"
+RETRY_SECONDS = 30.0
+
+
+class ServiceAddressController(Controller):
+    name = "service-address"
+    resource = SERVICES
+    workers = 32
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self._networks = self.mirror(NETWORKS)
+        self._services = self.mirror(SERVICES, {"joined": JOINED})
+        self._tenancy = Tenancy(self)
+        self._backings = Backings(world)
+        self._allocator = Allocator(world, setup.clock)
+        self.on(self._services)
+        self.on(self._networks, self._of_network)
+        self.on(world.endpoints, self._of_endpoint)
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        await self._world.caught_up(self._world.endpoints, self._world.vpcs, self._world.dividers)
+
+    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        return self._services.find_keys("joined", key.plane, key.tenant, key.name)
+
+    def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is not Kind.DELETED or spec_of(change.obj, "type") != SCALED:
+            return ()
+        ref = OwnerRef.parse(spec_of(change.obj, "pod"))
+        plane = self._tenancy.plane_of(ref.tenant) if ref else None
+        return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        service = self._services.get(key)
+        if service is None:
+            return DONE
+        there = self._world.endpoints_of(service["metadata"]["uid"])
+        if not _needs_address(service["spec"]):
+            await self._release(there)
+            return DONE
+        network = self._networks.get(key.of(network_of(service), ""))
+        if network is None or objects.get(network, "spec", "service", "ipam") == EXTERNAL:
+            return DONE
+        backing = self._backings.of(NetworkId(key.tenant, network_of(service)), network)
+        if backing is None:
+            return DONE  # The network tells when it has one.
+        try:
+            return await self._address(key, service, network, backing, there)
+        except VpcError as error:
+            self._warn(key, service, str(error))
+            return Result(after_seconds=RETRY_SECONDS)
+
+    async def _address(
+        self, key: ObjectKey, service: Object, network: Object, backing: Backing, there: list[Object]
+    ) -> Result:
+        """Claims what the service has or is to have, then writes it into the service."""
+        cidrs, given = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
+        kept = [each for each in there if not given or spec_of(each, "ip") == given]
+        await self._release(each for each in there if each not in kept[:1])
+        endpoint = kept[0] if kept else await self._claim(key, service, backing, cidrs, given)
+        if not given:
+            await self._write(key, service, spec_of(endpoint, "ip"))
+        return DONE
+
+    async def _claim(
+        self, key: ObjectKey, service: Object, backing: Backing, cidrs: list[Network], given: str
+    ) -> Object:
+        uid, what = service["metadata"]["uid"], str(OwnerRef(key.tenant, key.namespace, key.name))
+        purpose = Purpose(owner_uid=uid, what=what, kind=SCALED)
+        if given:
+            address = ipaddress.ip_address(given)
+            return await self._allocator.claim(backing.services(_around(address, cidrs)), purpose, address)
+        if wellknown.is_dns(service):
+            usual = cidrs[0].network_address + wellknown.DNS_OFFSET
+            try:
+                return await self._allocator.claim(backing.services(cidrs[0]), purpose, usual)
+            except (Taken, Refused):
+                pass  # Any other is as good.
+        for cidr in cidrs:
+            try:
+                return await self._allocator.claim(backing.services(cidr), purpose)
+            except Full:
+                continue
+        raise Full(f"no address left for services in {', '.join(map(str, cidrs))}")
+
+    async def _write(self, key: ObjectKey, service: Object, address: str) -> None:
+        family = f"IPv{ipaddress.ip_address(address).version}"
+        service["spec"] |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": [family]}
+        await self.client(key).update(key.tenant, SERVICES, service)
+
+    async def _release(self, endpoints: Iterable[Object]) -> None:
+        for each in endpoints:
+            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
+
+    def _warn(self, key: ObjectKey, service: Object, why: str) -> None:
+        whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
+        self.events.warning(key.plane, whole, FAILED, why)
+
+
+def _needs_address(spec: Object) -> bool:
+    return types.has_cluster_ip(spec) and not types.is_headless(spec)
+
+
+def _around(address: Address, cidrs: list[Network]) -> Network:
+    for cidr in cidrs:
+        if address in cidr:
+            return cidr
+    shown = ", ".join(map(str, cidrs))
+    raise Refused(f"address {address} is outside the network's range for services ({shown})")
