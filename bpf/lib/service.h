@@ -8,6 +8,7 @@
  * takes a (same to same) translation as well, and whoever comes second takes another source port. */
 #pragma once
 
+#include "embedded.h"
 #include "flow.h"
 #include "rewrite.h"
 
@@ -297,6 +298,61 @@ STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u
 	return memory ? to_backend(skb, memory, service, pkt) : REASON_NO_MEMORY;
 }
 
+/* Writes the embedded packet's target and ports anew. In IPv4 its header's own checksum makes up for the address,
+ * so of the message's checksum only the ports are left to mend. */
+INLINE int rewrite_embedded(struct __sk_buff *skb, const struct packet *pkt, const struct tuple *before,
+			    const struct tuple *after)
+{
+	__u32 ports[2] = { ((__u32)before->dport << 16) | before->sport, ((__u32)after->dport << 16) | after->sport };
+	__u32 inner = pkt->l4 + 8, sum = pkt->l4 + 2;
+	bool ip4 = pkt->family == 4;
+	__s64 change;
+
+	if (ip4) {
+		if (bpf_l3_csum_replace(skb, inner + offsetof(struct iphdr, check), before->target.word[3],
+					after->target.word[3], 4))
+			return REASON_REWRITE;
+		if (bpf_skb_store_bytes(skb, inner + offsetof(struct iphdr, daddr), &after->target.word[3], 4, 0))
+			return REASON_REWRITE;
+	} else {
+		change = bpf_csum_diff((__be32 *)&before->target, 16, (__be32 *)&after->target, 16, 0);
+		if (bpf_l4_csum_replace(skb, sum, 0, change, 0))
+			return REASON_REWRITE;
+		if (bpf_skb_store_bytes(skb, inner + offsetof(struct ipv6hdr, daddr), &after->target, 16, 0))
+			return REASON_REWRITE;
+	}
+	if (bpf_l4_csum_replace(skb, sum, ports[0], ports[1], 4))
+		return REASON_REWRITE;
+	inner += ip4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+	return bpf_skb_store_bytes(skb, inner, &ports[1], 4, 0) ? REASON_REWRITE : REASON_NONE;
+}
+
+/* An error about a translated packet speaks of the service again, and comes from it if the backend sent it. */
+STAGE int error_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
+{
+	void *memory = memory_of(slot);
+	struct tuple before, after, key;
+	struct flow *known;
+	int reason;
+
+	if (!memory || !embedded_flow(skb, pkt, &before))
+		return REASON_NONE;
+	reversed(&key, &before);
+	known = recall(memory, &key, FLOW_REVERSE);
+	if (!known || known->flags & FLOW_HAIRPIN)
+		return REASON_NONE;
+	after = before;
+	after.target = known->peer;
+	after.dport = known->peer_port;
+	after.sport = known->own_port;
+	reason = rewrite_embedded(skb, pkt, &before, &after);
+	if (reason || !address_equal(&pkt->flow.source, &before.target))
+		return reason;
+	key = pkt->flow;
+	key.source = after.target;
+	return rewrite(skb, pkt, &key);
+}
+
 /* A packet from a backend comes back as the service's. */
 STAGE int service_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
 {
@@ -306,6 +362,8 @@ STAGE int service_reverse(struct __sk_buff *skb, struct packet *pkt NONNULL, __u
 
 	if (!memory)
 		return REASON_NO_MEMORY;
+	if (pkt->icmp_error)
+		return error_reverse(skb, pkt, slot);
 	known = recall(memory, &pkt->flow, FLOW_REVERSE);
 	if (!known)
 		return REASON_NONE;

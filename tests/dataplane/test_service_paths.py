@@ -298,3 +298,18 @@ def test_udp_without_checksum_stays_without(served: Served) -> None:
         caught = far.catch(b"nosum!")
         assert caught is not None
         assert caught[40:42] == b"\0\0"
+
+
+@pytest.mark.parametrize("six", [False, True])
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_backends_refusal_is_heard_as_the_services(served: Served, where: str, six: bool) -> None:
+    """Nobody listens: the backend's "port unreachable" reaches the socket that asked the service."""
+    backend: Pod = getattr(served, where)
+    served.serve(service(backend, protocol=Protocol.UDP, six=six))
+    family = socket.AF_INET6 if six else socket.AF_INET
+    with opened(served.client.namespace, family, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(2)
+        asker.connect((VIP6 if six else VIP, 80))
+        asker.send(b"anybody?")
+        with pytest.raises(ConnectionRefusedError):
+            asker.recv(16)
