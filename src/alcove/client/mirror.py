@@ -17,13 +17,14 @@ from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind, Subscriber, Trim, call, without_managed_fields
 from alcove.client.client import Selection
 from alcove.client.errors import Behind
-from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.keys import ObjectKey, PlaneId, Space
 from alcove.client.part import Name, Part
 
 CAUGHT_UP_SECONDS_MAX = 5.0
 
 Keys = list[ObjectKey]
 Objects = list[Object]
+Spaces = list[Space]
 
 
 class Mirror:
@@ -83,6 +84,10 @@ class Mirror:
         for plane, part in list(self._parts.items()):
             for tenant in part.tenants():
                 yield from self.keys(plane, tenant)
+
+    def spaces(self) -> Spaces:
+        """Every tenant of every plane that has objects here."""
+        return [Space(plane, tenant) for plane, part in self._parts.items() for tenant in part.tenants()]
 
     def __len__(self) -> int:
         return sum(part.count() for part in self._parts.values())

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
+from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
+from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.namespaces import Namespaces
-from alcove.controllers.network.droplets import DropletController
-from alcove.controllers.network.networks import NetworkController
-from alcove.controllers.network.orphans import OrphanController
-from alcove.controllers.network.pods import PodController
-from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
+from alcove.controllers.podgc import PodGarbage
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
-from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.tenants import Tenants
+from alcove.controllers.tokensecrets import TokenSecrets
+from alcove.controllers.ttl import TtlAfterFinished
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     Tenants,
     Namespaces,
     ServiceAccounts,
     RootCa,
-    VpcController,
-    SubnetController,
-    EndpointController,
-    DropletController,
-    NetworkController,
-    PodController,
-    OrphanController,
-    ServiceAddressController,
+    TokenSecrets,
+    ClusterRoleAggregation,
+    CertificateApproval,
+    CertificateCleaning,
+    GarbageCollector,
+    PodGarbage,
+    TtlAfterFinished,
 )

@@ -1,0 +1,117 @@
+"""What becomes of an object, by its owners and its own deletion. Pure.
+
+| its owners                                   | the object                                       |
+|----------------------------------------------|--------------------------------------------------|
+| one of them is there and stays               | stays; references to the others are taken away   |
+| all are gone                                 | is deleted, its own dependents in the background |
+| none stays, one is deleted in the foreground | is deleted in the foreground, so that it waits   |
+|                                              | for its own dependents as its owner waits for it |
+
+An object that is itself deleted with `orphan` has its references taken off its dependents; one with
+`foregroundDeletion` waits until no dependent is left that blocks it (`blockOwnerDeletion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from alcove.api.objects import Object
+from alcove.client.client import Propagation
+from alcove.controllers.everything import Known
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+
+
+class Owner(Enum):
+    """What an owner is to its dependent."""
+
+    SOLID = "solid"
+    """There, and staying; or nothing that can be judged, which is the same to us."""
+    WAITING = "waiting"
+    """Deleted in the foreground: it waits for its dependents."""
+    GONE = "gone"
+
+
+class Judged(Struct, frozen=True):
+    reference: Object
+    owner: Owner
+
+
+class Keep(Struct, frozen=True):
+    """`dropped` are uids of owners that it no longer refers to; often none."""
+
+    dropped: frozenset[str] = frozenset()
+
+
+class Delete(Struct, frozen=True):
+    propagation: Propagation
+
+
+class Orphan(Struct, frozen=True):
+    """Take the references to it off its dependents, then let it go."""
+
+
+class Wait(Struct, frozen=True):
+    """Delete its dependents; let it go when none blocks it any more."""
+
+
+Decision = Keep | Delete | Orphan | Wait
+
+
+def needs_owners(known: Known) -> bool:
+    """Whether `decide` depends on its owners; they cost requests to judge."""
+    return not known.is_ending and bool(known.owners)
+
+
+def decide(known: Known, judged: Sequence[Judged], *, has_dependents: bool) -> Decision:
+    if known.is_ending:
+        if ORPHAN in known.finalizers:
+            return Orphan()
+        return Wait() if FOREGROUND in known.finalizers else Keep()
+    if not judged:
+        return Keep()
+    gone = frozenset(each.reference["uid"] for each in judged if each.owner is not Owner.SOLID)
+    if len(gone) < len({each.reference["uid"] for each in judged}):
+        return Keep(gone)
+    waiting = any(each.owner is Owner.WAITING for each in judged)
+    if waiting and has_dependents:
+        return Delete(Propagation.FOREGROUND)
+    return Delete(_own_policy(known))
+
+
+def _own_policy(known: Known) -> Propagation:
+    if ORPHAN in known.finalizers:
+        return Propagation.ORPHAN
+    return Propagation.FOREGROUND if FOREGROUND in known.finalizers else Propagation.BACKGROUND
+
+
+def blocks(dependent: Known, uid: str) -> bool:
+    """Whether this dependent keeps an owner that is deleted in the foreground."""
+    return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in dependent.owners)
+
+
+def without_owners(known: Known, uids: frozenset[str]) -> Object:
+    """A merge patch, for just the state that is known."""
+    kept = [owner for owner in known.owners if owner["uid"] not in uids]
+    return {
+        "metadata": {
+            "uid": known.uid,
+            "resourceVersion": known.metadata["resourceVersion"],
+            "ownerReferences": kept or None,
+        }
+    }
+
+
+def without_finalizer(known: Known, finalizer: str) -> Object:
+    kept = [each for each in known.finalizers if each != finalizer]
+    return {
+        "metadata": {
+            "uid": known.uid,
+            "resourceVersion": known.metadata["resourceVersion"],
+            "finalizers": kept or None,
+        }
+    }

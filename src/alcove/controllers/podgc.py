@@ -1,0 +1,160 @@
+"""Pods that nobody else removes: of nodes that are gone, and finished ones beyond a number.
+
+| pod                                          | after              |
+|----------------------------------------------|--------------------|
+| bound to a node that no longer exists        | `NODE_GONE_SECONDS` |
+| deleted, but never bound to a node           | at once            |
+| deleted, on a node marked out of service     | at once            |
+| finished, one of more than `FINISHED_MAX` of its tenant, the oldest first | at once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import meta, objects
+from alcove.api.errors import NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import NODES, PODS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.together import together
+
+NODE_GONE_SECONDS = 40.0
+FINISHED_MAX = 12_500
+"""Of one tenant: what Kubernetes keeps of a cluster."""
+DELETED_AT_ONCE_MAX = 200
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+_FINISHED = ("Succeeded", "Failed")
+
+NODE = "node"
+FINISHED = "finished"
+
+
+def _node(pod: Object) -> Iterable[str]:
+    name = objects.get(pod, "spec", "nodeName")
+    return [name] if name else []
+
+
+def _finished(pod: Object) -> Iterable[str]:
+    return ["yes"] if objects.get(pod, "status", "phase") in _FINISHED else []
+
+
+class PodGarbage(Controller):
+    name = "pod-garbage-collector"
+    resource = PODS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._pods = self.mirror(PODS, {NODE: _node, FINISHED: _finished})
+        self._nodes = self.mirror(NODES)
+        self._gone_since: dict[str, float] = {}
+        """Nodes that were missed, and since when."""
+        self.on(self._pods, self._pod)
+        self.on(self._nodes, self._pods_of)
+
+    def _pod(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is Kind.DELETED:
+            return
+        pod = change.obj
+        if "deletionTimestamp" in pod["metadata"] or not self._has_node(pod):
+            yield change.key
+        if change.kind is Kind.ADDED or list(_finished(pod)):
+            yield _tenant_key(change.key)
+
+    def _pods_of(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is not Kind.DELETED and not _is_out_of_service(change.obj):
+            self._gone_since.pop(change.key.name, None)
+            return
+        yield from self._on_node(change.key.name)
+
+    def _on_node(self, node: str) -> Iterable[ObjectKey]:
+        """Of all tenants, on all planes: nodes are shared."""
+        for space in self._pods.spaces():
+            yield from self._pods.find_keys(NODE, space.plane, space.tenant, node)
+
+    def _has_node(self, pod: Object) -> bool:
+        name = objects.get(pod, "spec", "nodeName")
+        return not name or ObjectKey(HOME, SYSTEM, "", name) in self._nodes
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        if not key.name:
+            return await self._limit(key)
+        pod = self._pods.get(key)
+        if pod is None:
+            return DONE
+        name = objects.get(pod, "spec", "nodeName", default="")
+        ending = "deletionTimestamp" in pod["metadata"]
+        if not name:
+            if ending:
+                await self._remove(key, pod)
+            return DONE
+        node = self._nodes.get(ObjectKey(HOME, SYSTEM, "", name))
+        if node is not None:
+            if ending and _is_out_of_service(node):
+                await self._fail_and_remove(key, pod, "the node is out of service")
+            return DONE
+        return await self._without_node(key, pod, name)
+
+    async def _without_node(self, key: ObjectKey, pod: Object, node: str) -> Result:
+        now = self.clock()
+        since = self._gone_since.setdefault(node, now)
+        if now - since < NODE_GONE_SECONDS:
+            return Result(after_seconds=NODE_GONE_SECONDS - (now - since))
+        try:
+            await self.setup.planes.client(HOME).get(SYSTEM, NODES, node)
+        except NotFound:
+            await self._fail_and_remove(key, pod, "node no longer exists")
+        return DONE
+
+    async def _fail_and_remove(self, key: ObjectKey, pod: Object, why: str) -> None:
+        """Its end is in its status before it goes, for whoever counts failures."""
+        if objects.get(pod, "status", "phase") not in _FINISHED:
+            status = pod.setdefault("status", {})
+            status["phase"] = "Failed"
+            target = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByPodGC",
+                "message": f"PodGC: {why}",
+                "lastTransitionTime": meta.format_time(self.clock()),
+            }
+            others = [each for each in status.get("conditions") or () if each["type"] != "DisruptionTarget"]
+            status["conditions"] = [*others, target]
+            try:
+                pod = await self.client(key).update(key.tenant, PODS, pod, subresource="status")
+            except NotFound:
+                return
+        await self._remove(key, pod)
+
+    async def _remove(self, key: ObjectKey, pod: Object) -> None:
+        await delete_as_known(self.client(key), PODS, key, pod["metadata"], grace_seconds=0)
+
+    async def _limit(self, key: ObjectKey) -> Result:
+        """Of a tenant's finished pods, keeps the newest."""
+        finished = self._pods.find_keys(FINISHED, key.plane, key.tenant, "yes")
+        if len(finished) <= FINISHED_MAX:
+            return DONE
+        pods = [pod for each in finished if (pod := self._pods.get(each)) is not None]
+        pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+        excess = pods[: len(pods) - FINISHED_MAX][:DELETED_AT_ONCE_MAX]
+        await together(self._remove(_key_of(key, pod), pod) for pod in excess)
+        return Result(after_seconds=1.0)
+
+
+def _key_of(key: ObjectKey, pod: Object) -> ObjectKey:
+    return key.of(objects.name(pod), objects.namespace(pod))
+
+
+def _tenant_key(key: ObjectKey) -> ObjectKey:
+    """Stands for all finished pods of a tenant."""
+    return key.of("", "")
+
+
+def _is_out_of_service(node: Object) -> bool:
+    taints = objects.get(node, "spec", "taints", default=())
+    return any(taint.get("key") == OUT_OF_SERVICE for taint in taints)

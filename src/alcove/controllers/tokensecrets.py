@@ -1,0 +1,78 @@
+"""Secrets with a service account's token go with their service account. The server fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.errors import NotFound
+from alcove.api.objects import Object
+from alcove.client.changes import Change
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import SECRETS, SERVICE_ACCOUNTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.deletion import delete_as_known
+
+TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+ACCOUNT = "account"
+
+
+def without_data(secret: Object) -> Object:
+    """Nobody here needs what is secret."""
+    metadata = secret["metadata"]
+    kept = ("tenant", "namespace", "name", "uid", "resourceVersion", "annotations")
+    return {"metadata": {field: metadata[field] for field in kept if field in metadata}}
+
+
+def _account(secret: Object) -> Iterable[str]:
+    metadata = secret["metadata"]
+    return [f"{metadata['namespace']}/{objects.annotations(secret).get(ACCOUNT_NAME, '')}"]
+
+
+class TokenSecrets(Controller):
+    name = "serviceaccount-token"
+    resource = SECRETS
+    workers = 4
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._secrets = self.mirror(SECRETS, {ACCOUNT: _account}, fields=f"type={TYPE}", trim=without_data)
+        self._accounts = self.mirror(SERVICE_ACCOUNTS)
+        self.on(self._secrets)
+        self.on(self._accounts, self._secrets_of)
+
+    def _secrets_of(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        return self._secrets.find_keys(ACCOUNT, key.plane, key.tenant, f"{key.namespace}/{key.name}")
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        secret = self._secrets.get(key)
+        if secret is None or is_for(secret, self._accounts.get(_account_key(key, secret))):
+            return DONE
+        if not is_for(secret, await self._asked(key, secret)):
+            await delete_as_known(self.client(key), SECRETS, key, secret["metadata"])
+        return DONE
+
+    async def _asked(self, key: ObjectKey, secret: Object) -> Object | None:
+        """The account as the server has it: the mirror may not have heard of a new one yet."""
+        name = objects.annotations(secret).get(ACCOUNT_NAME, "")
+        if not name:
+            return None
+        try:
+            return await self.client(key).get(key.tenant, SERVICE_ACCOUNTS, name, namespace=key.namespace)
+        except NotFound:
+            return None
+
+
+def _account_key(key: ObjectKey, secret: Object) -> ObjectKey:
+    return key.of(objects.annotations(secret).get(ACCOUNT_NAME, ""))
+
+
+def is_for(secret: Object, account: Object | None) -> bool:
+    """Whether the secret is for this very account, not for an earlier one of its name."""
+    if account is None:
+        return False
+    uid = objects.annotations(secret).get(ACCOUNT_UID)
+    return not uid or uid == account["metadata"]["uid"]
