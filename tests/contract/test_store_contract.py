@@ -349,6 +349,10 @@ async def test_deleting_tells_the_last_body(store: Store) -> None:
 async def test_deleting_what_was_just_written_by_a_neighbour_tells_the_last_body(store: Store) -> None:
     start = await store.revision()
     await asyncio.gather(store.write([put("a", b"brief")]), store.write([Op(pod("a"), None)]))
+    if (await store.snapshot()).records:
+        # Nobody promises an order between concurrent writes: here the deletion came first, to nothing.
+        assert [event.change for event in await take(store, start, 1)] == [Change.CREATED]
+        return
     events = await take(store, start, 2)
     assert [(event.change, event.body) for event in events] == [
         (Change.CREATED, b"brief"),

@@ -180,6 +180,8 @@ GROUPS: tuple[Group, ...] = (
         Row("volumeattributesclasses", "VolumeAttributesClass", _TENANT, ("vac",)),
     )),
     Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", admissionregistration.STRATEGIES, (
+        Row("mutatingadmissionpolicies", "MutatingAdmissionPolicy", _TENANT, (), (), _API_EXTENSIONS),
+        Row("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),
         Row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
         Row("validatingadmissionpolicies", "ValidatingAdmissionPolicy", _TENANT, (), _STATUS, _API_EXTENSIONS),
         Row("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),

@@ -126,12 +126,16 @@ def only_status(new: Object, old: Object) -> Object:
 
 
 def count_generation(kind: Kind, new: Object, old: Object) -> None:
-    if kind.strategy.counts_generation and _intent(new) != _intent(old):
+    outside = _OUTSIDE_INTENT if kind.strategy.has_status else ("metadata",)
+    if kind.strategy.counts_generation and _intent(new, outside) != _intent(old, outside):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _intent(obj: Object) -> Object:
-    return {field: value for field, value in obj.items() if field not in ("metadata", "status")}
+_OUTSIDE_INTENT = ("metadata", "status")
+
+
+def _intent(obj: Object, outside: tuple[str, ...]) -> Object:
+    return {field: value for field, value in obj.items() if field not in outside}
 
 
 def check_create(kind: Kind, obj: Object) -> None:
