@@ -7,9 +7,16 @@ from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.namespaces import Namespaces
+from alcove.controllers.network.droplets import DropletController
+from alcove.controllers.network.networks import NetworkController
+from alcove.controllers.network.orphans import OrphanController
+from alcove.controllers.network.pods import PodController
+from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.podgc import PodGarbage
+from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
+from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.controllers.tenants import Tenants
 from alcove.controllers.tokensecrets import TokenSecrets
 from alcove.controllers.ttl import TtlAfterFinished
@@ -26,4 +33,14 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     GarbageCollector,
     PodGarbage,
     TtlAfterFinished,
+    ReplicaSets,
+    ReplicationControllers,
+    VpcController,
+    SubnetController,
+    EndpointController,
+    DropletController,
+    NetworkController,
+    PodController,
+    OrphanController,
+    ServiceAddressController,
 )

@@ -62,6 +62,11 @@ class Result(Struct, frozen=True):
 DONE = Result()
 
 
+class Refused(Exception):
+    """The server refused something, and the controller told the tenant in an event of its own: the loop
+    tries again, later each time, and says nothing more."""
+
+
 class Options(Struct, frozen=True, kw_only=True):
     """What the command line says to controllers."""
 

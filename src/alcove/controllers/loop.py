@@ -6,7 +6,7 @@ Retries are decided in one place, `verdict`; nothing else in the controllers kno
 |---------------------------|-------------------------------------------|-------------------------|
 | returns                   | is forgotten, or looked at again in time  |                         |
 | is outdated (409, behind) | is tried again soon                       |                         |
-| cannot reach the server   | is tried again, later each time           |                         |
+| cannot reach the server, or told the tenant itself | is tried again, later each time |         |
 | raises anything else      | is tried again, later each time           | a warning on the object |
 | works for a plane that left, or without the lease | is forgotten      |                         |
 """
@@ -23,7 +23,7 @@ from alcove.client.changes import Change, Kind, Subscriber
 from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
 from alcove.client.keys import ObjectKey, Space
 from alcove.client.mirror import Mirror
-from alcove.controllers.controller import Controller, Keys, Result
+from alcove.controllers.controller import Controller, Keys, Refused, Result
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import Queue, Taken
 
@@ -52,7 +52,7 @@ def verdict(outcome: Result | Exception) -> Verdict:
             return Verdict.LATER
         case Conflict() | Behind():
             return Verdict.OUTDATED
-        case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone():
+        case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | Refused():
             return Verdict.AWAY
         case PlaneLeft() | NotPermitted():
             return Verdict.DROPPED

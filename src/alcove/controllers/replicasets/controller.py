@@ -1,0 +1,166 @@
+"""The shell around the plan: claims pods, makes and deletes them, writes the status.
+
+ReplicationControllers differ in their name and in how their selector is written, in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alcove.api.errors import ApiError, Forbidden, NotFound
+from alcove.api.objects import Object
+from alcove.api.selectors import LabelSelector
+from alcove.client.changes import controller_uid
+from alcove.client.client import Client
+from alcove.client.keys import ObjectKey
+from alcove.client.mirror import Mirror
+from alcove.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
+from alcove.controllers.replicasets import plan as plans
+from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.workloads import owning, pods
+from alcove.controllers.workloads.making import Lanes, Made, slow_start
+from alcove.controllers.workloads.selecting import (
+    Selectors,
+    label_selector,
+    owner_or_selectors,
+    plain_selector,
+)
+from alcove.controllers.workloads.templates import pod_of
+
+
+class ReplicaSets(Controller):
+    name = "replicaset"
+    resource = REPLICA_SETS
+    workers = 16
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._sets: Mirror = self.mirror(self.resource, {"controller": controller_uid})
+        self._pods = self.mirror(PODS, owning.OWNING)
+        self._selectors = Selectors(self._sets, self.selector_of)
+        self._lanes = Lanes()
+        self.on(self._sets)
+        self.on(self._pods, owner_or_selectors(self.resource, self._selectors))
+
+    def selector_of(self, obj: Object) -> LabelSelector:
+        return label_selector(obj)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        wanted = self._sets.get(key)
+        if wanted is None:
+            return DONE
+        client = self.client(key)
+        owner = owning.Owner(client, key, self.resource, wanted, self._selectors.get(key))
+        owned = await owner.claim(self._pods, pods.is_active)
+        plan = plans.plan(wanted, owned, self._neighbours(key, wanted, owned), self.clock())
+        made = await self._create(client, key, wanted, plan.create)
+        error, gone = await self._delete(client, key, wanted, plan.delete)
+        there = [pod for pod in owned if pod["metadata"]["name"] not in gone] + made.objects
+        failure = _failure("FailedCreate", made.error) or _failure("FailedDelete", error)
+        await self._write(client, key, wanted, there, failure)
+        if failure is not None:
+            raise Refused(failure.message) from made.error or error
+        if len(there) != plans.replicas(wanted) and plan != plans.NOTHING:
+            return Result(after_seconds=0)  # The next burst.
+        min_ready = wanted["spec"].get("minReadySeconds", 0)
+        return Result(pods.next_available_seconds(there, min_ready, self.clock()))
+
+    # Pods
+
+    async def _create(self, client: Client, key: ObjectKey, wanted: Object, number: int) -> Made:
+        pod = pod_of(wanted["spec"].get("template") or {}, owning.reference(self.resource, wanted))
+        pod["metadata"]["generateName"] = f"{key.name}-"
+
+        async def create(_number: int) -> Object:
+            made = await client.create(key.tenant, PODS, pod, namespace=key.namespace)
+            told = f"Created pod: {made['metadata']['name']}"
+            self.events.normal(key.plane, wanted, "SuccessfulCreate", told)
+            return made
+
+        made = await slow_start(self._lanes.of(key.space), range(number), create)
+        if isinstance(made.error, NotFound) or (
+            isinstance(made.error, Forbidden) and is_terminating(made.error)
+        ):
+            return Made(made.objects)  # The namespace goes, and the set with it.
+        if made.error is not None:
+            _only_refusals(made.error)
+            self.events.warning(key.plane, wanted, "FailedCreate", f"Error creating: {_told(made.error)}")
+        return made
+
+    async def _delete(
+        self, client: Client, key: ObjectKey, wanted: Object, surplus: Sequence[Object]
+    ) -> tuple[Exception | None, set[str]]:
+        """What went wrong, and whose deletion was accepted."""
+
+        async def delete(pod: Object) -> Object:
+            metadata = pod["metadata"]
+            try:
+                await client.delete(
+                    key.tenant, PODS, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
+                )
+            except NotFound:
+                return pod
+            told = f"Deleted pod: {metadata['name']}"
+            self.events.normal(key.plane, wanted, "SuccessfulDelete", told)
+            return pod
+
+        deleted = await slow_start(self._lanes.of(key.space), surplus, delete)
+        if deleted.error is not None:
+            _only_refusals(deleted.error)
+            told = f"Error deleting: {_told(deleted.error)}"
+            self.events.warning(key.plane, wanted, "FailedDelete", told)
+        return deleted.error, {pod["metadata"]["name"] for pod in deleted.objects}
+
+    def _neighbours(self, key: ObjectKey, wanted: Object, owned: list[Object]) -> list[Object]:
+        """Pods of all sets with the same owner (a deployment's old and new), if some are to be deleted."""
+        if len(owned) <= plans.replicas(wanted):
+            return []
+        controller = controller_of(wanted)
+        if controller is None:
+            return owned
+        siblings = self._sets.find("controller", key.plane, key.tenant, controller["uid"])
+        uids = {each["metadata"]["uid"] for each in siblings} - {wanted["metadata"]["uid"]}
+        others = [self._pods.find("controller", key.plane, key.tenant, uid) for uid in uids]
+        return owned + [pod for each in others for pod in each]
+
+    # Status
+
+    async def _write(
+        self,
+        client: Client,
+        key: ObjectKey,
+        wanted: Object,
+        there: Sequence[Object],
+        failure: plans.Failure | None,
+    ) -> None:
+        status = plans.status(wanted, there, failure, self.clock())
+        if status != wanted.get("status"):
+            wanted["status"] = status
+            try:
+                await client.update(key.tenant, self.resource, wanted, subresource="status")
+            except NotFound:
+                pass
+
+
+class ReplicationControllers(ReplicaSets):
+    name = "replication"
+    resource = REPLICATION_CONTROLLERS
+    workers = 4
+
+    def selector_of(self, obj: Object) -> LabelSelector:
+        return plain_selector(obj)
+
+
+def _failure(reason: str, error: Exception | None) -> plans.Failure | None:
+    return None if error is None else plans.Failure(reason, _told(error))
+
+
+def _only_refusals(error: Exception) -> None:
+    """Anything but the server's own answer is no news for the tenant."""
+    if not isinstance(error, ApiError):
+        raise error
+
+
+def _told(error: Exception) -> str:
+    return error.message if isinstance(error, ApiError) else str(error)
