@@ -74,6 +74,11 @@ class Attributes(Struct, kw_only=True):
     def resource(self) -> GroupResource:
         return self.kind.group_resource
 
+    @property
+    def requested_resource(self) -> GroupResource:
+        """As the client named it, for what it is told."""
+        return (self.requested or self.kind).group_resource
+
     def warn(self, text: str) -> None:
         """Tells the client something, once, however often admission runs."""
         if text not in self.warnings:

@@ -1,4 +1,8 @@
-"""Where objects may be: in tenants and namespaces that exist and are not on their way out."""
+"""Where objects may be: in tenants and namespaces that exist and are not on their way out.
+
+Both are looked at twice, first and right before the write: a webhook in between may take its time, and
+what is created in a namespace that is gone by then would stay for ever.
+"""
 
 from alcove.api.errors import Cause, Details, Forbidden, NotFound
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, TenantId
@@ -26,21 +30,21 @@ class TenantLifecycle(Plugin):
         return operation is Operation.CREATE or (operation is Operation.DELETE and resource == TENANTS)
 
     async def admit(self, attributes: Attributes) -> None:
-        if attributes.operation is Operation.DELETE:
-            if attributes.name == SYSTEM:
-                raise Forbidden.of(TENANTS, SYSTEM, "this tenant may not be deleted")
-        elif attributes.tenant != self._home:
-            self._check(attributes)
+        if attributes.operation is Operation.DELETE and attributes.name == SYSTEM:
+            raise Forbidden.of(TENANTS, SYSTEM, "this tenant may not be deleted")
+        self._check_create(attributes)
 
-    def _check(self, attributes: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
+        self._check_create(attributes)
+
+    def _check_create(self, attributes: Attributes) -> None:
+        if attributes.tenant == self._home or attributes.operation is Operation.DELETE:
+            return
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         if tenant is None:
             raise NotFound.of(TENANTS, attributes.tenant)
         if _is_ending(tenant):
-            told = (
-                f"unable to create new content in tenant {attributes.tenant} because it is being terminated"
-            )
-            raise _ending(attributes, told, "TenantTerminating")
+            raise _ending(attributes, "tenant", attributes.tenant)
 
 
 class NamespaceLifecycle(Plugin):
@@ -58,7 +62,11 @@ class NamespaceLifecycle(Plugin):
     async def admit(self, attributes: Attributes) -> None:
         if attributes.operation is Operation.DELETE:
             self._check_delete(attributes)
-        elif attributes.namespace:
+        else:
+            self._check_create(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not Operation.DELETE:
             self._check_create(attributes)
 
     def _check_delete(self, attributes: Attributes) -> None:
@@ -70,22 +78,21 @@ class NamespaceLifecycle(Plugin):
             raise Forbidden.of(NAMESPACES, shown, "this namespace may not be deleted")
 
     def _check_create(self, attributes: Attributes) -> None:
+        if not attributes.namespace:
+            return
         namespace = self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
         if namespace is None:
             raise NotFound.of(NAMESPACES, attributes.namespace)
         if _is_ending(namespace):
-            told = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
-            raise _ending(attributes, told, "NamespaceTerminating")
+            raise _ending(attributes, "namespace", attributes.namespace)
 
 
-def _ending(attributes: Attributes, told: str, reason: str) -> Forbidden:
-    error = Forbidden.of(attributes.resource, attributes.name, told)
-    where = attributes.namespace or attributes.tenant
-    cause = Cause(reason, f"{where} is being terminated", "metadata.namespace")
+def _ending(attributes: Attributes, what: str, name: str) -> Forbidden:
+    resource = attributes.requested_resource
+    told = f"unable to create new content in {what} {name} because it is being terminated"
+    error = Forbidden.of(resource, attributes.name, told)
+    cause = Cause(f"{what.capitalize()}Terminating", f"{what} {name} is being terminated", f"metadata.{what}")
     error.details = Details(
-        name=attributes.name,
-        group=attributes.resource.group,
-        kind=attributes.resource.resource,
-        causes=(cause,),
+        name=attributes.name, group=resource.group, kind=resource.resource, causes=(cause,)
     )
     return error

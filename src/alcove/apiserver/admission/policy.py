@@ -31,6 +31,7 @@ from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.completion import complete
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, Hooks
 from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, Match
 from alcove.apiserver.admission.policies.params import ParamsError, collect
@@ -306,8 +307,9 @@ class MutatingPolicies(_Plugin):
         )
         changed = policy.change(values, attributes.kind, obj)
         if changed is not obj and changed != obj:
+            new = complete(attributes, changed)
             obj.clear()
-            obj.update(changed)
+            obj.update(new)
             attributes.reinvoke = attributes.reinvoke or not attributes.is_reinvoked
 
 

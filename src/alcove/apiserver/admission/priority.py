@@ -1,5 +1,7 @@
 """A pod's priority comes from its PriorityClass, never from the pod."""
 
+from msgspec import Struct
+
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
@@ -9,8 +11,19 @@ from alcove.apiserver.reader import Reader
 PODS = GroupResource("", "pods")
 CLASSES = GroupResource("scheduling.k8s.io", "priorityclasses")
 
+SYSTEM_PREFIX = "system-"
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Built in, for ring0 alone: a tenant's pods are never more important than the cluster's own."""
+
+_LOWER = "PreemptLowerPriority"
+
+
+class Given(Struct, frozen=True):
+    """What a class gives its pods."""
+
+    value: int
+    policy: str
+    name: str
 
 
 class Priority(Plugin):
@@ -19,59 +32,84 @@ class Priority(Plugin):
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         writes = operation in (Operation.CREATE, Operation.UPDATE)
-        return not subresource and (
-            (operation is Operation.CREATE and resource == PODS) or (writes and resource == CLASSES)
-        )
+        return writes and not subresource and resource in (PODS, CLASSES)
 
     async def admit(self, attributes: Attributes) -> None:
         if attributes.resource != PODS:
             return
-        pod = attributes.obj
-        assert pod is not None
-        spec = pod["spec"]
-        value, policy, name = self._resolve(attributes, spec.get("priorityClassName") or "")
-        given = spec.get("priority")
-        if given is not None and given != value:
-            told = (
-                f"the integer value of priority ({given}) must not be provided in pod spec; "
-                f"priority admission controller computed {value} from the given PriorityClass name"
-            )
-            raise Forbidden.of(PODS, attributes.name, told)
-        spec["priority"] = value
-        if name:
-            spec["priorityClassName"] = name
-        spec.setdefault("preemptionPolicy", policy)
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        if attributes.operation is Operation.CREATE:
+            self._give(attributes, spec)
+        elif attributes.old is not None:
+            # An update by a client that does not know these fields leaves them as they are.
+            for field in ("priority", "preemptionPolicy"):
+                if spec.get(field) is None and field in attributes.old["spec"]:
+                    spec[field] = attributes.old["spec"][field]
 
-    def _resolve(self, attributes: Attributes, name: str) -> tuple[int, str, str]:
-        """(value, preemption policy, class name)."""
+    def _give(self, attributes: Attributes, spec: Object) -> None:
+        given = self._resolve(attributes, spec.get("priorityClassName") or "")
+        _check(attributes, spec, given)
+        spec["priority"], spec["preemptionPolicy"] = given.value, given.policy
+        if given.name:
+            spec["priorityClassName"] = given.name
+
+    def _resolve(self, attributes: Attributes, name: str) -> Given:
         if name in SYSTEM_CLASSES and attributes.tenant == SYSTEM:
-            return SYSTEM_CLASSES[name], "PreemptLowerPriority", name
-        if not name:
+            return Given(SYSTEM_CLASSES[name], _LOWER, name)
+        if name:
+            chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
+            if chosen is None:
+                raise Forbidden.of(PODS, attributes.name, f"no PriorityClass with name {name} was found")
+        else:
             chosen = default_class(self._reader, attributes.tenant)
             if chosen is None:
-                return 0, "PreemptLowerPriority", ""
-            name = chosen["metadata"]["name"]
-        else:
-            chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
-        if chosen is None:
-            raise Forbidden.of(PODS, attributes.name, f"no PriorityClass with name {name} was found")
-        return chosen["value"], chosen.get("preemptionPolicy") or "PreemptLowerPriority", name
+                return Given(0, _LOWER, "")
+        return Given(chosen["value"], chosen.get("preemptionPolicy") or _LOWER, chosen["metadata"]["name"])
 
     async def validate(self, attributes: Attributes) -> None:
-        """At most one class is everybody's default."""
-        obj = attributes.obj
-        if attributes.resource != CLASSES or obj is None or not obj.get("globalDefault"):
+        assert attributes.obj is not None
+        if attributes.resource == CLASSES:
+            self._check_class(attributes, attributes.obj)
+        elif attributes.operation is Operation.CREATE:
+            # A webhook may have put something else there.
+            spec = attributes.obj["spec"]
+            _check(attributes, spec, self._resolve(attributes, spec.get("priorityClassName") or ""))
+
+    def _check_class(self, attributes: Attributes, obj: Object) -> None:
+        """A tenant has no class of the system's; at most one class is everybody's default."""
+        name = obj["metadata"]["name"]
+        if attributes.tenant != SYSTEM and name.startswith(SYSTEM_PREFIX):
+            told = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
+            raise Forbidden.of(CLASSES, name, told)
+        if not obj.get("globalDefault"):
             return
         other = default_class(self._reader, attributes.tenant)
-        if other is not None and other["metadata"]["name"] != obj["metadata"]["name"]:
+        if other is not None and other["metadata"]["name"] != name:
             told = (
                 f"PriorityClass {other['metadata']['name']} is already marked as default. "
                 "Only one default can exist"
             )
-            raise Forbidden.of(CLASSES, attributes.name, told)
+            raise Forbidden.of(CLASSES, name, told)
+
+
+def _check(attributes: Attributes, spec: Object, given: Given) -> None:
+    """A pod may repeat what its class says, nothing else. Raises Forbidden."""
+    for called, field, computed in (
+        ("the integer value of priority", "priority", given.value),
+        ("the string value of PreemptionPolicy", "preemptionPolicy", given.policy),
+    ):
+        if spec.get(field) is not None and spec[field] != computed:
+            told = (
+                f"{called} ({spec[field]}) must not be provided in pod spec; priority admission controller "
+                f"computed {computed} from the given PriorityClass name"
+            )
+            raise Forbidden.of(PODS, attributes.name, told)
 
 
 def default_class(reader: Reader, tenant: TenantId) -> Object | None:
     """The class of pods that name none; of several the least important, as Kubernetes takes it."""
+    if not reader.generation(tenant, CLASSES):
+        return None
     marked = [each for each in reader.list(tenant, CLASSES) if each.get("globalDefault")]
     return min(marked, key=lambda each: int(each["value"]), default=None)

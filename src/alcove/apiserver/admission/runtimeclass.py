@@ -1,11 +1,13 @@
 """A pod's RuntimeClass must exist, and brings its overhead and its nodes."""
 
 import copy
+from collections.abc import Sequence
 
-from alcove.api.errors import Forbidden, Invalid
-from alcove.api.fields import invalid
+from alcove.api import quantity
+from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
+from alcove.api.quantity import QuantityError
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import Reader
 
@@ -21,23 +23,33 @@ class RuntimeClass(Plugin):
         return operation is Operation.CREATE and resource == PODS and not subresource
 
     async def admit(self, attributes: Attributes) -> None:
-        pod = attributes.obj
-        assert pod is not None
-        chosen = self._class(attributes, pod)
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        chosen = self._class(attributes, spec)
         if chosen is None:
             return
-        _set_overhead(attributes, pod["spec"], chosen)
-        _set_nodes(attributes, pod["spec"], chosen)
+        overhead = _overhead(chosen)
+        if overhead:
+            if spec.get("overhead") and not _are_equal(spec["overhead"], overhead):
+                raise _mismatch(attributes)
+            spec["overhead"] = dict(overhead)
+        _set_nodes(attributes, spec, chosen.get("scheduling") or {})
 
-    def _class(self, attributes: Attributes, pod: Object) -> Object | None:
-        name = pod["spec"].get("runtimeClassName")
+    async def validate(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        chosen = self._class(attributes, spec)
+        overhead = _overhead(chosen) if chosen is not None else None
+        if overhead is None:
+            if spec.get("overhead"):
+                told = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+                raise Forbidden.of(PODS, attributes.name, told)
+        elif not _are_equal(spec.get("overhead") or {}, overhead):
+            raise _mismatch(attributes)
+
+    def _class(self, attributes: Attributes, spec: Object) -> Object | None:
+        name = spec.get("runtimeClassName")
         if not name:
-            if pod["spec"].get("overhead"):
-                raise Forbidden.of(
-                    PODS,
-                    attributes.name,
-                    "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
-                )
             return None
         chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
         if chosen is None:
@@ -45,30 +57,70 @@ class RuntimeClass(Plugin):
         return chosen
 
 
-def _set_overhead(attributes: Attributes, spec: Object, chosen: Object) -> None:
-    overhead = (chosen.get("overhead") or {}).get("podFixed")
-    given = spec.get("overhead")
-    if given and given != (overhead or {}):
-        told = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-        raise Forbidden.of(PODS, attributes.name, told)
-    if overhead:
-        spec["overhead"] = dict(overhead)
+def _overhead(chosen: Object) -> dict[str, str] | None:
+    overhead = chosen.get("overhead")
+    return None if overhead is None else overhead.get("podFixed") or {}
 
 
-def _set_nodes(attributes: Attributes, spec: Object, chosen: Object) -> None:
-    scheduling = chosen.get("scheduling") or {}
+def _are_equal(left: dict[str, str], right: dict[str, str]) -> bool:
+    """As amounts, however they are written. What is no amount is equal to nothing; validation tells it."""
+    try:
+        amounts = [{name: quantity.of(value) for name, value in each.items()} for each in (left, right)]
+    except QuantityError:
+        return False
+    return amounts[0] == amounts[1]
+
+
+def _mismatch(attributes: Attributes) -> Forbidden:
+    told = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    return Forbidden.of(PODS, attributes.name, told)
+
+
+def _set_nodes(attributes: Attributes, spec: Object, scheduling: Object) -> None:
     selector = spec.get("nodeSelector") or {}
-    for key, value in (scheduling.get("nodeSelector") or {}).items():
+    wanted = scheduling.get("nodeSelector") or {}
+    for key, value in wanted.items():
         if selector.get(key, value) != value:
-            fault = invalid(
-                "spec.nodeSelector",
-                selector,
-                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}",
+            told = (
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
-            raise Invalid.of("", "Pod", attributes.name, [fault])
-    if scheduling.get("nodeSelector"):
-        spec["nodeSelector"] = {**selector, **scheduling["nodeSelector"]}
-    known = spec.get("tolerations") or []
-    added = [copy.deepcopy(each) for each in scheduling.get("tolerations") or () if each not in known]
-    if added:
-        spec["tolerations"] = [*known, *added]
+            raise Forbidden.of(PODS, attributes.name, told)
+    if wanted:
+        spec["nodeSelector"] = {**selector, **wanted}
+    if scheduling.get("tolerations"):
+        spec["tolerations"] = merged(spec.get("tolerations") or (), scheduling["tolerations"])
+
+
+def merged(first: Sequence[Object], second: Sequence[Object]) -> list[Object]:
+    """Both lists of tolerations, without those that another one covers."""
+    everything = [*first, *(copy.deepcopy(each) for each in second)]
+    kept: list[Object] = []
+    for index, each in enumerate(everything):
+        later = everything[index + 1 :]
+        if any(covers(other, each) for other in kept):
+            continue
+        if any(other != each and covers(other, each) for other in later):
+            continue
+        kept.append(each)
+    return kept
+
+
+def covers(wide: Object, narrow: Object) -> bool:
+    """Whether `wide` tolerates all that `narrow` does."""
+    if wide == narrow:
+        return True
+    operator = wide.get("operator") or "Equal"
+    if wide.get("key", "") != narrow.get("key", "") and (wide.get("key") or operator != "Exists"):
+        return False
+    if wide.get("effect") and wide["effect"] != narrow.get("effect", ""):
+        return False
+    seconds = wide.get("tolerationSeconds")
+    if wide.get("effect") == "NoExecute" and seconds is not None:
+        own = narrow.get("tolerationSeconds")
+        if own is None or own > seconds:
+            return False
+    if operator == "Exists":
+        return True
+    same = (narrow.get("operator") or "Equal") == "Equal"
+    return operator == "Equal" and same and wide.get("value", "") == narrow.get("value", "")

@@ -4,21 +4,28 @@ import asyncio
 
 from alcove.api import meta, objects
 from alcove.api.errors import Forbidden
+from alcove.api.fields import quote
 from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
+from alcove.apiserver.admission import podsecrets
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import Reader
 
 PODS = GroupResource("", "pods")
 SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
+DEFAULT = "default"
 MIRROR = "kubernetes.io/config.mirror"
+ONLY_OWN_SECRETS = "kubernetes.io/enforce-mountable-secrets"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 VOLUME_PREFIX = "kube-api-access-"
 TOKEN_SECONDS = 3607
 
 WAITS_MAX = 20
 WAIT_SECONDS = 0.05
-"""A new namespace gets its account a moment later; a pod that comes first waits for it, this long at most."""
+"""A new namespace gets its account `default` a moment later; a pod that comes first waits for it, this long
+at most."""
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
 
 class ServiceAccount(Plugin):
@@ -26,45 +33,75 @@ class ServiceAccount(Plugin):
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
-        return operation is Operation.CREATE and resource == PODS and not subresource
+        wanted = ((Operation.CREATE, ""), (Operation.UPDATE, "ephemeralcontainers"))
+        return resource == PODS and (operation, subresource) in wanted
 
     async def admit(self, attributes: Attributes) -> None:
         pod = attributes.obj
         assert pod is not None
-        if MIRROR in objects.annotations(pod):
-            _check_mirror(attributes, pod)
+        if attributes.operation is not Operation.CREATE or MIRROR in objects.annotations(pod):
             return
         spec = pod["spec"]
-        name = spec.get("serviceAccountName") or "default"
+        name = spec.get("serviceAccountName") or DEFAULT
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         account = await self._account(attributes, name)
         if _mounts(spec, account):
             mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-            spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
+            spec["imagePullSecrets"] = [
+                {"name": each.get("name", "")} for each in account["imagePullSecrets"]
+            ]
+
+    async def validate(self, attributes: Attributes) -> None:
+        pod = attributes.obj
+        assert pod is not None
+        if attributes.operation is Operation.CREATE and MIRROR in objects.annotations(pod):
+            _check_mirror(attributes, pod["spec"])
+            return
+        name = pod["spec"].get("serviceAccountName")
+        if not name:
+            told = f"no service account specified for pod {attributes.namespace}/{attributes.name}"
+            raise Forbidden.of(PODS, attributes.name, told)
+        account = self._find(attributes, name)
+        if account is None:
+            raise _unknown(attributes, name)
+        if objects.annotations(account).get(ONLY_OWN_SECRETS) in _TRUE:
+            is_new = attributes.operation is Operation.CREATE
+            if told := podsecrets.not_of(account, pod["spec"], is_new=is_new):
+                raise Forbidden.of(PODS, attributes.name, told)
+
+    def _find(self, attributes: Attributes, name: str) -> Object | None:
+        return self._reader.get(attributes.tenant, SERVICE_ACCOUNTS, attributes.namespace, name)
 
     async def _account(self, attributes: Attributes, name: str) -> Object:
-        for attempt in range(WAITS_MAX + 1):
-            account = self._reader.get(attributes.tenant, SERVICE_ACCOUNTS, attributes.namespace, name)
-            if account is not None:
-                return account
-            if attempt < WAITS_MAX:
-                await asyncio.sleep(WAIT_SECONDS)
-        told = f"error looking up service account {attributes.namespace}/{name}: serviceaccount {_quoted(name)} not found"
-        raise Forbidden.of(PODS, attributes.name, told)
+        account = self._find(attributes, name)
+        waits = WAITS_MAX if name == DEFAULT else 0
+        while account is None and waits:
+            waits -= 1
+            await asyncio.sleep(WAIT_SECONDS)
+            account = self._find(attributes, name)
+        if account is None:
+            raise _unknown(attributes, name)
+        return account
 
 
-def _quoted(name: str) -> str:
-    return f'"{name}"'
+def _unknown(attributes: Attributes, name: str) -> Forbidden:
+    where = f"{attributes.namespace}/{name}"
+    told = f"error looking up service account {where}: serviceaccount {quote(name)} not found"
+    return Forbidden.of(PODS, attributes.name, told)
 
 
-def _check_mirror(attributes: Attributes, pod: Object) -> None:
-    """A node's own pods have no account and read no secrets."""
-    spec = pod["spec"]
+def _check_mirror(attributes: Attributes, spec: Object) -> None:
+    """What a node mirrors of its own pods has no account and reads no secrets."""
+    told = ""
     if spec.get("serviceAccountName"):
-        raise Forbidden.of(PODS, attributes.name, "a mirror pod may not reference service accounts")
-    if any("secret" in volume or "projected" in volume for volume in spec.get("volumes") or ()):
-        raise Forbidden.of(PODS, attributes.name, "a mirror pod may not reference secrets")
+        told = "a mirror pod may not reference service accounts"
+    elif podsecrets.names(spec):
+        told = "a mirror pod may not reference secrets"
+    elif podsecrets.has_tokens(spec):
+        told = "a mirror pod may not use ServiceAccountToken volume projections"
+    if told:
+        raise Forbidden.of(PODS, attributes.name, told)
 
 
 def _mounts(spec: Object, account: Object) -> bool:
@@ -82,10 +119,8 @@ def mount_token(spec: Object) -> None:
     bare = [each for each in containers if not _is_mounted(each)]
     if not bare:
         return
-    name = next(
-        (volume["name"] for volume in spec.get("volumes") or () if volume["name"].startswith(VOLUME_PREFIX)),
-        "",
-    )
+    names = (volume.get("name", "") for volume in spec.get("volumes") or ())
+    name = next((each for each in names if each.startswith(VOLUME_PREFIX)), "")
     if not name:
         name = meta.generate_name(VOLUME_PREFIX)
         spec.setdefault("volumes", []).append(_volume(name))

@@ -2,12 +2,16 @@
 
 from alcove.api import objects
 from alcove.api.ids import GroupResource
+from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.reader import Reader
 
 CLAIMS = GroupResource("", "persistentvolumeclaims")
 CLASSES = GroupResource("storage.k8s.io", "storageclasses")
-IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+IS_DEFAULT = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -25,13 +29,16 @@ class DefaultStorageClass(Plugin):
         # An empty name is a choice: a volume without a class.
         if spec.get("storageClassName") is not None or BETA_CLASS in objects.annotations(claim):
             return
-        marked = [
-            each
-            for each in self._reader.list(attributes.tenant, CLASSES)
-            if objects.annotations(each).get(IS_DEFAULT) == "true"
-        ]
+        marked = [each for each in self._reader.list(attributes.tenant, CLASSES) if _is_default(each)]
         if marked:
-            newest = max(
-                marked, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"])
-            )
-            spec["storageClassName"] = newest["metadata"]["name"]
+            # The newest; of several, the first by name.
+            newest = max(each["metadata"]["creationTimestamp"] for each in marked)
+            names = [
+                each["metadata"]["name"] for each in marked if each["metadata"]["creationTimestamp"] == newest
+            ]
+            spec["storageClassName"] = min(names)
+
+
+def _is_default(storage_class: Object) -> bool:
+    annotations = objects.annotations(storage_class)
+    return any(annotations.get(key) == "true" for key in IS_DEFAULT)

@@ -99,7 +99,7 @@ class ResourceQuota(Plugin):
             if self._settling.is_due(account):
                 used = count(self._cache, attributes.tenant, account)
             if _is_limited(attributes) and (told := accounts.exceeded(account, used, changes)):
-                raise Forbidden.of(attributes.resource, attributes.name, told)
+                raise Forbidden.of(attributes.requested_resource, attributes.name, told)
             ops.append(account.with_used(accounts.added(used, changes)))
         return ops
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, InternalError, Timeout
+from alcove.api.errors import ApiError, BadRequest, InternalError, Timeout
 from alcove.api.fields import quote
 from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
@@ -21,28 +21,13 @@ from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.completion import complete, is_changeable
 from alcove.apiserver.admission.derived import Derived
 from alcove.apiserver.admission.webhooks import shown
 from alcove.apiserver.admission.webhooks.calling import OUT_OF_TIME, PHASE_SECONDS_MAX, Calling
 from alcove.apiserver.admission.webhooks.hooks import GROUP, MUTATING, Hooks, Webhook, collect
 from alcove.apiserver.outbound.errors import WebhookError
 from alcove.apiserver.reader import Kinds, Reader
-
-_KEPT_METADATA = (
-    "name",
-    "namespace",
-    "tenant",
-    "uid",
-    "selfLink",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "resourceVersion",
-    "managedFields",
-)
-"""What only the server says of an object."""
-_STATUS_LIKE = ("status", "approval")
 
 
 class Round(Struct):
@@ -134,13 +119,13 @@ async def _change(
     hook: Webhook, attributes: Attributes, matched: Kind, seen: Object | None, patch: Any
 ) -> bool:
     """Applies a patch to what the webhook was shown, and takes the outcome into the write."""
-    if seen is None or not shown.is_changeable(attributes):
+    if seen is None or not is_changeable(attributes):
         told = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
         raise InternalError(f"Internal error occurred: {told}")
     try:
         changed = json_patch.apply(seen, patch)
         if (changed.get("apiVersion"), changed.get("kind")) != (seen["apiVersion"], seen["kind"]):
-            raise InternalError("a webhook cannot make an object of another kind")
+            raise BadRequest("the kind of an object cannot be changed")
         if attributes.subresource != "scale":
             changed = decode(matched.schema, changed)
         new = complete(attributes, await shown.take_back(attributes, matched, changed))
@@ -154,25 +139,3 @@ async def _change(
     before.clear()
     before.update(new)
     return True
-
-
-def complete(attributes: Attributes, new: Object) -> Object:
-    """The object with all that this write cannot change as it was, and with its defaults."""
-    before, kind = attributes.obj, attributes.kind
-    assert before is not None
-    metadata = new.setdefault("metadata", {})
-    for field in _KEPT_METADATA:
-        if field in before["metadata"]:
-            metadata[field] = before["metadata"][field]
-        else:
-            metadata.pop(field, None)
-    if attributes.subresource in _STATUS_LIKE:
-        return {**before, **({"status": new["status"]} if "status" in new else {})}
-    if kind.strategy.has_status:
-        new.pop("status", None)
-        if "status" in before:
-            new["status"] = before["status"]
-    kind.strategy.default(new)
-    if attributes.operation is Operation.UPDATE and attributes.old is not None and not attributes.subresource:
-        kind.strategy.prepare_update(new, attributes.old)
-    return new

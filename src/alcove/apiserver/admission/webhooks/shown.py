@@ -38,10 +38,6 @@ def as_requested(attributes: Attributes) -> Attributes:
     return attributes
 
 
-def is_changeable(attributes: Attributes) -> bool:
-    return attributes.obj is not None and attributes.subresource not in _POSTED
-
-
 async def show(attributes: Attributes, kind: Kind) -> Shown:
     """The objects as `kind`, which the webhook's rules matched."""
     match attributes.subresource:
