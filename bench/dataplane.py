@@ -61,7 +61,7 @@ RATIOS = {
 }
 STREAMED = ("veth pair", "same node", "routed underlay", "across nodes", "flannel style")
 """In the order of their turns: what is compared runs side by side."""
-ROUNDS = {"rr": (40, 150), "tput": (7, 21), "conn": (15, 60)}
+ROUNDS = {"rr": (40, 150), "tput": (15, 45), "conn": (15, 60)}
 """How often each case has its turn: quick, and not."""
 
 

@@ -109,3 +109,10 @@ def mount_bpf(path: Path) -> None:
             if fields[1] == str(path) and fields[2] == "bpf":
                 return
     _check(_libc.mount(b"bpf", os.fsencode(path), b"bpf", 0, None), f"mount a BPF file system at {path}")
+
+
+def unmount_bpf(path: Path) -> None:
+    """Idempotent. What is pinned there ends with the last user of the file system."""
+    _libc.umount2(os.fsencode(path), MNT_DETACH)
+    if path.is_dir():
+        path.rmdir()

@@ -2,12 +2,14 @@
 own. A node can be cut off, slowed, killed. Leaving the `with` removes everything, whatever happened.
 """
 
+import atexit
 import os
 import secrets
 import shutil
 import string
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,16 @@ from alcove.dataplane.ports import port_name
 from alcove.testing.probes import ping
 
 UNDERLAY = IPv4Network("192.168.77.0/24")
-BPF_ROOT = Path("/run/alcove-lab-bpf")
+BPF_ROOT = Path(f"/run/alcove-lab-{os.getpid()}")
+"""This process's own, gone when it ends."""
 MTU = 1550
 """So that pods have the usual 1500."""
+
+
+@cache
+def _mount() -> None:
+    namespaces.mount_bpf(BPF_ROOT)
+    atexit.register(namespaces.unmount_bpf, BPF_ROOT)
 
 
 def lacking() -> str:
@@ -45,7 +54,7 @@ def lacking() -> str:
         build()
         namespaces.make("alcove-probe")
         namespaces.remove("alcove-probe")
-        namespaces.mount_bpf(BPF_ROOT)
+        _mount()
     except (DataPlaneError, OSError) as error:
         return f"needs a BPF compiler, network namespaces and BPF: {error}"
     return ""
@@ -223,6 +232,7 @@ class Lab:
         self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
+        _mount()
         with ExitStack() as undo:
             undo.callback(self.close)
             self.underlay = namespaces.make(f"lab-{self.token}-underlay")
