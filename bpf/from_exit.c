@@ -5,6 +5,19 @@
 #include "lib/drop.h"
 #include "lib/route.h"
 
+/* An answer from one of the node's doors may go wherever the question came from, other nodes included. No pod can
+ * pass for a door: what it opens itself leaves by the exit's own ports. */
+INLINE bool is_doors_answer(const struct packet *pkt)
+{
+	struct door_key key = {
+		.address = pkt->flow.source.word[3],
+		.port = pkt->flow.sport,
+		.proto = pkt->flow.proto,
+	};
+
+	return bpf_map_lookup_elem(&doors, &key);
+}
+
 INLINE int to_outside(struct __sk_buff *skb, struct packet *pkt)
 {
 	int reason;
@@ -14,7 +27,7 @@ INLINE int to_outside(struct __sk_buff *skb, struct packet *pkt)
 	reason = parse(skb, pkt, skb->protocol);
 	if (reason)
 		return -reason;
-	if (is_forbidden(&pkt->flow.target))
+	if (is_forbidden(&pkt->flow.target) && !is_doors_answer(pkt))
 		return -REASON_UNDERLAY;
 	return bpf_redirect_neigh(config.underlay, NULL, 0, 0);
 }

@@ -65,21 +65,23 @@ INLINE int to_known(struct __sk_buff *skb, struct packet *pkt, const struct port
 	return into_endpoint(skb, endpoint);
 }
 
+/* Clients of the world may come by a service with their own address; what answers them is known by that. */
 INLINE int to_world(struct __sk_buff *skb, struct packet *pkt, const struct port *port, const struct route *route)
 {
+	bool answers = false;
 	int reason;
 
-	if (is_forbidden(&pkt->flow.target))
-		return -REASON_UNDERLAY;
 	/* The gateway's own way out is another link. */
 	if (route->ifindex == skb->ifindex)
 		return -REASON_NO_ROUTE;
-	/* A client of the world may have come by a service, its address kept. */
 	if (port->flags & PORT_BACKEND) {
 		reason = service_reverse(skb, pkt, port->memory);
 		if (reason)
 			return -reason;
+		answers = !port_owns_source(port, pkt);
 	}
+	if (!answers && is_forbidden(&pkt->flow.target))
+		return -REASON_UNDERLAY;
 	count_path(PATH_GATEWAY);
 	return into_port(skb, route->ifindex, route->mac);
 }

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 import pytest
 
 from alcove.dataplane.drops import Reason
+from alcove.dataplane.gateways import UPLINKS
 from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Rule, Service
 from alcove.dataplane.namespaces import path_of
 from alcove.testing.networks import LabNetwork, endpoints_of, tell
@@ -190,7 +191,7 @@ def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
 def test_no_network_reaches_anothers_gateway(gated: Gated) -> None:
     """By the uplinks' addresses, which all gateways have in common."""
     pod = gated.open.pods[0]
-    uplinks = [IPv4Address("100.64.0.0") + n for n in range(8)]
+    uplinks = [UPLINKS.network_address + n for n in range(8)]
     with gated.inside_gateway(CLOSED) as place, udp_socket(place, "0.0.0.0", 53) as server:
         for address in uplinks:
             assert not udp_talks(pod.namespace, str(address), 53, server, timeout=0.02)
@@ -259,6 +260,21 @@ def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
         accepted.close()
     assert_world(gated, pod, network == "open")
     chosen.services = ()
+    gated.tell()
+
+
+@pytest.mark.parametrize("keep_client", [False, True])
+def test_neighbours_of_the_nodes_may_use_their_doors(gated: Gated, keep_client: bool) -> None:
+    """From the nodes' own network, which no pod may reach by itself."""
+    lan = gated.lab.add_host(f"lan{int(keep_client)}", f"192.168.77.{90 + keep_client}/24")
+    pod, node = gated.open.pods[0], gated.lab.nodes[0]
+    backend = (Backend(ip_address(pod.address), 8080),)
+    gated.open.services = (Service(OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, backend),)
+    gated.tell(door(gated, 0, keep_client=keep_client))
+    with tcp_server(pod.namespace, pod.address, 8080) as server:
+        assert tcp_talks(lan, str(node.address), 30080, server)
+        assert not ping(pod.namespace, f"192.168.77.{90 + keep_client}", timeout=IMPATIENT)
+    gated.open.services = ()
     gated.tell()
 
 

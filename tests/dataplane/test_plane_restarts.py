@@ -428,3 +428,20 @@ def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
     assert memory.get(bytes(40)) is None
     memory.close()
     plane.close()
+
+
+def test_nothing_is_left_open(changing: Changing) -> None:
+    """Restarts, drops read, worlds applied: no descriptor stays behind."""
+    node = changing.node
+    plane = node.start()
+    changing.go(plane, changing.worlds[0])
+    plane.close()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for world in changing.worlds * 2:
+        plane = node.start()
+        changing.go(plane, world)
+        plane.drops()
+        plane.paths()
+        plane.samples().close()
+        plane.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -31,8 +31,9 @@ EXIT_MAC = "06:00:01:00:00:01"
 UPLINK_MAC, UPLINK_PEER_MAC = "06:00:02:00:00:01", "06:00:02:00:00:02"
 EXIT_HOP = IPv4Address("169.254.1.1")
 """Who the exit believes is next: nobody; the program there finds the way."""
-UPLINKS = IPv4Network("100.64.0.0/16")
-"""Two addresses for each memory slot, between exit and gateway; never seen outside."""
+UPLINKS = IPv4Network("169.254.64.0/18")
+"""Two addresses for each memory slot, between exit and gateway. Link-local: no network has them, no pod may
+send to them, and they are never seen outside."""
 
 
 class Way(Struct, frozen=True):

@@ -11,6 +11,7 @@ it. Not thread-safe; calls never wait for the network.
 """
 
 import errno
+import os
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -37,7 +38,7 @@ from alcove.dataplane.desired import (
 from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_paths
 from alcove.dataplane.errors import KernelRefused, Unsupported
 from alcove.dataplane.gateways import Gateways
-from alcove.dataplane.loader import Memories, Pins
+from alcove.dataplane.loader import Memories, Pins, Programs
 from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, PORT, WORD, MapName, PathTaken
 from alcove.dataplane.model import Endpoint, Port, Settings, World
 from alcove.dataplane.netlink import Netlink
@@ -75,7 +76,11 @@ class Plane:
         self.mtu = self.underlay.mtu - TUNNEL_BYTES
         self.gateways = Gateways(settings, self.netlink, checkpoint)
         self.pins = Pins(bpf_root, f"alcove-{settings.instance}")
-        self._start(program or build())
+        try:
+            self._start(program or build())
+        except BaseException:
+            self.netlink.close()
+            raise
 
     def _underlay(self) -> links.Link:
         found = links.read_link(self.netlink, self.settings.underlay)
@@ -95,6 +100,8 @@ class Plane:
         self.checkpoint("load programs")
         self.programs = self.pins.programs(program, constants)
         self.maps = self.pins.open_maps()
+        self.drop_counts = self.pins.open_map("drops", INDEX.size, DROP_COUNT.size)
+        self.path_counts = self.pins.open_map("paths", INDEX.size, 8)
         self.memories = Memories(self.pins)
         self.memories.restore()
         self.held: Entries = read_back(self.maps)
@@ -202,6 +209,7 @@ class Plane:
     def mend(self, world: World) -> None:
         """`apply`, believing nothing: maps, links and programs are read back first."""
         self.held = read_back(self.maps)
+        self.memories.outer.close()
         self.memories = Memories(self.pins)
         self.memories.restore()
         vxlan = self._ensure_vxlan()
@@ -250,19 +258,27 @@ class Plane:
             self.memories.drop(slot)
 
     def drops(self) -> dict[Reason, Count]:
-        return read_counts(self.pins.open_map("drops", INDEX.size, DROP_COUNT.size))
+        return read_counts(self.drop_counts)
 
     def paths(self) -> dict[PathTaken, int]:
-        return read_paths(self.pins.open_map("paths", INDEX.size, 8))
+        return read_paths(self.path_counts)
 
     def samples(self) -> Samples:
-        return Samples(self.pins.open_map("samples", 0, 0).fd)
+        """The drops shown so far and from now on; the caller closes it."""
+        ring = self.pins.open_map("samples", 0, 0)
+        try:
+            return Samples(ring.fd)
+        finally:
+            ring.close()
 
     def close(self) -> None:
         """Lets go; programs and maps stay at work."""
         self.netlink.close()
-        for one in self.maps.values():
+        for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.memories.outer):
             one.close()
+        for descriptor in self.programs.descriptors.values():
+            os.close(descriptor)
+        self.programs = Programs(self.programs.version, {}, self.programs.ids)
 
     def destroy(self) -> None:
         """Takes everything of the instance out of the kernel."""

@@ -52,8 +52,8 @@ def lacking() -> str:
         return f"needs {', '.join(missing)}"
     try:
         build()
-        namespaces.make("alcove-probe")
-        namespaces.remove("alcove-probe")
+        os.close(namespaces.make(f"alcove-probe-{os.getpid()}"))
+        namespaces.remove(f"alcove-probe-{os.getpid()}")
         _mount()
     except (DataPlaneError, OSError) as error:
         return f"needs a BPF compiler, network namespaces and BPF: {error}"
