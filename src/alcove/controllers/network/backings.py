@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.addresses import Network
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
-from alcove.controllers.network.owners import NetworkId, by_network
+from alcove.controllers.network.owners import NetworkId, by_network, by_tenant, owner_of
 from alcove.vpc import ranges
 from alcove.vpc.addressing import Place, place_in
 from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC
@@ -40,6 +40,7 @@ class Backings:
         self._world = world
         for mirror in (world.vpcs, world.subnets, world.dividers):
             mirror.add_index("network", by_network)
+            mirror.add_index("tenant", by_tenant)
 
     def vpcs(self, owner: NetworkId) -> list[Object]:
         return self._world.vpcs.find("network", HOME, SYSTEM, str(owner))
@@ -51,6 +52,14 @@ class Backings:
     def dividers(self, owner: NetworkId) -> list[Object]:
         """That which holds a flat network's number."""
         return self._world.dividers.find("network", HOME, SYSTEM, str(owner))
+
+    def of_tenant(self, tenant: TenantId) -> set[NetworkId]:
+        """The tenant's networks that anything is marked with."""
+        found = [
+            *self._world.vpcs.find("tenant", HOME, SYSTEM, tenant),
+            *self._world.dividers.find("tenant", HOME, SYSTEM, tenant),
+        ]
+        return {owner for each in found if (owner := owner_of(each)) is not None}
 
     def of(self, owner: NetworkId, network: Object) -> Backing | None:
         """None: there is nothing behind it yet that pods could be attached to."""

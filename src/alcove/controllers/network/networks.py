@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.errors import AlreadyExists, Conflict, Forbidden, Invalid
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind
-from alcove.client.keys import ObjectKey
+from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NETWORKS, PODS, SERVICES, SUBNETS, VPCS
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
@@ -31,11 +31,11 @@ from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ra
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.vpc import defaults
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.errors import Refused, Unavailable, VpcError
 from alcove.vpc.numbers import Numbers
 from alcove.vpc.ranges import Usage
 from alcove.vpc.states import State, is_provisioned, state_of
-from alcove.vpc.world import World
+from alcove.vpc.world import World, spec_of
 
 FINALIZER = "arktos.futurewei.com/network"
 RETRY_SECONDS = 15.0
@@ -65,9 +65,12 @@ class NetworkController(Controller):
         self._backings = Backings(world)
         self._numbers = Numbers(world)
         self._usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
+        self._waiting: dict[str, set[ObjectKey]] = {}
+        """Networks that cannot be yet, by the VPC that they want."""
         self._ending = Ending(world, self._backings, self._pods, self._services)
         world.vpcs.subscribe(self._usage.changed)
         self.on(self._networks)
+        self.on(self._tenancy.tenants, self._of_tenant)
         self.on(self._services, self._of_service)
         self.on(self._pods, self._of_last_pod)
         for mirror in (world.vpcs, world.subnets, world.dividers):
@@ -80,15 +83,25 @@ class NetworkController(Controller):
     # Whom changes concern
 
     def _of_mark(self, change: Change) -> Iterable[ObjectKey]:
+        """The network that has the VPC, subnet or divider, and those that want the VPC."""
+        within = spec_of(change.obj, "vpc")
+        found = self._waiting.pop(within or change.key.name, set())
         owner = owners.owner_of(change.obj)
-        if owner is None and change.obj.get("spec", {}).get("vpc"):
+        if owner is None and within:
             # A subnet written by ring0, in a network's VPC.
-            vpc = self._world.vpc(change.obj["spec"]["vpc"])
+            vpc = self._world.vpc(within)
             owner = owners.owner_of(vpc) if vpc else None
-        if owner is None:
+        plane = self._tenancy.plane_of(owner.tenant) if owner else None
+        if owner and plane:
+            found.add(ObjectKey(plane, owner.tenant, "", owner.name))
+        return found
+
+    def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
+        """A tenant that went with its API server could not delete its networks one by one."""
+        if change.kind is not Kind.DELETED:
             return ()
-        plane = self._tenancy.plane_of(owner.tenant)
-        return (ObjectKey(plane, owner.tenant, "", owner.name),) if plane else ()
+        left = self._backings.of_tenant(TenantId(change.key.name))
+        return [ObjectKey(HOME, owner.tenant, "", owner.name) for owner in left]
 
     def _of_service(self, change: Change) -> Iterable[ObjectKey]:
         return (change.key.of(network_of(change.obj), ""),)
@@ -114,11 +127,11 @@ class NetworkController(Controller):
         try:
             backing = await self._back(owner, network)
             await self._serve(key, owner, network, backing)
-        except Refused as error:
-            await self._tell(key, network, "Failed", str(error))
+        except VpcError as error:
+            self._waiting.setdefault(plan.vpc_name(owner, network), set()).add(key)
+            phase = "Failed" if isinstance(error, Refused) else "Pending"
+            await self._tell(key, network, phase, str(error))
             return Result(after_seconds=RETRY_SECONDS)
-        except Unavailable as error:
-            await self._tell(key, network, "Pending", str(error))
         return DONE
 
     async def _hold(self, key: ObjectKey, network: Object) -> Object:

@@ -42,6 +42,12 @@ def by_network(obj: Object) -> Iterable[str]:
     return (mark,) if mark else ()
 
 
+def by_tenant(obj: Object) -> Iterable[str]:
+    """An index."""
+    owner = owner_of(obj)
+    return (owner.tenant,) if owner else ()
+
+
 def is_made(obj: Object) -> bool:
     return objects.labels(obj).get(MADE_LABEL) == MADE_BY
 

@@ -14,11 +14,11 @@ from alcove.controllers.tenants.controller import plane_of, tenant_key
 class Tenancy:
     def __init__(self, controller: Controller) -> None:
         self._planes = controller.setup.planes
-        self._tenants = controller.mirror(TENANTS)
+        self.tenants = controller.mirror(TENANTS)
 
     def plane_of(self, tenant: TenantId) -> PlaneId | None:
         """None: on a plane that has not joined. A tenant that is gone had its objects on the home plane."""
-        there = self._tenants.get(tenant_key(tenant))
+        there = self.tenants.get(tenant_key(tenant))
         plane = plane_of(there) if there is not None else HOME
         return plane if plane in self._planes.ids() else None
 
@@ -27,7 +27,7 @@ class Tenancy:
 
         False while that cannot be known.
         """
-        tenant = self._tenants.get(tenant_key(key.tenant))
+        tenant = self.tenants.get(tenant_key(key.tenant))
         if tenant is None and key.tenant != SYSTEM:
             return await self._is_tenant_gone(key.tenant)
         plane = self.plane_of(key.tenant)

@@ -82,7 +82,8 @@ def check_cluster_ip_changes(spec: Object, before: Object, faults: Faults) -> No
             faults.append(invalid("spec.clusterIPs[0]", ips, _FIXED))
         if len(old_ips) > len(ips) == 1:
             _check_single(spec, "clusterIP", faults)
-    if types.is_headless(spec) == types.is_headless(before):
+    # Without an address, the family is only a guess: the network decides it with the address.
+    if old_ips and types.is_headless(spec) == types.is_headless(before):
         _check_family_changes(spec, before, faults)
 
 

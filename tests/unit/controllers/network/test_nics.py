@@ -1,0 +1,87 @@
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.controllers.network import nics
+from alcove.controllers.network.backings import Backing
+from alcove.controllers.network.nics import Nic
+from alcove.vpc.addressing import Place
+from alcove.vpc.errors import Refused, Unavailable
+
+
+def place(name: str, cidr: str) -> Place:
+    return Place(vpc="vpc01", net=name, network=ip_network(cidr), scope=7, vni=7)
+
+
+NET1, NET2 = place("net1", "10.0.1.0/24"), place("net2", "10.0.2.0/24")
+BACKING = Backing("vpc01", 7, ip_network("10.0.0.0/16"), {"net1": NET1, "net2": NET2})
+OTHERS: dict[str, Object] = {
+    "net3": {"spec": {"vpc": "vpc01"}},
+    "theirs": {"spec": {"vpc": "vpc99"}},
+}
+
+
+def wanted(*given: dict[str, str]) -> list[Nic]:
+    return nics.wanted({"spec": {"nics": list(given)}}, BACKING, OTHERS, "green")
+
+
+def test_neither_subnet_nor_address_named_is_the_first_with_room() -> None:
+    assert nics.wanted({"spec": {}}, BACKING, {}, "green") == [Nic("eth0", (NET1, NET2))]
+    assert wanted({}) == [Nic("eth0", (NET1, NET2))]
+
+
+def test_what_is_named_is_taken() -> None:
+    assert wanted({"subnet": "net2"}) == [Nic("eth0", (NET2,))]
+    assert wanted({"subnet": "net1", "ip": "10.0.1.12"}) == [Nic("eth0", (NET1,), ip_address("10.0.1.12"))]
+    assert wanted({"ip": "10.0.2.12"}) == [Nic("eth0", (NET2,), ip_address("10.0.2.12"))]
+
+
+def test_several() -> None:
+    found = wanted({"subnet": "net1"}, {"subnet": "net2", "name": "storage"}, {})
+    assert [nic.interface for nic in found] == ["eth0", "storage", "eth2"]
+
+
+def test_a_flat_network_gives_one_address_whatever_is_wanted() -> None:
+    assert nics.flat(BACKING) == [Nic("eth0", (NET1, NET2))]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([{"subnet": "net1", "ip": "192.168.0.12"}], 'address 192.168.0.12 is outside subnet "net1" (10.0.1.0/24)'),
+        ([{"subnet": "net1", "ip": "10.0.2.12"}], 'address 10.0.2.12 is outside subnet "net1" (10.0.1.0/24)'),
+        ([{"subnet": "net1", "ip": "fd00::5"}], 'address fd00::5 is IPv6, but subnet "net1" (10.0.1.0/24) is IPv4'),
+        ([{"ip": "10.0.1.1"}], 'address 10.0.1.1 is reserved in subnet "net1" (10.0.1.0/24)'),
+        ([{"ip": "10.0.1.255"}], "is reserved in"),
+        ([{"ip": "10.0.9.5"}], 'address 10.0.9.5 is in no subnet of network "green": net1 (10.0.1.0/24), net2 (10.0.2.0/24)'),
+        ([{"ip": "10.0.1.5"}, {"ip": "10.0.1.5"}], "two have the same address"),
+        ([{"name": "eth1"}, {}], "two have the same name"),
+    ],
+)  # fmt: skip
+def test_what_can_never_be_is_refused(given: list[dict[str, str]], told: str) -> None:
+    with pytest.raises(Refused) as refused:
+        wanted(*given)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("subnet", "told"),
+    [
+        ("net9", 'network "green" has no subnet "net9"'),
+        ("theirs", 'network "green" has no subnet "theirs"'),
+        ("net3", 'subnet "net3" of network "green" is not ready'),
+    ],
+)
+def test_a_subnet_that_is_not_there_is_waited_for_and_others_are_not_told_apart(
+    subnet: str, told: str
+) -> None:
+    with pytest.raises(Unavailable, match=told):
+        wanted({"subnet": subnet})
+
+
+def test_the_names_of_interfaces() -> None:
+    pod: dict[str, Any] = {"spec": {"nics": [{}, {"name": "storage"}]}}
+    assert nics.names(pod) == ["eth0", "storage"]
+    assert nics.names({"spec": {}}) == ["eth0"]
