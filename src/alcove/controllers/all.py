@@ -5,6 +5,7 @@ from __future__ import annotations
 from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
+from alcove.controllers.deployments import Deployments
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
@@ -35,6 +36,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TtlAfterFinished,
     ReplicaSets,
     ReplicationControllers,
+    Deployments,
     VpcController,
     SubnetController,
     EndpointController,

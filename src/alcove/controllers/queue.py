@@ -74,6 +74,8 @@ class Queue:
         self._failures: OrderedDict[ObjectKey, int] = OrderedDict()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
+        """Kept here: uvloop's handle of a time that is already past does not tell it."""
         self.added = 0
 
     # Adding
@@ -180,9 +182,10 @@ class Queue:
     def _set_timer(self) -> None:
         due = self._delayed[0][0]
         if self._timer is not None:
-            if self._timer.when() <= due:
+            if self._rings_at <= due:
                 return
             self._timer.cancel()
+        self._rings_at = due
         self._timer = asyncio.get_running_loop().call_at(due, self._ring)
 
     def _ring(self) -> None:

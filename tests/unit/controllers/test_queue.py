@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,3 +232,17 @@ def test_nothing_is_lost_and_nothing_is_with_two_workers(steps: list[tuple[str, 
             queue.done(taken)
 
     run(scenario, in_hand_max=2)
+
+
+def test_a_delay_that_is_over_at_once_does_not_break_uvloops_timer() -> None:
+    """Its handle of a past time is not a timer's: it has no `when`."""
+
+    async def body() -> None:
+        queue = Queue(in_hand_per_tenant_max=1)
+        keys = [ObjectKey(HOME, TenantId("a"), "", name) for name in ("one", "two", "three")]
+        for key in keys:
+            queue.add_after(key, 1e-9)
+        assert {(await queue.take()).key} <= set(keys)
+        queue.close()
+
+    uvloop.run(body())

@@ -1,0 +1,171 @@
+"""How many pods each replica set of a deployment has next: rolling, recreating, scaling in proportion. Pure.
+
+Each function looks at what is there now and says the next step; what follows from it is seen again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.api.objects import Object, get
+from alcove.controllers.deployments.revisions import DESIRED, MAXIMUM, Sets, age, annotated
+
+
+class Scale(Struct, frozen=True):
+    set: Object
+    replicas: int
+
+
+class Bounds(Struct, frozen=True):
+    """How far the number of pods may be from what is wanted while they are replaced."""
+
+    surge: int
+    unavailable: int
+
+
+def replicas(obj: Object) -> int:
+    return get(obj, "spec", "replicas", default=1)  # type: ignore[no-any-return]
+
+
+def available(replica_set: Object) -> int:
+    return get(replica_set, "status", "availableReplicas", default=0)  # type: ignore[no-any-return]
+
+
+def total(sets: Sequence[Object]) -> int:
+    return sum(replicas(each) for each in sets)
+
+
+def is_rolling(deployment: Object) -> bool:
+    return bool(get(deployment, "spec", "strategy", "type") == "RollingUpdate")
+
+
+def part_of(value: int | str, whole: int, *, up: bool) -> int:
+    """A count, or a percentage of the whole."""
+    if isinstance(value, int):
+        return value
+    share = whole * int(value.removesuffix("%")) / 100
+    return math.ceil(share) if up else math.floor(share)
+
+
+def bounds(deployment: Object) -> Bounds:
+    wanted = replicas(deployment)
+    if not is_rolling(deployment):
+        return Bounds(0, 0)
+    rolling = get(deployment, "spec", "strategy", "rollingUpdate", default={})
+    surge = part_of(rolling.get("maxSurge", 0), wanted, up=True)
+    unavailable = part_of(rolling.get("maxUnavailable", 0), wanted, up=False)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1  # Percentages of few pods: something must move.
+    return Bounds(surge, min(unavailable, wanted))
+
+
+def new_replicas(deployment: Object, there: int, new: int) -> int:
+    """The new set's size next, with `there` pods wanted by all sets together and `new` by it."""
+    wanted = replicas(deployment)
+    if not is_rolling(deployment):
+        return wanted
+    room = wanted + bounds(deployment).surge - there
+    return new if room <= 0 else new + min(room, wanted - new)
+
+
+# Rolling
+
+
+def roll(deployment: Object, sets: Sets) -> list[Scale]:
+    """The next step of a rolling update; empty: none is possible or needed now."""
+    assert sets.new is not None
+    wanted, new = replicas(deployment), replicas(sets.new)
+    if new > wanted:
+        return [Scale(sets.new, wanted)]
+    if new < wanted and (next_ := new_replicas(deployment, total(sets.all), new)) != new:
+        return [Scale(sets.new, next_)]
+    return _shrink_old(deployment, sets, sets.new)
+
+
+def _shrink_old(deployment: Object, sets: Sets, new: Object) -> list[Scale]:
+    minimum = replicas(deployment) - bounds(deployment).unavailable
+    missing = replicas(new) - available(new)
+    budget = total(sets.all) - minimum - missing
+    if budget <= 0:
+        return []
+    sizes = {id(each): replicas(each) for each in sets.old}
+    # Pods that are not available go first: nobody misses them.
+    for each in sets.old:
+        take = min(budget, max(0, replicas(each) - available(each)))
+        sizes[id(each)] -= take
+        budget -= take
+    spare = sum(available(each) for each in sets.all) - minimum
+    for each in sets.old:
+        take = min(max(0, spare), sizes[id(each)])
+        sizes[id(each)] -= take
+        spare -= take
+    return [Scale(each, sizes[id(each)]) for each in sets.old if sizes[id(each)] != replicas(each)]
+
+
+# Recreating
+
+
+def retire(old: Sequence[Object]) -> list[Scale]:
+    """Everything old goes, at once."""
+    return [Scale(each, 0) for each in old if replicas(each)]
+
+
+# Scaling
+
+
+def is_resized(deployment: Object, sets: Sets) -> bool:
+    """The deployment's size changed since its sets were told."""
+    wanted = replicas(deployment)
+    told = (annotated(each, DESIRED) for each in sets.all if replicas(each))
+    return any(each is not None and each != wanted for each in told)
+
+
+def resize(deployment: Object, sets: Sets) -> list[Scale]:
+    """Brings the sets to the deployment's size: one alone to all of it, several in proportion. Sets
+    whose size stays are named too: they are to be told of the new size of the whole."""
+    active = [each for each in sets.all if replicas(each)]
+    wanted = replicas(deployment)
+    if len(active) <= 1:
+        latest = sets.new if sets.new is not None else (sets.old[-1] if sets.old else None)
+        only = active[0] if active else latest
+        return [Scale(only, wanted)] if only is not None else []
+    if sets.new is not None and _is_saturated(deployment, sets.new):
+        return retire(sets.old)
+    if is_rolling(deployment):
+        return _in_proportion(deployment, active)
+    shrunk = [Scale(sets.new, min(wanted, replicas(sets.new)))] if sets.new is not None else []
+    return [*retire(sets.old), *shrunk]
+
+
+def _is_saturated(deployment: Object, new: Object) -> bool:
+    wanted = replicas(deployment)
+    return replicas(new) == wanted == available(new) and annotated(new, DESIRED) == wanted
+
+
+def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[Scale]:
+    wanted = replicas(deployment)
+    whole = wanted + bounds(deployment).surge if wanted else 0
+    to_add = whole - total(active)
+    # The largest first; of equals the youngest when growing, the oldest when shrinking.
+    ranked = sorted(active, key=age, reverse=to_add > 0)
+    ranked.sort(key=replicas, reverse=True)
+    result, added = [], 0
+    for each in ranked:
+        share = _share(deployment, each, whole)
+        share = max(0, min(share, to_add - added)) if to_add > 0 else min(0, max(share, to_add - added))
+        added += share
+        result.append(Scale(each, replicas(each) + share))
+    result[0] = Scale(result[0].set, max(0, result[0].replicas + to_add - added))
+    return result
+
+
+def _share(deployment: Object, replica_set: Object, whole: int) -> int:
+    """By how much a set grows if all grow alike."""
+    size = replicas(replica_set)
+    before = annotated(replica_set, MAXIMUM) or get(deployment, "status", "replicas", default=0)
+    if not before:
+        return 0
+    return math.floor(size * whole / before + 0.5) - size

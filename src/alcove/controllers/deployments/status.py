@@ -1,0 +1,180 @@
+"""What a deployment says of itself: counts, and the conditions Available, Progressing, ReplicaFailure. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.api import meta
+from alcove.api.objects import Object, get
+from alcove.controllers.deployments.revisions import Sets
+from alcove.controllers.deployments.scaling import bounds, replicas
+from alcove.controllers.workloads.pods import condition
+
+AVAILABLE, PROGRESSING, FAILURE = "Available", "Progressing", "ReplicaFailure"
+NEW_SET_AVAILABLE = "NewReplicaSetAvailable"
+MOVED = "ReplicaSetUpdated"
+TIMED_OUT = "ProgressDeadlineExceeded"
+PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
+_NO_DEADLINE = 2**31 - 1
+_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+
+
+class Told(Struct, frozen=True):
+    """One condition as it should be."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def counts(deployment: Object, sets: Sets) -> Object:
+    def summed(field: str, of: Sequence[Object]) -> int:
+        return sum(get(each, "status", field, default=0) for each in of)
+
+    wanted_by_sets = sum(replicas(each) for each in sets.all)
+    available = summed("availableReplicas", sets.all)
+    result: Object = {
+        "replicas": summed("replicas", sets.all),
+        "updatedReplicas": summed("replicas", [sets.new] if sets.new is not None else []),
+        "readyReplicas": summed("readyReplicas", sets.all),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, wanted_by_sets - available),
+    }
+    return {field: count for field, count in result.items() if count}
+
+
+def is_complete(deployment: Object, status: Object) -> bool:
+    wanted = replicas(deployment)
+    alike = all(
+        status.get(field, 0) == wanted for field in ("updatedReplicas", "replicas", "availableReplicas")
+    )
+    return alike and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+
+
+def status(deployment: Object, sets: Sets, created: str | None, now: float) -> Object:
+    """The whole new status. `created` names a replica set that was made in this turn."""
+    old = deployment.get("status") or {}
+    kept = {field: value for field, value in old.items() if field not in (*_COUNTS, "conditions")}
+    new = kept | counts(deployment, sets)
+    new["observedGeneration"] = deployment["metadata"].get("generation", 0)
+    conditions = list(old.get("conditions") or ())
+    for told in (_progress(deployment, new, sets, created, now), _availability(deployment, new)):
+        if told is not None:
+            conditions = put(conditions, told, now)
+    conditions = _with_failure(conditions, sets, now)
+    if conditions:
+        new["conditions"] = conditions
+    return new
+
+
+def put(conditions: Sequence[Object], told: Told, now: float) -> list[Object]:
+    """The list with the condition in it. Nothing changes where it says the same already, unless it tells
+    of a movement; the time of its last transition stays where only reason or message change."""
+    old = next((each for each in conditions if each["type"] == told.type), None)
+    is_said = old is not None and all(
+        old.get(field) == getattr(told, field) for field in ("status", "reason", "message")
+    )
+    if is_said and told.reason != MOVED:
+        return list(conditions)
+    time = meta.format_time(now)
+    since = old["lastTransitionTime"] if old and old.get("status") == told.status else time
+    entry = {
+        "type": told.type,
+        "status": told.status,
+        "lastUpdateTime": time,
+        "lastTransitionTime": since,
+        "reason": told.reason,
+        "message": told.message,
+    }
+    return [*(each for each in conditions if each["type"] != told.type), entry]
+
+
+def _availability(deployment: Object, new: Object) -> Told:
+    minimum = replicas(deployment) - bounds(deployment).unavailable
+    if new.get("availableReplicas", 0) >= minimum:
+        return Told(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    message = "Deployment does not have minimum availability."
+    return Told(AVAILABLE, "False", "MinimumReplicasUnavailable", message)
+
+
+# Progress
+
+
+def deadline_seconds(deployment: Object) -> int | None:
+    seconds = deployment["spec"].get("progressDeadlineSeconds")
+    return None if seconds is None or seconds == _NO_DEADLINE else int(seconds)
+
+
+def _progress(deployment: Object, new: Object, sets: Sets, created: str | None, now: float) -> Told | None:
+    """None: nothing to say that is not said already."""
+    if deadline_seconds(deployment) is None:
+        return None
+    current = condition(deployment, PROGRESSING)
+    reason = current.get("reason") if current else None
+    if deployment["spec"].get("paused"):
+        return Told(PROGRESSING, "Unknown", PAUSED, "Deployment is paused")
+    if reason == PAUSED:
+        return Told(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed")
+    if created is not None:
+        return Told(PROGRESSING, "True", "NewReplicaSetCreated", f'Created new replica set "{created}"')
+    what = _what(deployment, sets)
+    if reason == NEW_SET_AVAILABLE and new.get("replicas") == new.get("updatedReplicas"):
+        return None
+    if is_complete(deployment, new):
+        message = f"{what} has successfully progressed."
+        return Told(PROGRESSING, "True", NEW_SET_AVAILABLE, message)
+    if _moved(deployment.get("status") or {}, new):
+        return Told(PROGRESSING, "True", MOVED, f"{what} is progressing.")
+    if _is_late(deployment, now):
+        return Told(PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.")
+    if current is None and sets.new is not None:
+        message = f'Found new replica set "{sets.new["metadata"]["name"]}"'
+        return Told(PROGRESSING, "True", "FoundNewReplicaSet", message)
+    return None
+
+
+def _what(deployment: Object, sets: Sets) -> str:
+    if sets.new is not None:
+        return f'ReplicaSet "{sets.new["metadata"]["name"]}"'
+    return f'Deployment "{deployment["metadata"]["name"]}"'
+
+
+def _moved(old: Object, new: Object) -> bool:
+    def outdated(status: Object) -> int:
+        return status.get("replicas", 0) - status.get("updatedReplicas", 0)  # type: ignore[no-any-return]
+
+    grew = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return outdated(new) < outdated(old) or any(new.get(each, 0) > old.get(each, 0) for each in grew)
+
+
+def _is_late(deployment: Object, now: float) -> bool:
+    current = condition(deployment, PROGRESSING)
+    if current is not None and current.get("reason") == TIMED_OUT:
+        return True
+    left = left_seconds(deployment, now)
+    return left is not None and left <= 0
+
+
+def left_seconds(deployment: Object, now: float) -> float | None:
+    """Until the deadline of a rollout that is under way; None: there is none to watch."""
+    deadline = deadline_seconds(deployment)
+    current = condition(deployment, PROGRESSING)
+    if deadline is None or current is None or not current.get("lastUpdateTime"):
+        return None
+    if current.get("reason") in (NEW_SET_AVAILABLE, TIMED_OUT, PAUSED):
+        return None
+    return meta.parse_time(current["lastUpdateTime"]) + deadline - now
+
+
+def _with_failure(conditions: list[Object], sets: Sets, now: float) -> list[Object]:
+    """The failure of the new set, or of an old one while there is no new."""
+    of = [sets.new] if sets.new is not None else sets.old
+    failures = [failure for each in of if (failure := condition(each, FAILURE)) is not None]
+    if not failures:
+        return [each for each in conditions if each["type"] != FAILURE]
+    failure = failures[0]
+    told = Told(FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", ""))
+    return put(conditions, told, now)
