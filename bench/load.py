@@ -15,6 +15,7 @@ from typing import cast
 from msgspec import Struct
 
 RESPONSE_SECONDS_MAX = 60.0
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Result(Struct, frozen=True):
@@ -44,13 +45,20 @@ def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") 
 
 
 class Client(asyncio.Protocol):
-    """One connection: one request at a time."""
+    """One connection: one request at a time. Bodies are counted, not kept."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray()
         self._waiting: asyncio.Future[tuple[int, int]] | None = None
-        self._needed = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._head = b""
+        self._status = 0
+        self._size = 0
+        self._needed: int | None = None
+        """Bytes of the whole answer; None: it comes in chunks."""
+        self._end = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -60,18 +68,27 @@ class Client(asyncio.Protocol):
             self._waiting.set_exception(ConnectionError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if self._needed == 0:
-            head = self._buffer.find(b"\r\n\r\n")
-            if head < 0:
+        self._size += len(data)
+        self._end = data if len(data) >= len(_LAST_CHUNK) else self._end + data
+        if not self._status:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n")
+            if end < 0:
                 return
-            self._needed = head + 4 + _length(bytes(self._buffer[:head]))
-        if len(self._buffer) >= self._needed and self._waiting is not None:
-            status, size = int(self._buffer[9:12]), self._needed
-            self._buffer.clear()
-            self._needed = 0
-            waiting, self._waiting = self._waiting, None
-            waiting.set_result((status, size))
+            self._status = int(self._head[9:12])
+            length = _length(self._head[:end])
+            self._needed = None if length is None else end + 4 + length
+        if self._is_whole() and self._waiting is not None:
+            told, waiting = (self._status, self._size), self._waiting
+            self._waiting = None
+            self._begin()
+            waiting.set_result(told)
+
+    def _is_whole(self) -> bool:
+        if self._needed is None:
+            # One request at a time: what ends like this is the end of its answer.
+            return self._end.endswith(_LAST_CHUNK)
+        return self._size >= self._needed
 
     async def send(self, data: bytes) -> tuple[int, int]:
         """Status and size of the answer."""
@@ -85,11 +102,12 @@ class Client(asyncio.Protocol):
             self._transport.close()
 
 
-def _length(head: bytes) -> int:
+def _length(head: bytes) -> int | None:
+    """The body's length; None if it comes in chunks."""
     lowered = head.lower()
     at = lowered.find(b"content-length:")
     if at < 0:
-        raise ConnectionError("an answer without Content-Length")
+        return None
     return int(lowered[at + 15 :].split(b"\r\n", 1)[0])
 
 

@@ -95,10 +95,15 @@ def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: 
         names = (view.kind.api_version, view.kind.list_kind or view.kind.kind + "List")
     head = orjson.dumps({"kind": names[1], "apiVersion": names[0], "metadata": list_meta})
     if view.is_verbatim:
-        items = b",".join([entry.body for entry in entries])
+        parts = [entry.body for entry in entries]
     else:
-        items = b",".join([render_item(view, entry) for entry in entries])
-    body = b'%b,"items":[%b]}' % (head[:-1], items)
+        parts = [render_item(view, entry) for entry in entries]
+    # One join and no further copy: a list may have tens of megabytes.
+    opening, closing = b'%b,"items":[' % head[:-1], b"]}"
+    if parts:
+        parts[0] = opening + parts[0]
+        parts[-1] += closing
+    body = b",".join(parts) or opening + closing
     return yaml_of(orjson.loads(body)) if view.form is Form.YAML else body
 
 

@@ -1,6 +1,7 @@
 """The name a writer goes by: the request's `fieldManager`."""
 
 import unicodedata
+from functools import lru_cache
 
 from alcove.api import fields
 from alcove.api.fields import FieldError
@@ -25,6 +26,7 @@ def validate(manager: str, path: str = "fieldManager") -> list[FieldError]:
     return faults
 
 
+@lru_cache(maxsize=256)
 def name(field_manager: str, user_agent: str) -> str:
     """Who writes: the request's `fieldManager`, else its User-Agent up to the first slash."""
     if field_manager:
