@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -158,7 +159,8 @@ class Webhooks:
         except ssl.SSLError as error:
             raise WebhookError(f"tls: {error.reason or 'the handshake failed'}") from error
         except OSError as error:
-            raise WebhookError((error.strerror or str(error)).lower()) from error
+            # The error's own words may name an address.
+            raise WebhookError(os.strerror(error.errno).lower() if error.errno else str(error)) from error
         except ValueError as error:  # a host that TLS cannot name
             raise WebhookError("the webhook's host is not valid") from error
 

@@ -1,0 +1,131 @@
+"""Counting anew from the cache, when it is due, and taking turns."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alcove.api.encode import encode
+from alcove.api.ids import GroupResource, Key, TenantId
+from alcove.apiserver.admission.resourcequota import account as accounts
+from alcove.apiserver.admission.resourcequota.count import KNOWN_MAX, SETTLE_SECONDS, Settling, count
+from alcove.apiserver.admission.resourcequota.turns import Turns
+from alcove.apiserver.cache.cache import Cache
+from alcove.store.base import Op
+from alcove.store.sqlite import SqliteStore
+
+ACME, OTHER = TenantId("acme"), TenantId("other")
+PODS, MAPS = GroupResource("", "pods"), GroupResource("", "configmaps")
+
+
+@pytest.fixture
+async def cache(tmp_path: Path) -> AsyncIterator[Cache]:
+    store = await SqliteStore.open(tmp_path / "store.db")
+    async with Cache(store, lambda _events: None) as cache:
+        for tenant, namespace, number in ((ACME, "a", 0), (ACME, "a", 1), (ACME, "b", 2), (OTHER, "a", 3)):
+            name = f"o{number}"
+            metadata = {"name": name, "namespace": namespace}
+            spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{number + 1}"}}}]}
+            if number == 1:
+                spec["activeDeadlineSeconds"] = 5  # type: ignore[assignment]
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            maps = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            await store.write([Op(Key(PODS, tenant, namespace, name), encode(pod))])
+            await store.write([Op(Key(MAPS, tenant, namespace, name), encode(maps))])
+        await cache.reached(await store.revision())
+        yield cache
+    await store.close()
+
+
+def quota(namespace: str = "a", uid: str = "u", **spec: Any) -> accounts.Account:
+    metadata = {"name": "q", "namespace": namespace, "uid": uid, "resourceVersion": "1"}
+    return accounts.of_quota(ACME, {"metadata": metadata, "spec": spec, "status": {"used": spec["hard"]}})
+
+
+async def test_only_what_is_in_the_namespace_and_scope_is_counted(cache: Cache) -> None:
+    hard = {"pods": "1", "requests.cpu": "1", "configmaps": "1", "count/configmaps": "1", "secrets": "1"}
+
+    def counted(account: accounts.Account) -> dict[str, str]:
+        return {name: str(amount) for name, amount in count(cache, ACME, account).items()}
+
+    assert counted(quota(hard=hard)) == {
+        "pods": "2",
+        "requests.cpu": "3",
+        "configmaps": "2",
+        "count/configmaps": "2",
+        "secrets": "0",
+    }
+    short = quota(hard={"pods": "1", "requests.cpu": "1"}, scopes=["Terminating"])
+    assert counted(short) == {"pods": "1", "requests.cpu": "2"}
+    assert counted(quota("nowhere", hard={"pods": "1"})) == {"pods": "0"}
+    metadata = {"name": "acme", "uid": "u", "resourceVersion": "1"}
+    whole = accounts.of_tenant({"metadata": metadata, "spec": {"quota": {"hard": hard}}})
+    assert whole is not None and counted(whole)["pods"] == "3"
+
+
+async def test_counting_leaves_no_decoded_pods_behind(cache: Cache) -> None:
+    count(cache, ACME, quota(hard={"requests.cpu": "1"}))
+    assert all(entry._object is None for entry in cache.entries(ACME, PODS))
+
+
+def test_a_quota_is_counted_until_it_has_settled_and_once_after() -> None:
+    now = [100.0]
+    settling = Settling(lambda: now[0])
+    account = quota(hard={"pods": "1"})
+    assert settling.is_due(account) and settling.is_due(account)
+    now[0] += SETTLE_SECONDS
+    assert [settling.is_due(account) for _ in range(3)] == [True, False, False]
+    changed = quota(hard={"pods": "1", "services": "2"})
+    assert settling.is_due(changed)
+    assert settling.is_due(quota(hard={"pods": "1"}, uid="another"))
+
+
+def test_a_quota_without_a_usage_is_always_due() -> None:
+    now = [100.0]
+    settling = Settling(lambda: now[0])
+    metadata = {"name": "q", "namespace": "a", "uid": "u", "resourceVersion": "1"}
+    account = accounts.of_quota(ACME, {"metadata": metadata, "spec": {"hard": {"pods": "1"}}, "status": {}})
+    for _ in range(3):
+        now[0] += SETTLE_SECONDS
+        assert settling.is_due(account)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    settling = Settling(lambda: 1.0)
+    for number in range(KNOWN_MAX + 5):
+        settling.is_due(quota(f"n{number}", hard={"pods": "1"}))
+    assert len(settling._known) == KNOWN_MAX
+
+
+async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
+    turns, inside, most = Turns(), 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most
+        async with turns.take("key"):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    await asyncio.gather(*(work() for _ in range(20)))
+    assert most == 1 and not turns._turns
+    async with turns.take("a"), turns.take("b"):
+        assert len(turns._turns) == 2
+
+
+async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
+    turns = Turns()
+    async with turns.take("key"):
+        waiting = asyncio.create_task(_wait(turns))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert not turns._turns
+
+
+async def _wait(turns: Turns) -> None:
+    async with turns.take("key"):
+        pass

@@ -1,0 +1,36 @@
+"""What is derived from a tenant's objects is made again when they change, and only then."""
+
+from alcove.api.ids import GroupResource, TenantId
+from alcove.apiserver.admission import derived
+from alcove.apiserver.admission.derived import Derived
+from alcove.testing.memory_reader import MemoryReader
+
+MAPS = GroupResource("", "configmaps")
+ACME, OTHER = TenantId("acme"), TenantId("other")
+
+
+def test_it_follows_the_objects_of_its_tenant_alone() -> None:
+    reader, made = MemoryReader(), []
+
+    def make(tenant: TenantId) -> int:
+        made.append(tenant)
+        return len(list(reader.list(tenant, MAPS)))
+
+    values: Derived[int] = Derived(reader, MAPS, make)
+    assert values.of(ACME) is None
+    reader.put(ACME, MAPS, {"metadata": {"name": "a"}})
+    assert (values.of(ACME), values.of(ACME), made) == (1, 1, [ACME])
+    reader.put(OTHER, MAPS, {"metadata": {"name": "a"}})
+    assert (values.of(ACME), made) == (1, [ACME])
+    reader.remove(ACME, MAPS, "", "a")
+    assert (values.of(ACME), made) == (0, [ACME, ACME])
+
+
+def test_it_is_bounded() -> None:
+    reader = MemoryReader()
+    values: Derived[str] = Derived(reader, MAPS, str)
+    for number in range(derived.TENANTS_MAX + 10):
+        tenant = TenantId(f"t{number}")
+        reader.put(tenant, MAPS, {"metadata": {"name": "a"}})
+        assert values.of(tenant) == tenant
+    assert len(values._known) == derived.TENANTS_MAX
