@@ -6,6 +6,7 @@ from alcove.controllers.certificates import CertificateApproval, CertificateClea
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
 from alcove.controllers.deployments import Deployments
+from alcove.controllers.endpoints import Endpoints, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
@@ -37,6 +38,8 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicaSets,
     ReplicationControllers,
     Deployments,
+    EndpointSlices,
+    Endpoints,
     VpcController,
     SubnetController,
     EndpointController,

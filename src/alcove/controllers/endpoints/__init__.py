@@ -1,0 +1,6 @@
+"""Endpoints and EndpointSlices: the pods behind a service, of the service's own network."""
+
+from alcove.controllers.endpoints.legacy import Endpoints
+from alcove.controllers.endpoints.slices import EndpointSlices
+
+__all__ = ["EndpointSlices", "Endpoints"]

@@ -1,0 +1,68 @@
+"""Endpoints objects, for clients that do not read slices."""
+
+from __future__ import annotations
+
+from alcove.api.errors import AlreadyExists, Forbidden, NotFound
+from alcove.api.objects import Object, labels
+from alcove.api.validation import same
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import ENDPOINTS
+from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.endpoints import subsets
+from alcove.controllers.endpoints.backends import is_kept
+from alcove.controllers.endpoints.watching import ServiceWatcher
+from alcove.controllers.serviceaccounts import is_terminating
+
+
+class Endpoints(ServiceWatcher):
+    name = "endpoint"
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._endpoints = self.mirror(ENDPOINTS)
+        self.on(self._endpoints)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        there = self._endpoints.get(key)
+        service = self._services.get(key)
+        if service is None:
+            await self._drop(key, there)
+        elif is_kept(service) and "deletionTimestamp" not in service["metadata"]:
+            await self._keep(key, there, subsets.wanted(service, self.backends(key, service)))
+        return DONE
+
+    async def _drop(self, key: ObjectKey, there: Object | None) -> None:
+        """Only what we made: people keep endpoints of their own."""
+        if there is None or labels(there).get(subsets.MANAGED_LABEL) != subsets.MANAGER:
+            return
+        try:
+            await self.client(key).delete(
+                key.tenant, ENDPOINTS, key.name, namespace=key.namespace, uid=there["metadata"]["uid"]
+            )
+        except NotFound:
+            pass
+
+    async def _keep(self, key: ObjectKey, there: Object | None, wanted: Object) -> None:
+        try:
+            if there is None:
+                await self.client(key).create(key.tenant, ENDPOINTS, wanted)
+            elif changed := _changed(there, wanted):
+                await self.client(key).update(key.tenant, ENDPOINTS, changed)
+        except (AlreadyExists, NotFound):
+            pass  # The watch will tell.
+        except Forbidden as error:
+            if not is_terminating(error):
+                raise
+
+
+def _changed(there: Object, wanted: Object) -> Object | None:
+    """The object with the wanted in place; None where it says so already."""
+    annotations = {
+        name: value
+        for name, value in (there["metadata"].get("annotations") or {}).items()
+        if name != subsets.OVER_CAPACITY
+    } | (wanted["metadata"].get("annotations") or {})
+    metadata = {**there["metadata"], "labels": wanted["metadata"]["labels"], "annotations": annotations}
+    new = {**there, "metadata": metadata, "subsets": wanted.get("subsets") or []}
+    return None if same(new, there) else new

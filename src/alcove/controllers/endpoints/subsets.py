@@ -1,0 +1,77 @@
+"""The older way to tell a service's backends: one Endpoints object, addresses grouped by ports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
+from alcove.api.objects import Object, get, labels
+from alcove.controllers.endpoints.backends import (
+    HEADLESS_LABEL,
+    Backend,
+    Port,
+    families,
+    host_name,
+    is_headless,
+    target,
+)
+
+ADDRESSES_MAX = 1000
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+MANAGED_LABEL = "endpoints.kubernetes.io/managed-by"
+MANAGER = "endpoint-controller"
+
+
+def wanted(service: Object, found: Sequence[Backend]) -> Object:
+    """The whole object: labels, annotations and subsets."""
+    family = families(service)[0]
+    publish = bool(get(service, "spec", "publishNotReadyAddresses"))
+    shown = [each for each in found if each.address(family) and (publish or not each.is_ending)]
+    # Ready ones first: where there are too many, those are the ones that matter.
+    kept = sorted(shown, key=lambda each: not each.is_ready)[:ADDRESSES_MAX]
+    metadata: Object = {
+        "name": service["metadata"]["name"],
+        "namespace": service["metadata"]["namespace"],
+        "labels": {**labels(service), MANAGED_LABEL: MANAGER, NETWORK_LABEL: network_of(service)},
+    }
+    if is_headless(service):
+        metadata["labels"][HEADLESS_LABEL] = ""
+    if len(shown) > len(kept):
+        metadata["annotations"] = {OVER_CAPACITY: "truncated"}
+    result: Object = {"metadata": metadata}
+    if subsets := _subsets(service, kept, family):
+        result["subsets"] = subsets
+    return result
+
+
+def _subsets(service: Object, kept: Sequence[Backend], family: str) -> list[Object]:
+    by_ports: dict[tuple[Port, ...], list[Backend]] = {}
+    for each in kept:
+        if each.ports or is_headless(service):
+            by_ports.setdefault(tuple(sorted(each.ports)), []).append(each)
+    return [_subset(service, ports, group, family) for ports, group in sorted(by_ports.items())]
+
+
+def _subset(service: Object, ports: tuple[Port, ...], group: list[Backend], family: str) -> Object:
+    subset: Object = {}
+    for name, ready in (("addresses", True), ("notReadyAddresses", False)):
+        entries = [_address(service, each, family) for each in group if each.is_ready is ready]
+        if entries:
+            subset[name] = sorted(entries, key=lambda entry: (entry["ip"], entry["targetRef"]["uid"]))
+    if ports:
+        subset["ports"] = [_port(port) for port in ports]
+    return subset
+
+
+def _port(port: Port) -> Object:
+    shown = port.as_object()
+    return shown if port.name else {field: value for field, value in shown.items() if field != "name"}
+
+
+def _address(service: Object, backend: Backend, family: str) -> Object:
+    shown: Object = {"ip": backend.address(family), "targetRef": target(backend.pod)}
+    if node := get(backend.pod, "spec", "nodeName"):
+        shown["nodeName"] = node
+    if name := host_name(service, backend.pod):
+        shown["hostname"] = name
+    return shown

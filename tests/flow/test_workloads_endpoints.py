@@ -1,0 +1,100 @@
+"""Services find their pods: of their own tenant, namespace and network, as these come, change and go."""
+
+from collections.abc import Callable
+
+from alcove.api.objects import Object
+from alcove.testing.server import Caller, wait_until
+
+BASE = "/api/v1/namespaces/default"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+
+def service(name: str = "web", **spec: object) -> Object:
+    ports = [{"port": 80, "targetPort": 8080}]
+    return {"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": ports, **spec}}
+
+
+def run_pod(caller: Caller, name: str, address: str, *, ready: bool = True, **spec: object) -> None:
+    """A pod as a node would leave it."""
+    pod = {
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+    assert caller.post(f"{BASE}/pods", pod).status == 201
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+    }
+    assert caller.patch(f"{BASE}/pods/{name}/status", {"status": status}).status == 200
+
+
+def ready(caller: Caller, name: str = "web") -> dict[str, bool]:
+    """Addresses in the service's slices, and whether they are ready."""
+    slices = caller.get(f"{SLICES}?labelSelector=kubernetes.io%2Fservice-name%3D{name}").json["items"]
+    entries = [entry for each in slices for entry in each.get("endpoints") or ()]
+    return {entry["addresses"][0]: entry["conditions"]["ready"] for entry in entries}
+
+
+def test_slices_and_endpoints_follow_the_pods(tenant_admin: Caller) -> None:
+    assert tenant_admin.post(f"{BASE}/services", service()).status == 201
+    run_pod(tenant_admin, "a", "10.9.0.1")
+    run_pod(tenant_admin, "b", "10.9.0.2", ready=False)
+    wait_until(lambda: ready(tenant_admin) == {"10.9.0.1": True, "10.9.0.2": False})
+    told = wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").json.get("subsets"))
+    assert [each["ip"] for each in told[0]["addresses"]] == ["10.9.0.1"]
+    assert "10.9.0.1:8080" in tenant_admin.kubectl("get", "endpoints", "web")
+    tenant_admin.kubectl("label", "--overwrite", "pod/a", "app=other")
+    wait_until(lambda: ready(tenant_admin) == {"10.9.0.2": False})
+    tenant_admin.kubectl("delete", "service", "web")
+    wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 404)
+    wait_until(lambda: not tenant_admin.get(SLICES).json["items"])
+
+
+def test_pods_of_another_network_are_never_behind_a_service(tenant_admin: Caller) -> None:
+    networks = "/apis/arktos.futurewei.com/v1/networks"
+    for name in ("blue", "red"):
+        spec = {"type": "flat"}
+        assert tenant_admin.post(networks, {"metadata": {"name": name}, "spec": spec}).status == 201
+    assert tenant_admin.post(f"{BASE}/services", service("blue", network="blue")).status == 201
+    assert tenant_admin.post(f"{BASE}/services", service("red", network="red")).status == 201
+    run_pod(tenant_admin, "b", "10.9.0.1", network="blue")
+    run_pod(tenant_admin, "r", "10.9.0.1", network="red")
+    run_pod(tenant_admin, "d", "10.9.0.2")
+    wait_until(lambda: ready(tenant_admin, "blue") and ready(tenant_admin, "red"))
+    for name in ("blue", "red"):
+        (slice_,) = tenant_admin.get(f"{SLICES}?labelSelector=kubernetes.io%2Fservice-name%3D{name}").json[
+            "items"
+        ]
+        assert [entry["targetRef"]["name"] for entry in slice_["endpoints"]] == [name[0]]
+
+
+def test_tenants_with_the_same_names_do_not_share_backends(tenant_admins: Callable[[], Caller]) -> None:
+    one, other = tenant_admins(), tenant_admins()
+    for caller in (one, other):
+        assert caller.post(f"{BASE}/services", service()).status == 201
+    run_pod(one, "a", "10.9.0.1")
+    wait_until(lambda: ready(one) == {"10.9.0.1": True})
+    wait_until(lambda: other.get(SLICES).json["items"])
+    assert ready(other) == {}
+
+
+def test_endpoints_that_people_keep_are_left_alone(tenant_admin: Caller) -> None:
+    own = {
+        "metadata": {"name": "outside"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.7"}], "ports": [{"port": 80}]}],
+    }
+    assert tenant_admin.post(f"{BASE}/endpoints", own).status == 201
+    spec = {"ports": [{"port": 80}]}
+    assert (
+        tenant_admin.post(f"{BASE}/services", {"metadata": {"name": "outside"}, "spec": spec}).status == 201
+    )
+    assert tenant_admin.post(f"{BASE}/services", service()).status == 201
+    wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 200)
+    assert tenant_admin.get(f"{BASE}/endpoints/outside").json["subsets"][0]["addresses"] == [
+        {"ip": "192.0.2.7"}
+    ]
+    tenant_admin.kubectl("delete", "service", "outside", "web")
+    wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 404)
+    assert tenant_admin.get(f"{BASE}/endpoints/outside").status == 200
