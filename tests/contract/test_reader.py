@@ -130,3 +130,24 @@ async def test_a_generation_changes_with_its_own_objects_and_only_with_them(worl
     assert world.reader.generation(ACME, PODS) not in seen
     await world.put(ACME, PODS, obj("a", "ns", 2))
     assert world.reader.generation(ACME, PODS) not in seen
+
+
+async def test_pods_are_found_by_their_node(world: Filled) -> None:
+    def on(node: str) -> list[str]:
+        return sorted(found["metadata"]["name"] for found in world.reader.indexed(ACME, PODS, node))
+
+    async def place(tenant: TenantId, name: str, node: str) -> None:
+        await world.put(tenant, PODS, {**obj(name, "ns"), "spec": {"nodeName": node} if node else {}})
+
+    await place(ACME, "a", "n1")
+    await place(ACME, "b", "n1")
+    await place(ACME, "c", "")
+    await place(OTHER, "d", "n1")
+    assert (on("n1"), on("n2"), on("")) == (["a", "b"], [], [])
+    await place(ACME, "c", "n2")
+    await place(ACME, "b", "n2")
+    await place(ACME, "a", "n1")
+    assert (on("n1"), on("n2")) == (["a"], ["b", "c"])
+    await world.remove(ACME, PODS, "ns", "a")
+    assert (on("n1"), on("n2")) == ([], ["b", "c"])
+    assert list(world.reader.indexed(ACME, NAMESPACES, "n2")) == []

@@ -22,6 +22,11 @@ class Reader(Protocol):
         """Objects of one tenant; `namespace` None: of all its namespaces."""
         ...
 
+    def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
+        """Objects of one tenant whose indexed field (`cache/entries.py`: a pod's node) has this value, in
+        no order. Costs those, not the tenant's others."""
+        ...
+
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         """A number that changes with every change of the tenant's objects of this resource: what is
         derived from them (RBAC rules, webhooks, CRDs) is cached under it."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
+from alcove.apiserver.cache.entries import INDEXED_FIELDS
 
 _Space = tuple[TenantId, GroupResource]
 
@@ -37,6 +38,10 @@ class MemoryReader:
     ) -> Iterable[Object]:
         space = self._spaces.get((tenant, resource), {})
         return [obj for (where, _), obj in sorted(space.items()) if namespace is None or where == namespace]
+
+    def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
+        path = INDEXED_FIELDS.get(resource)
+        return [obj for obj in self.list(tenant, resource) if path and value == objects.get(obj, *path)]
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self._generations.get((tenant, resource), 0)

@@ -195,6 +195,11 @@ class Cache:
     ) -> Iterable[Object]:
         return (entry.object for entry in self.entries(tenant, resource, namespace))
 
+    def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
+        collection = self._collections.get(resource)
+        space = collection.spaces.get(tenant) if collection else None
+        return [entry.object for entry in space.indexed(value).values()] if space else []
+
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self.changed(tenant, resource)
 

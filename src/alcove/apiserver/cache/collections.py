@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from alcove.api.ids import Revision, TenantId
 from alcove.apiserver.cache.entries import Entry, Event, Kind
 
 HISTORY_EVENTS_MAX = 1024
 """Events kept per tenant and resource for watches that resume."""
+
+
+_NOTHING: Mapping[tuple[str, str], Entry] = {}
 
 
 class Bucket:
@@ -47,7 +50,7 @@ class Bucket:
 class Space:
     """One tenant's objects of one resource."""
 
-    __slots__ = ("buckets", "changed", "floor", "history")
+    __slots__ = ("_indexed", "buckets", "changed", "floor", "history")
 
     def __init__(self, floor: Revision) -> None:
         self.buckets: dict[str, Bucket] = {}
@@ -56,6 +59,8 @@ class Space:
         self.history: deque[Event] = deque()
         self.floor = floor
         """History is whole after this revision."""
+        self._indexed: dict[str, dict[tuple[str, str], Entry]] = {}
+        """By the value of the indexed field, then by (namespace, name)."""
 
     def apply(self, event_kind: Kind, entry: Entry) -> Event:
         bucket = self.buckets.get(entry.key.namespace)
@@ -67,12 +72,28 @@ class Space:
                 del self.buckets[entry.key.namespace]
         else:
             previous = bucket.put(entry)
+        if entry.indexed or (previous is not None and previous.indexed):
+            self._index(event_kind, entry, previous)
         self.changed = entry.revision
         event = Event(event_kind, entry, previous)
         self.history.append(event)
         if len(self.history) > HISTORY_EVENTS_MAX:
             self.forget_oldest()
         return event
+
+    def _index(self, event_kind: Kind, entry: Entry, previous: Entry | None) -> None:
+        place = (entry.key.namespace, entry.key.name)
+        stays = event_kind is not Kind.DELETED
+        if previous is not None and previous.indexed and not (stays and previous.indexed == entry.indexed):
+            group = self._indexed[previous.indexed]
+            del group[place]
+            if not group:
+                del self._indexed[previous.indexed]
+        if stays and entry.indexed:
+            self._indexed.setdefault(entry.indexed, {})[place] = entry
+
+    def indexed(self, value: str) -> Mapping[tuple[str, str], Entry]:
+        return self._indexed.get(value) or _NOTHING
 
     def forget_oldest(self) -> None:
         self.floor = self.history.popleft().revision
