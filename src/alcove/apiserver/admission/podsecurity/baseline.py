@@ -18,6 +18,7 @@ Check = Callable[["Pod"], Finding | None]
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_OF = "container.seccomp.security.alpha.kubernetes.io/"
+_PROFILES = (_APPARMOR, _SECCOMP, _SECCOMP_OF)
 _CAPABILITIES = frozenset(
     (
         "AUDIT_WRITE",
@@ -77,6 +78,13 @@ class Pod(Struct, frozen=True):
             for container in spec.get(field) or ()
         ]
         return cls(spec, metadata.get("annotations") or {}, spec.get("securityContext") or {}, containers)
+
+    @property
+    def is_bare(self) -> bool:
+        """No security context anywhere, and none in an annotation: what most pods are."""
+        if self.security or any(security for _, _, security in self.containers):
+            return False
+        return not any(key.startswith(_PROFILES) for key in self.annotations)
 
     @property
     def is_windows(self) -> bool:
@@ -183,11 +191,10 @@ def host_probes(pod: Pod) -> Finding | None:
     bad: set[str] = set()
     hosts: set[str] = set()
     for name, container, _ in pod.containers:
-        handlers = [container.get(probe) for probe in _PROBES]
-        lifecycle = container.get("lifecycle") or {}
-        handlers += [lifecycle.get(hook) for hook in _HOOKS]
-        found = {host for handler in handlers if handler for host in _hosts(handler)}
-        if found:
+        handlers = [container[probe] for probe in _PROBES if probe in container]
+        if lifecycle := container.get("lifecycle"):
+            handlers += [lifecycle[hook] for hook in _HOOKS if hook in lifecycle]
+        if found := {host for handler in handlers for host in _hosts(handler)}:
             bad.add(name)
             hosts |= found
     if not bad:
@@ -313,19 +320,20 @@ def proc_mount_outside_user_namespaces(pod: Pod) -> Finding | None:
     return None if pod.has_own_users else proc_mount(pod)
 
 
-CHECKS: tuple[tuple[str, tuple[tuple[int, Check], ...]], ...] = (
-    ("appArmorProfile", ((0, apparmor),)),
-    ("capabilities_baseline", ((0, capabilities),)),
-    ("hostNamespaces", ((0, host_namespaces),)),
-    ("hostPathVolumes", ((0, host_paths),)),
-    ("hostPorts", ((0, host_ports),)),
-    ("hostProbesAndHostLifecycle", ((34, host_probes),)),
-    ("privileged", ((0, privileged),)),
-    ("procMount", ((0, proc_mount), (35, proc_mount_outside_user_namespaces))),
-    ("seLinuxOptions", ((0, selinux(_SELINUX_1_0)), (31, selinux(_SELINUX_1_31)))),
-    ("seccompProfile_baseline", ((0, seccomp_annotations), (19, seccomp))),
+CHECKS: tuple[tuple[str, bool, tuple[tuple[int, Check], ...]], ...] = (
+    ("appArmorProfile", True, ((0, apparmor),)),
+    ("capabilities_baseline", True, ((0, capabilities),)),
+    ("hostNamespaces", False, ((0, host_namespaces),)),
+    ("hostPathVolumes", False, ((0, host_paths),)),
+    ("hostPorts", False, ((0, host_ports),)),
+    ("hostProbesAndHostLifecycle", False, ((34, host_probes),)),
+    ("privileged", True, ((0, privileged),)),
+    ("procMount", True, ((0, proc_mount), (35, proc_mount_outside_user_namespaces))),
+    ("seLinuxOptions", True, ((0, selinux(_SELINUX_1_0)), (31, selinux(_SELINUX_1_31)))),
+    ("seccompProfile_baseline", True, ((0, seccomp_annotations), (19, seccomp))),
     (
         "sysctls",
+        True,
         (
             (0, sysctls(_SYSCTLS_1_0)),
             (27, sysctls(_SYSCTLS_1_27)),
@@ -333,6 +341,7 @@ CHECKS: tuple[tuple[str, tuple[tuple[int, Check], ...]], ...] = (
             (32, sysctls(_SYSCTLS_1_32)),
         ),
     ),
-    ("windowsHostProcess", ((0, host_process),)),
+    ("windowsHostProcess", True, ((0, host_process),)),
 )
-"""By name, in the order they are told: from which minor version on which check holds."""
+"""By name, in the order they are told: whether a bare pod cannot break it, and from which minor version on
+which check holds."""

@@ -37,7 +37,8 @@ def _at(versions: Sequence[tuple[int, Check]], minor: int) -> Check | None:
 
 
 @lru_cache(maxsize=256)
-def _checks(level: Level, minor: int) -> tuple[Check, ...]:
+def _checks(level: Level, minor: int, is_bare: bool) -> tuple[Check, ...]:
+    """For a bare pod without the checks that it cannot break."""
     if level is Level.PRIVILEGED:
         return ()
     further = {
@@ -48,13 +49,17 @@ def _checks(level: Level, minor: int) -> tuple[Check, ...]:
     replaced = {instead for name, instead, _ in restricted.CHECKS if name in further}
     basic = [
         check
-        for name, versions in baseline.CHECKS
-        if name not in replaced and (check := _at(versions, minor)) is not None
+        for name, needs_context, versions in baseline.CHECKS
+        if name not in replaced
+        and not (is_bare and needs_context)
+        and (check := _at(versions, minor)) is not None
     ]
     return (*basic, *further.values())
 
 
 def violation(standard: Standard, pod: Pod) -> Violation | None:
-    checks = _checks(standard.level, min(standard.minor, NEWEST_MINOR))
+    if not standard.level:
+        return None
+    checks = _checks(standard.level, min(standard.minor, NEWEST_MINOR), pod.is_bare)
     findings = tuple(finding for check in checks if (finding := check(pod)) is not None)
     return Violation(standard, findings) if findings else None

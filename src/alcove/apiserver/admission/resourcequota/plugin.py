@@ -26,6 +26,9 @@ QUOTAS_MAX = 64
 """Quotas of one namespace: all of them may have to fit into one transaction."""
 
 
+_ACCOUNTS = (QUOTAS.resource, TENANTS.resource)
+
+
 class ResourceQuota(Plugin):
     def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
         self._cache = cache
@@ -36,9 +39,9 @@ class ResourceQuota(Plugin):
         return operation is not Operation.CONNECT and resource not in usage.UNCOUNTED
 
     async def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not Operation.DELETE:
+        if attributes.kind.resource in _ACCOUNTS and attributes.operation is not Operation.DELETE:
             self._fill_in(attributes)
-        if not self._accounts(attributes):
+        if not self._is_limited(attributes.tenant) or not self._accounts(attributes):
             return
         if attributes.dry_run:
             self._charges(attributes, Change.of(attributes.resource, attributes.old, attributes.obj))
@@ -67,6 +70,13 @@ class ResourceQuota(Plugin):
         return attributes.tenant, "" if has_own else attributes.namespace
 
     # Which quotas a write concerns
+
+    def _is_limited(self, tenant: TenantId) -> bool:
+        """Whether the tenant has, or ever had, any quota at all."""
+        if self._cache.generation(tenant, QUOTAS):
+            return True
+        entry = self._cache.entry(Key(TENANTS, SYSTEM, "", tenant))
+        return entry is not None and "quota" in entry.object["spec"]
 
     def _accounts(self, attributes: Attributes) -> list[Account]:
         tenant, resource = attributes.tenant, attributes.resource
@@ -98,7 +108,7 @@ class ResourceQuota(Plugin):
             used = account.used
             if self._settling.is_due(account):
                 used = count(self._cache, attributes.tenant, account)
-            if _is_limited(attributes) and (told := accounts.exceeded(account, used, changes)):
+            if _is_enforced(attributes) and (told := accounts.exceeded(account, used, changes)):
                 raise Forbidden.of(attributes.requested_resource, attributes.name, told)
             ops.append(account.with_used(accounts.added(used, changes)))
         return ops
@@ -150,7 +160,7 @@ class ResourceQuota(Plugin):
         status["quota"] = {"used": kept}
 
 
-def _is_limited(attributes: Attributes) -> bool:
+def _is_enforced(attributes: Attributes) -> bool:
     """What a node tells of a pod is true whatever a quota says."""
     return attributes.operation is not Operation.DELETE and attributes.subresource != "status"
 

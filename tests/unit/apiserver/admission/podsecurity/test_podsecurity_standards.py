@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from alcove.apiserver.admission.podsecurity import standards
+from alcove.apiserver.admission.podsecurity import baseline, standards
 from alcove.apiserver.admission.podsecurity.baseline import Pod
 from alcove.apiserver.admission.podsecurity.levels import LATEST, Level, Standard
 
@@ -221,3 +223,42 @@ def test_root_in_a_user_namespace_and_windows_are_relaxed() -> None:
     assert found({"hostUsers": False, **rooted}, Level.RESTRICTED) == ""
     assert found({"hostUsers": False, **rooted}, Level.RESTRICTED, 34) != ""
     assert found({"os": {"name": "windows"}, **one(runAsNonRoot=True)}, Level.RESTRICTED) == ""
+
+
+contexts = st.fixed_dictionaries(
+    {},
+    optional={
+        "privileged": st.booleans(),
+        "procMount": st.sampled_from(["Default", "Unmasked"]),
+        "seccompProfile": st.sampled_from([{"type": "Unconfined"}, {"type": "RuntimeDefault"}]),
+        "appArmorProfile": st.just({"type": "Unconfined"}),
+        "seLinuxOptions": st.just({"user": "u"}),
+        "windowsOptions": st.just({"hostProcess": True}),
+        "capabilities": st.just({"add": ["SYS_ADMIN"]}),
+        "sysctls": st.just([{"name": "kernel.x"}]),
+    },
+)
+keys = st.sampled_from(
+    [
+        "a",
+        "seccomp.security.alpha.kubernetes.io/pod",
+        "container.seccomp.security.alpha.kubernetes.io/c",
+        "container.apparmor.security.beta.kubernetes.io/c",
+    ]
+)
+
+
+@given(contexts, contexts, st.dictionaries(keys, st.just("unconfined"), max_size=2), st.integers(0, 36))
+def test_a_bare_pod_is_spared_only_checks_it_cannot_break(
+    of_pod: dict[str, Any], own: dict[str, Any], annotations: dict[str, str], minor: int
+) -> None:
+    spec = {"containers": [secured(**own)], "securityContext": of_pod}
+    pod = Pod.of({"annotations": annotations}, spec)
+    findings = [
+        finding
+        for _, _, versions in baseline.CHECKS
+        if (checks := [check for since, check in versions if since <= minor])
+        and (finding := checks[-1](pod)) is not None
+    ]
+    violation = standards.violation(Standard(Level.BASELINE, minor), pod)
+    assert list(violation.findings if violation else ()) == findings
