@@ -101,14 +101,33 @@ def veth(plain: Plain) -> Path:
 
 SERVICE_RULES = """
 table ip proxy {
-  map services { type ipv4_addr . inet_proto . inet_service : verdict; }
-  chain endpoint { meta l4proto tcp dnat to %(backend)s:5001; }
+  map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }
+  map no-endpoints { type ipv4_addr . inet_proto . inet_service : verdict; }
+  map firewalled { type ipv4_addr . inet_proto . inet_service : verdict; }
+  set cluster-ips { type ipv4_addr; }
+  chain endpoint { ip saddr %(backend)s mark set 0x4000; meta l4proto tcp dnat to %(backend)s:5001; }
   chain service { numgen random mod 1 vmap { 0 : goto endpoint }; }
-  chain prerouting { type nat hook prerouting priority dstnat; ip daddr . meta l4proto . th dport vmap @services; }
-  chain postrouting { type nat hook postrouting priority srcnat; meta mark 0x4000 masquerade; }
+  chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+  chain check-endpoints { ip daddr . meta l4proto . th dport vmap @no-endpoints; }
+  chain check-firewall { ip daddr . meta l4proto . th dport vmap @firewalled; }
+  chain check-cluster { ip daddr @cluster-ips reject; }
+  chain masquerading { mark and 0x4000 == 0 return; mark set mark xor 0x4000; masquerade fully-random; }
+  chain filter-prerouting { type filter hook prerouting priority -110; ct state new jump check-firewall; }
+  chain filter-input { type filter hook input priority -110; ct state new jump check-endpoints; }
+  chain filter-forward {
+    type filter hook forward priority -110;
+    ct state new jump check-endpoints;
+    ct state new jump check-cluster;
+  }
+  chain filter-output { type filter hook output priority -110; ct state new jump check-endpoints; }
+  chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
+  chain nat-output { type nat hook output priority -100; jump services; }
+  chain nat-postrouting { type nat hook postrouting priority srcnat; jump masquerading; }
 }
-add element ip proxy services { 172.20.0.1 . tcp . 80 : goto service }
+add element ip proxy service-ips { 172.20.0.1 . tcp . 80 : goto service }
+add element ip proxy cluster-ips { 172.20.0.1 }
 """
+"""Chains and hooks as kube-proxy's nftables mode has them, for one service."""
 
 
 def _pods_on_bridge(plain: Plain, node: str, subnet: str, pods: list[str], *, proxied: bool) -> None:
