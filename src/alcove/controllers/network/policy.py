@@ -1,0 +1,269 @@
+"""NetworkPolicies compiled to rules of addresses and ports, for each pod of one network.
+
+Pure: who may talk to whom follows from the policies, the namespaces' labels and the network's pods. As in
+Kubernetes, a pod that no policy of a direction selects may do anything in it; one that some select may do
+what any of them allows, and nothing else. Answers to what was allowed always pass.
+
+Everything here is of one tenant and one network: a selector that selects everything selects every pod of
+*this* network, and addresses of other networks are unknown here.
+
+    rules = PolicySet(policies, namespaces, peers).rules(pod)
+    allows(rules.ingress, ip_address("10.0.1.7"), "TCP", 443)
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from alcove.api import objects, selectors
+from alcove.api.addresses import Address, Network
+from alcove.api.objects import Object
+from alcove.api.selectors import LabelSelector
+
+PORT_MAX = 65535
+
+
+class NamedPort(Struct, frozen=True, order=True):
+    name: str
+    protocol: str
+    number: int
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """Somebody in the network that selectors can select: a pod, or a service that the network has without
+    pods behind it, as its DNS."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    addresses: tuple[Address, ...]
+    ports: tuple[NamedPort, ...] = ()
+
+
+class Block(Struct, frozen=True):
+    """Addresses of a range, but for those of `excepts`."""
+
+    network: Network
+    excepts: tuple[Network, ...] = ()
+
+    def __contains__(self, address: Address) -> bool:
+        return address in self.network and not any(address in each for each in self.excepts)
+
+
+class Ports(Struct, frozen=True):
+    protocol: str
+    low: int = 1
+    high: int = PORT_MAX
+
+    def has(self, protocol: str, port: int) -> bool:
+        return protocol == self.protocol and self.low <= port <= self.high
+
+
+class Rule(Struct, frozen=True):
+    """Lets peers use ports. None: whoever; whatever."""
+
+    peers: tuple[Block, ...] | None = None
+    ports: tuple[Ports, ...] | None = None
+
+
+Rules = tuple[Rule, ...]
+"""What may be opened in a direction: what some rule allows, and nothing else."""
+
+
+class PodRules(Struct, frozen=True):
+    ingress: Rules | None = None
+    """None: everything may come in."""
+    egress: Rules | None = None
+
+
+def allows(rules: Rules | None, peer: Address, protocol: str, port: int) -> bool:
+    """Whether a connection may be opened: from the peer, or to it, on the destination's port."""
+    return rules is None or any(
+        (rule.peers is None or any(peer in block for block in rule.peers))
+        and (rule.ports is None or any(each.has(protocol, port) for each in rule.ports))
+        for rule in rules
+    )
+
+
+def peer_of(pod: Object, addresses: Iterable[Address]) -> Peer:
+    """A pod with its addresses in the network."""
+    containers: list[Object] = objects.get(pod, "spec", "containers", default=[])
+    sidecars = [
+        each
+        for each in objects.get(pod, "spec", "initContainers", default=[])
+        if each.get("restartPolicy") == "Always"
+    ]
+    ports = [
+        NamedPort(port["name"], port.get("protocol") or "TCP", port["containerPort"])
+        for container in (*containers, *sidecars)
+        for port in container.get("ports") or ()
+        if port.get("name")
+    ]
+    return Peer(
+        namespace=objects.namespace(pod),
+        labels=objects.labels(pod),
+        addresses=tuple(addresses),
+        ports=tuple(ports),
+    )
+
+
+class PolicySet:
+    def __init__(
+        self, policies: Iterable[Object], namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[Peer]
+    ) -> None:
+        """`namespaces` are labels by name; `peers` everybody in the network."""
+        self._selection = _Selection(namespaces, peers)
+        self._policies: dict[str, list[_Policy]] = {}
+        for policy in policies:
+            compiled = _Policy(policy, self._selection)
+            self._policies.setdefault(objects.namespace(policy), []).append(compiled)
+
+    def rules(self, pod: Peer) -> PodRules:
+        selecting = [
+            policy for policy in self._policies.get(pod.namespace, ()) if policy.selector.matches(pod.labels)
+        ]
+        return PodRules(
+            _joined([policy.ingress_of(pod) for policy in selecting if policy.has_ingress]),
+            _joined([policy.egress for policy in selecting if policy.has_egress]),
+        )
+
+
+def _joined(allowed: list[Rules]) -> Rules | None:
+    """All that any of the policies allows; None where no policy speaks of the direction."""
+    if not allowed:
+        return None
+    return tuple(dict.fromkeys(rule for rules in allowed for rule in rules))
+
+
+class _Selection:
+    """Finds peers."""
+
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[Peer]) -> None:
+        self._namespaces = namespaces
+        self.everybody = tuple(peers)
+        self._by_namespace: dict[str, list[Peer]] = {}
+        for peer in peers:
+            self._by_namespace.setdefault(peer.namespace, []).append(peer)
+
+    def peers(self, policy_namespace: str, peer: Object) -> list[Peer]:
+        """Those that a peer of a policy means: `podSelector` in the policy's own namespace, unless there is
+        a `namespaceSelector`."""
+        within = [policy_namespace]
+        if peer.get("namespaceSelector") is not None:
+            wanted = selectors.from_object(peer["namespaceSelector"])
+            within = [name for name, labels in self._namespaces.items() if wanted.matches(labels)]
+        pods = selectors.EVERYTHING
+        if peer.get("podSelector") is not None:
+            pods = selectors.from_object(peer["podSelector"])
+        return [
+            each for name in within for each in self._by_namespace.get(name, ()) if pods.matches(each.labels)
+        ]
+
+
+class _Side(Struct, frozen=True):
+    """One rule of a policy, with its peers found."""
+
+    blocks: tuple[Block, ...] | None
+    """None: whoever."""
+    pods: tuple[Peer, ...]
+    """Those among them that ports can have names at."""
+    ports: tuple[Object, ...] | None
+
+
+class _Policy:
+    def __init__(self, policy: Object, selection: _Selection) -> None:
+        spec = policy.get("spec") or {}
+        namespace = objects.namespace(policy)
+        types = spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+        self.selector: LabelSelector = selectors.from_object(spec.get("podSelector") or {})
+        self._ingress = [_side(rule, "from", namespace, selection) for rule in spec.get("ingress") or ()]
+        self.has_ingress, self.has_egress = "Ingress" in types, "Egress" in types
+        outward = [_side(rule, "to", namespace, selection) for rule in spec.get("egress") or ()]
+        self.egress: Rules = tuple(rule for side in outward for rule in _outward(side))
+
+    def ingress_of(self, pod: Peer) -> Rules:
+        """A port's name is a port of the pod itself."""
+        found = ((side.blocks, _resolved(side.ports, pod)) for side in self._ingress)
+        return tuple(Rule(blocks, ports) for blocks, ports in found if ports != ())
+
+
+def _side(rule: Object, field: str, namespace: str, selection: _Selection) -> _Side:
+    ports = tuple(rule["ports"]) if rule.get("ports") else None
+    if not rule.get(field):
+        return _Side(None, selection.everybody, ports)
+    pods: list[Peer] = []
+    blocks: list[Block] = []
+    for peer in rule[field]:
+        if peer.get("ipBlock") is not None:
+            block = _block(peer["ipBlock"])
+            blocks.append(block)
+            pods += _inside(block, selection.everybody) if _has_names(ports) else ()
+        else:
+            selected = selection.peers(namespace, peer)
+            blocks += _blocks(selected)
+            pods += selected
+    return _Side(tuple(dict.fromkeys(blocks)), tuple(pods), ports)
+
+
+def _has_names(ports: tuple[Object, ...] | None) -> bool:
+    return any(isinstance(port.get("port"), str) for port in ports or ())
+
+
+def _inside(block: Block, peers: Iterable[Peer]) -> list[Peer]:
+    """The peers with only those of their addresses that are in the block."""
+    found = ((each, tuple(ip for ip in each.addresses if ip in block)) for each in peers)
+    return [structs.replace(each, addresses=addresses) for each, addresses in found if addresses]
+
+
+def _outward(side: _Side) -> Iterable[Rule]:
+    """An egress rule's. A port's name is a port of each peer, and peers may call different numbers so;
+    addresses that are no pod's have no names for ports."""
+    if side.ports is None:
+        yield Rule(side.blocks, None)
+        return
+    numbered = tuple(_numbered(port) for port in side.ports if not isinstance(port.get("port"), str))
+    if numbered:
+        yield Rule(side.blocks, numbered)
+    named: dict[Ports, dict[Block, None]] = {}
+    for port in side.ports:
+        if isinstance(port.get("port"), str):
+            for pod in side.pods:
+                for found in _called(port, pod):
+                    named.setdefault(found, {}).update(dict.fromkeys(_blocks([pod])))
+    for found, blocks in named.items():
+        yield Rule(tuple(blocks), (found,))
+
+
+def _resolved(ports: tuple[Object, ...] | None, pod: Peer) -> tuple[Ports, ...] | None:
+    """Empty: none of the names is one of the pod's, so nothing is allowed."""
+    if ports is None:
+        return None
+    found: list[Ports] = []
+    for port in ports:
+        found += _called(port, pod) if isinstance(port.get("port"), str) else [_numbered(port)]
+    return tuple(dict.fromkeys(found))
+
+
+def _called(port: Object, pod: Peer) -> list[Ports]:
+    protocol = port.get("protocol") or "TCP"
+    return [
+        Ports(protocol, each.number, each.number)
+        for each in pod.ports
+        if each.name == port["port"] and each.protocol == protocol
+    ]
+
+
+def _numbered(port: Object) -> Ports:
+    protocol, low = port.get("protocol") or "TCP", port.get("port")
+    return Ports(protocol) if low is None else Ports(protocol, low, port.get("endPort") or low)
+
+
+def _block(given: Object) -> Block:
+    excepts = tuple(ipaddress.ip_network(each) for each in given.get("except") or ())
+    return Block(ipaddress.ip_network(given["cidr"]), excepts)
+
+
+def _blocks(pods: Iterable[Peer]) -> list[Block]:
+    return [Block(ipaddress.ip_network(address)) for pod in pods for address in pod.addresses]
