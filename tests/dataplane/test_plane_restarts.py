@@ -445,3 +445,28 @@ def test_nothing_is_left_open(changing: Changing) -> None:
         plane.samples().close()
         plane.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_another_layout_of_the_maps_takes_over_without_a_gap(
+    two_nodes: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server = network_on(two_nodes).pods
+    node = two_nodes.nodes[0]
+    old = node.plane.programs.ids
+    monkeypatch.setattr("alcove.dataplane.loader.layout_version", lambda: "other")
+    node.plane.close()
+    node.start(program=build.build())
+    assert node.plane.held[MapName.PORTS] == {}
+    assert ping(client.namespace, server.address), "by the old programs, as long as the new ones know nothing"
+    with inside(node.namespace):
+        link = links.read_link(node.plane.netlink, client.port.name)
+        assert link is not None
+        assert links.read_attached(node.plane.netlink, link.index) == old["from_pod"]
+        node.apply()
+        assert (
+            links.read_attached(node.plane.netlink, link.index)
+            == node.plane.programs.ids["from_pod"]
+            != old["from_pod"]
+        )
+    assert ping(client.namespace, server.address)
+    assert [folder.name for folder in node.plane.pins.folder.glob("maps-*")] == ["maps-other"]

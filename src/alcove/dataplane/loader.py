@@ -2,12 +2,13 @@
 
 An instance (one a node) has a folder in the BPF file system:
 
-    maps/NAME          the maps, shared by every version of the programs
-    memory-SLOT        each network's memory
+    maps-LAYOUT/NAME          the maps, shared by every version of the programs that has this layout
+    maps-LAYOUT/memory-SLOT   each network's memory
     programs/VERSION/NAME
 
 VERSION is made of the object's content and the constants it was loaded with: the same version is taken
-up again without asking the verifier, another one is loaded beside it and takes over link by link.
+up again without asking the verifier, another one is loaded beside it and takes over link by link. One with
+another layout of the maps begins with empty ones: what networks remembered is lost then, their ports are not.
 """
 
 import ctypes
@@ -21,7 +22,7 @@ from msgspec import Struct
 from alcove.dataplane import bpf
 from alcove.dataplane.bpf import Map
 from alcove.dataplane.errors import KernelRefused
-from alcove.dataplane.maps import FLOW, INDEX, MEMORIES, MEMORIES_MAX, SHAPES, TUPLE, MapName
+from alcove.dataplane.maps import FLOW, INDEX, MEMORIES, MEMORIES_MAX, SHAPES, TUPLE, MapName, layout_version
 from alcove.dataplane.namespaces import mount_bpf
 
 PROGRAMS = ("from_pod", "from_underlay", "from_vxlan", "from_exit")
@@ -42,14 +43,14 @@ class Pins:
         mount_bpf(root)
         self.root = root
         self.folder = root / instance
-        self.maps_folder = self.folder / "maps"
+        self.maps_folder = self.folder / f"maps-{layout_version()}"
         self.programs_folder = self.folder / "programs"
         for folder in (self.folder, self.maps_folder, self.programs_folder):
             folder.mkdir(exist_ok=True)
 
     def programs(self, path: Path, constants: bytes) -> Programs:
         """The programs of the object at `path`, pinned before or loaded and pinned now."""
-        digest = hashlib.blake2b(constants + path.name.encode(), digest_size=8)
+        digest = hashlib.blake2b(constants + path.name.encode() + layout_version().encode(), digest_size=8)
         version = digest.hexdigest()
         folder = self.programs_folder / version
         if not all((folder / name).exists() for name in PROGRAMS):
@@ -74,6 +75,9 @@ class Pins:
         for folder in self.programs_folder.iterdir():
             if folder.name != version:
                 _remove_folder(folder)
+        for folder in self.folder.glob("maps-*"):
+            if folder != self.maps_folder:
+                _remove_folder(folder)
 
     def open_maps(self) -> dict[MapName, Map]:
         return {
@@ -95,7 +99,7 @@ class Memories:
     def __init__(self, pins: Pins) -> None:
         self.pins = pins
         self.outer = pins.open_map(MEMORIES, INDEX.size, 4)
-        self.slots = {int(path.name.removeprefix("memory-")) for path in pins.folder.glob("memory-*")}
+        self.slots = {int(path.name.removeprefix("memory-")) for path in pins.maps_folder.glob("memory-*")}
 
     def ensure(self, slot: int, entries: int) -> None:
         """A memory of that slot, of that size if it has to be made. One that is there keeps its content."""
@@ -129,7 +133,7 @@ class Memories:
         return Map.pinned(self.path(slot), TUPLE.size, FLOW.size)
 
     def path(self, slot: int) -> Path:
-        return self.pins.folder / f"memory-{slot}"
+        return self.pins.maps_folder / f"memory-{slot}"
 
 
 class _ProgramInfo(ctypes.Structure):

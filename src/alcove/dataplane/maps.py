@@ -3,6 +3,7 @@
 `tests/unit/dataplane/test_maps.py` compares each layout with the object's own type information.
 """
 
+import hashlib
 import struct
 from enum import Enum, IntEnum, IntFlag
 from typing import Any
@@ -178,6 +179,14 @@ SHAPES: dict[MapName, MapShape] = {
     MapName.ROUTES: MapShape(ROUTE_KEY, ROUTE),
     MapName.DOORS: MapShape(DOOR_KEY, WORD),
 }
+
+
+def layout_version() -> str:
+    """Names the layouts all together. Programs of one version share maps; those of another have their own."""
+    told = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
+    return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
+
+
 MEMORIES = "memories"
 MEMORIES_MAX = 4096
 OTHER_MAPS = (MEMORIES, "drops", "samples", "paths")

@@ -105,8 +105,10 @@ class Plane:
         self.memories = Memories(self.pins)
         self.memories.restore()
         self.held: Entries = read_back(self.maps)
-        self._guard_all(vxlan.index, way_out.index)
-        self.pins.forget_other_versions(self.programs.version)
+        # Maps that know no port do not serve those there are: older programs go on until the first `apply`.
+        self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, way_out.index)
+        if self.guarding is None:
+            self._guard_all(vxlan.index, way_out.index)
         shaping.shape(self.netlink, self.underlay, self.settings.underlay_bytes_per_second)
 
     def _guard_all(self, vxlan: int, way_out: int) -> None:
@@ -122,6 +124,7 @@ class Plane:
                 self.checkpoint(f"guard link {index}")
                 program = self.programs.descriptors[name]
                 self.netlink.do(*guard(index, program, name), links.set_link(index))
+        self.pins.forget_other_versions(self.programs.version)
 
     def _ensure_vxlan(self) -> links.Link:
         """The fallback device. Its MAC is its own: a frame from the router's would look like a loop."""
@@ -204,6 +207,9 @@ class Plane:
             # Part of a batch may be written: what the kernel holds is known only by asking it.
             self.held = read_back(self.maps)
             raise
+        if self.guarding is not None:
+            self._guard_all(*self.guarding)
+            self.guarding = None
         self._remove_orphans(world, found)
 
     def mend(self, world: World) -> None:
