@@ -89,7 +89,7 @@ class Mirror:
         """Every tenant of every plane that has objects here."""
         return [Space(plane, tenant) for plane, part in self._parts.items() for tenant in part.tenants()]
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         return sum(part.count() for part in self._parts.values())
 
     @staticmethod
@@ -126,6 +126,10 @@ class Mirror:
         part = self._parts.get(plane)
         if part is not None and part.revision < revision and not self._is_filtered:
             self._owed[plane, tenant] = revision
+
+    def owes(self, plane: PlaneId, tenant: TenantId) -> bool:
+        """Whether `caught_up` could have to wait."""
+        return (plane, tenant) in self._owed
 
     @property
     def _is_filtered(self) -> bool:

@@ -52,6 +52,8 @@ Clock = Callable[[], float]
 """Epoch seconds."""
 Keys = Callable[[Change], Iterable[ObjectKey]]
 """Whom a change concerns."""
+KeysOfAny = Callable[[Resource, Change], Iterable[ObjectKey]]
+"""The same, told what changed."""
 
 
 class Result(Struct, frozen=True):
@@ -139,14 +141,23 @@ class Controller:
         """Reconcile these keys whenever an object of the mirror changes."""
         self.sources.append(Source(mirror.subscribe, keys, mirror))
 
-    def on_everything(self, keys: Keys) -> None:
+    def on_everything(self, keys: KeysOfAny) -> None:
         """The same for every object of every kind, by its metadata."""
-        self.sources.append(Source(self.everything.subscribe, keys))
+
+        def subscribe(subscriber: Subscriber) -> None:
+            def hear(resource: Resource, change: Change) -> None:
+                for key in keys(resource, change):
+                    subscriber(Change(change.kind, key, change.obj))
+
+            self.everything.listen(hear)
+
+        self.sources.append(Source(subscribe, itself))
 
     async def fresh(self, key: ObjectKey) -> None:
         """Waits, before each `reconcile`, until what it reads has this process' own writes."""
         for mirror in self.reads:
-            await mirror.caught_up(key.plane, key.tenant)
+            if mirror.owes(key.plane, key.tenant):
+                await mirror.caught_up(key.plane, key.tenant)
 
     def client(self, key: ObjectKey) -> Client:
         return self.setup.planes.client(key.plane)

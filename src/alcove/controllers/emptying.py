@@ -70,6 +70,11 @@ class Plan(Struct, frozen=True):
     def is_empty(self) -> bool:
         return not self.waits_for
 
+    @property
+    def is_partial(self) -> bool:
+        """There is more to delete than was taken at once."""
+        return len(self.deletes) == DELETED_AT_ONCE_MAX
+
 
 def of_namespace(content: Sequence[Known]) -> Plan:
     return Plan(_not_ending(content), [], content)

@@ -17,15 +17,14 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import discovery
-from alcove.client.changes import Change, Kind, Subscriber, owner_uids
+from alcove.client.changes import Change, Kind
 from alcove.client.client import Selection
 from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from alcove.controllers.census import Census
 
-OWNER = "owner"
-"""The index by the uid of an owner."""
 _NEEDED = frozenset({"list", "watch", "delete"})
 _KEPT = ("tenant", "namespace", "name", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
 _KEPT_OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
@@ -116,6 +115,7 @@ class Everything:
         self._having: dict[tuple[PlaneId, Resource], set[ObjectKey]] = {}
         """The CRDs, of any tenant, that a mirror is kept for."""
         self._listeners: list[Listener] = []
+        self._census = Census()
         self._dropping: set[asyncio.Task[None]] = set()
         self.crds = planes.mirror(
             Selection(CUSTOM_RESOURCE_DEFINITIONS), {"kind": _kind_of}, trim=without_schemas
@@ -137,7 +137,9 @@ class Everything:
 
     def _mirror(self, resource: Resource, only: PlaneId | None) -> Mirror:
         selection = Selection(resource, metadata_only=True)
-        mirror = self._planes.mirror(selection, {OWNER: owner_uids}, trim=bare, only=only)
+        mirror = self._planes.mirror(selection, trim=bare, only=only)
+        # Before all others: whoever hears of a change finds it counted.
+        mirror.subscribe(partial(self._census.note, resource))
         for listener in self._listeners:
             mirror.subscribe(partial(listener, resource))
         return mirror
@@ -170,32 +172,30 @@ class Everything:
         for resource, mirror in self._on(None):
             mirror.subscribe(partial(listener, resource))
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """The same, without saying what it is an object of."""
-        self.listen(lambda _resource, change: subscriber(change))
-
     def of(self, space: Space, namespace: str | None = None) -> list[Known]:
         """All objects of a tenant, or of one of its namespaces."""
         found = []
-        for resource, mirror in self._on(space.plane):
-            if namespace is None or resource.namespaced:
+        for resource in self._census.resources(space, namespace):
+            mirror = self._of(space.plane, resource)
+            if mirror is not None:
                 for key in mirror.keys(space.plane, space.tenant, namespace):
                     found.append(_known(resource, mirror, key))
         return [each for each in found if each is not None]
 
-    def is_empty(self, space: Space) -> bool:
-        return not any(mirror.keys(space.plane, space.tenant) for _, mirror in self._on(space.plane))
+    def has(self, space: Space, namespace: str | None, resource: Resource) -> bool:
+        """Whether any object of the resource is there."""
+        return resource in self._census.resources(space, namespace)
 
     def get(self, resource: Resource, key: ObjectKey) -> Known | None:
-        mirror = self._stock.get(resource) or self._custom.get((key.plane, resource))
+        mirror = self._of(key.plane, resource)
         return _known(resource, mirror, key) if mirror is not None else None
 
     def dependents(self, space: Space, uid: str) -> list[Known]:
         """The tenant's objects that name this uid among their owners."""
         found = []
-        for resource, mirror in self._on(space.plane):
-            for key in mirror.find_keys(OWNER, space.plane, space.tenant, uid):
-                found.append(_known(resource, mirror, key))
+        for named in self._census.dependents(space, uid):
+            key = ObjectKey(space.plane, space.tenant, named.namespace, named.name)
+            found.append(self.get(named.resource, key))
         return [each for each in found if each is not None]
 
     def kind(self, space: Space, group: str, kind: str) -> Resource | None:
@@ -210,10 +210,15 @@ class Everything:
 
     async def caught_up(self, plane: PlaneId, tenant: TenantId) -> None:
         for _, mirror in self._on(plane):
-            await mirror.caught_up(plane, tenant)
+            if mirror.owes(plane, tenant):
+                await mirror.caught_up(plane, tenant)
 
     def is_synced(self, plane: PlaneId) -> bool:
         return all(mirror.is_synced(plane) for _, mirror in self._on(plane))
+
+    def _of(self, plane: PlaneId, resource: Resource) -> Mirror | None:
+        mirror = self._stock.get(resource)
+        return mirror if mirror is not None else self._custom.get((plane, resource))
 
     def _on(self, plane: PlaneId | None) -> Iterator[tuple[Resource, Mirror]]:
         yield from self._stock.items()

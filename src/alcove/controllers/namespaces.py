@@ -9,7 +9,7 @@ from alcove.api.kinds.core.namespaces import FINALIZER
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import NAMESPACES
+from alcove.client.resources import NAMESPACES, Resource
 from alcove.controllers import conditions, emptying
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
@@ -43,9 +43,13 @@ class Namespaces(Controller):
         self._ending.add(change.key)
         return (change.key,)
 
-    def _namespace_of(self, change: Change) -> Iterable[ObjectKey]:
+    def _namespace_of(self, resource: Resource, change: Change) -> Iterable[ObjectKey]:
+        """Namespaces that are being emptied, when the last of something in them went."""
+        if change.kind is not Kind.DELETED or not change.key.namespace:
+            return
         namespace = change.key.of(change.key.namespace, "")
-        return (namespace,) if namespace in self._ending else ()
+        if namespace in self._ending and not self.everything.has(namespace.space, namespace.name, resource):
+            yield namespace
 
     async def fresh(self, key: ObjectKey) -> None:
         await super().fresh(key)
@@ -61,7 +65,10 @@ class Namespaces(Controller):
         if not content:
             await self._finish(key, namespace)
             return DONE
-        failures = await carry_out(self.client(key), emptying.of_namespace(content))
+        plan = emptying.of_namespace(content)
+        failures = await carry_out(self.client(key), plan)
+        if not failures and plan.is_partial:
+            return Result(after_seconds=0.0)
         now = self.clock()
         if not report_due(namespace, now, failures):
             return Result(after_seconds=1.0)

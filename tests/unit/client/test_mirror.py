@@ -60,7 +60,7 @@ async def test_tenants_and_planes_with_equal_names_are_apart(mirror: Mirror) -> 
     assert mirror.find_keys("app", HOME, A, "web") == [key(A, "x")]
     assert mirror.keys(PlaneId("b"), B) == [key(B, "x", PlaneId("b"))]
     assert mirror.keys(PlaneId("b"), A) == []
-    assert len(mirror) == 3
+    assert mirror.count() == 3
 
 
 async def test_an_index_follows_changes(mirror: Mirror) -> None:
@@ -70,7 +70,7 @@ async def test_an_index_follows_changes(mirror: Mirror) -> None:
     assert mirror.find("app", HOME, A, "web") == []
     assert [each["metadata"]["name"] for each in mirror.find("app", HOME, A, "db")] == ["x"]
     part.remove(pod("a", "x", 3), Revision(3))
-    assert mirror.find("app", HOME, A, "db") == [] and len(mirror) == 0
+    assert mirror.find("app", HOME, A, "db") == [] and mirror.count() == 0
 
 
 async def test_an_index_added_later_covers_what_is_there(mirror: Mirror) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind, Subscriber
+from alcove.client.changes import Change, Kind
 from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, Resource
-from alcove.controllers.controller import DONE, Controller, Result, Setup, Source
+from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.deletion import delete_as_known
 from alcove.controllers.everything import Known
 from alcove.controllers.garbage import plan
@@ -44,14 +44,7 @@ class GarbageCollector(Controller):
         super().__init__(setup)
         self._gone: OrderedDict[str, None] = OrderedDict()
         """Uids that no object has any more; none ever comes back."""
-        self.sources.append(Source(self._subscribe, lambda change: (change.key,)))
-
-    def _subscribe(self, subscriber: Subscriber) -> None:
-        def hear(resource: Resource, change: Change) -> None:
-            for item in self._concerned(resource, change):
-                subscriber(Change(change.kind, item, change.obj))
-
-        self.everything.listen(hear)
+        self.on_everything(self._concerned)
 
     async def fresh(self, key: ObjectKey) -> None:
         await self.everything.caught_up(key.plane, key.tenant)

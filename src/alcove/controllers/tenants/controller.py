@@ -13,10 +13,10 @@ from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.tenants import FINALIZER
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import Change, Kind
 from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
-from alcove.client.resources import TENANTS
+from alcove.client.resources import TENANTS, Resource
 from alcove.controllers import conditions, emptying
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
@@ -57,11 +57,15 @@ class Tenants(Controller):
         (self._ending.add if is_ending else self._ending.discard)(tenant)
         return (change.key,)
 
-    def _tenant_of(self, change: Change) -> Iterable[ObjectKey]:
-        """What changes in a tenant that is being emptied, or on a plane of its own that just joined."""
-        tenant = change.key.tenant
-        if tenant in self._ending or change.key.plane != HOME:
-            yield tenant_key(tenant)
+    def _tenant_of(self, resource: Resource, change: Change) -> Iterable[ObjectKey]:
+        """Tenants that are being emptied, when the last of something went; and dedicated ones, whose plane
+        has joined."""
+        key = change.key
+        if key.tenant in self._ending:
+            if change.kind is Kind.DELETED and not self.everything.has(key.space, key.namespace, resource):
+                yield tenant_key(key.tenant)
+        elif key.plane != HOME:
+            yield tenant_key(key.tenant)
 
     async def fresh(self, key: ObjectKey) -> None:
         await super().fresh(key)
@@ -113,6 +117,8 @@ class Tenants(Controller):
             await self._finish(tenant)
             return DONE
         failures = await carry_out(self.setup.planes.client(space.plane), plan)
+        if not failures and plan.is_partial:
+            return Result(after_seconds=0.0)
         waits = emptying.next_look_seconds(plan, now)
         if not report_due(tenant, now, failures):
             return Result(after_seconds=1.0)
