@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
 from alcove.apiserver.http.protocol import SLICE_BYTES
 from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.routes import Routes
@@ -169,7 +171,11 @@ class App:
         return flow.width(size_bytes=len(call.request.body))
 
     def _authorize(self, call: Call) -> Outcome:
-        self._parts.authorizer.require(call.identity, _access(call))
+        access = _access(call)
+        self._parts.authorizer.require(call.identity, access)
+        if call.verb == "watch" and node_name(call.identity):
+            # What a pod gave a node ends with the pod, not with the watch.
+            call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
 
     def _answer(self, call: Call) -> Outcome | Awaitable[Outcome]:
@@ -183,17 +189,24 @@ def _access(call: Call) -> Access:
     target = call.target
     if not target.is_resource:
         return Access(call.verb, call.tenant, path=target.path)
-    name = target.name
-    if not name and call.verb in _COLLECTION_READS and call.request.raw_query:
-        name = _selected_name(call)
+    name, fields = target.name, ""
+    if call.verb in _COLLECTION_READS and call.request.raw_query:
+        fields = call.query.get("fieldSelector", "")
+        name = name or _selected_name(fields)
     return Access(
-        call.verb, call.tenant, target.group, target.resource, target.subresource, target.namespace, name
+        call.verb,
+        call.tenant,
+        target.group,
+        target.resource,
+        target.subresource,
+        target.namespace,
+        name,
+        fields=fields,
     )
 
 
-def _selected_name(call: Call) -> str:
+def _selected_name(fields: str) -> str:
     """A role that names an object also allows to list and watch just that one."""
-    fields = call.query.get("fieldSelector", "")
     if not fields.startswith("metadata.name="):
         return ""
     name = fields.removeprefix("metadata.name=").removeprefix("=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from msgspec import structs
@@ -35,6 +36,8 @@ class Call:
         self.series: RequestSeries | None = None
         self.seats = 0
         """What flow control gave and wants back."""
+        self.is_still_allowed: Callable[[], bool] | None = None
+        """Asked with each event of a watch whose right can end before it does; None: it cannot."""
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""

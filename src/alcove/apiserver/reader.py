@@ -10,7 +10,6 @@ from typing import Protocol
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.store.base import Op
 
 
 class Reader(Protocol):
@@ -54,8 +53,3 @@ class Kinds(Protocol):
         """The kind whose objects the store keeps under `resource`, served or not."""
         ...
 
-
-class Writer(Protocol):
-    """For parts that must write beside the request (quota usage, tokens, roles at start)."""
-
-    async def write(self, ops: Sequence[Op]) -> None: ...

@@ -21,3 +21,5 @@ class Services(Struct, frozen=True):
     admission: Chain
     clock: Callable[[], float]
     """Epoch seconds."""
+    shared: bool = False
+    """Other servers write to the store too: a read that names no revision first catches up with them."""

@@ -26,6 +26,7 @@ from alcove.apiserver.auth.certificates import Authority, Profile, PublicKey
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP
 
 REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -35,8 +36,6 @@ SIGNERS = frozenset((CLIENT, NODE_CLIENT, NODE_SERVING))
 
 LIFETIME_SECONDS_MIN = 600
 LIFETIME_SECONDS_MAX = 365 * 24 * 3600
-NODES_GROUP = "system:nodes"
-NODE_USER_PREFIX = "system:node:"
 
 _CLIENT_USAGES = frozenset(("client auth", "digital signature", "key encipherment"))
 _SERVING_USAGES = frozenset(("server auth", "digital signature", "key encipherment"))

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Expired, status
+from alcove.api.errors import ApiError, Expired, Forbidden, status
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver.cache.entries import INDEXED_FIELDS, Entry, Event, Kind
 from alcove.apiserver.http.messages import Writer
@@ -117,6 +117,7 @@ class Watcher:
         revision: Callable[[], Revision],
         seconds_max: float,
         bookmarks: bool,
+        is_still_allowed: Callable[[], bool] | None = None,
     ) -> None:
         self.scope = scope
         self._hub = hub
@@ -129,6 +130,8 @@ class Watcher:
         self._revision = revision
         self._seconds_max = seconds_max
         self._bookmarks = bookmarks
+        self._is_still_allowed = is_still_allowed
+        """Asked before each event; None: the right to watch cannot end before the watch does."""
         self._pending: list[bytes] = []
         self._writer: Writer | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -166,6 +169,9 @@ class Watcher:
     # The hub's side
 
     def offer(self, event: Event) -> None:
+        if self._is_still_allowed is not None and not self._is_still_allowed():
+            self._revoke()
+            return
         told = self._kind(event) if event.revision > self._after else None
         if told is not None:
             self._tell(told, event)
@@ -213,6 +219,11 @@ class Watcher:
         self._end(
             error_event(Expired("too slow a watcher: events were dropped; list again and watch from there"))
         )
+
+    def _revoke(self) -> None:
+        # Ended, not silenced: who gets the right back must not go on across a gap.
+        self._pending.clear()
+        self._end(error_event(Forbidden("the right to this watch has ended")))
 
     def _time_out(self) -> None:
         self._end(bookmark(self._view, self._revision()) if self._bookmarks else b"")

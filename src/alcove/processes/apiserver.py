@@ -66,6 +66,10 @@ class Config(Struct, frozen=True, kw_only=True):
     port: int = 6443
     hosts: tuple[str, ...] = ()
     """Further names and addresses that clients reach this server by."""
+    etcd: tuple[str, ...] = ()
+    """Endpoints (`host:port`) of the cluster's own etcd; none: a store of this machine's."""
+    etcd_pki: Path | None = None
+    """Where ca.crt, client.crt and client.key for etcd are; None: etcd is asked without TLS."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: Settings = Settings()
@@ -84,7 +88,7 @@ async def serve(config: Config) -> AsyncIterator[Running]:
     """Serves until left."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     metrics = Metrics()
-    store = await SqliteStore.open(config.data / "store.db", observe=metrics.committed)
+    store = await _open(config, metrics)
     try:
         kinds = registry.load()
         await _bootstrap(store, kinds, SYSTEM)
@@ -94,10 +98,20 @@ async def serve(config: Config) -> AsyncIterator[Running]:
         await store.close()
 
 
+async def _open(config: Config, metrics: Metrics) -> Store:
+    if config.etcd:
+        # gRPC takes 20 MB: only who uses it pays for it.
+        from alcove.store.etcd import EtcdStore
+        from alcove.store.etcd_client import Tls
+
+        pki = config.etcd_pki
+        tls = Tls(pki / "ca.crt", pki / "client.crt", pki / "client.key") if pki else None
+        return await EtcdStore.open(config.etcd, tls=tls)
+    return await SqliteStore.open(config.data / "store.db", observe=metrics.committed)
+
+
 @asynccontextmanager
-async def _serving(
-    config: Config, store: SqliteStore, kinds: Registry, metrics: Metrics
-) -> AsyncIterator[Running]:
+async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metrics) -> AsyncIterator[Running]:
     clock = time.time
     audit = AuditLog(config.data / "audit.log")
     pki = config.data / "pki"
@@ -120,7 +134,7 @@ async def _serving(
         chain = Chain(
             plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, config.admission)
         )
-        services = Services(store, cache, hub, kinds, custom, chain, clock)
+        services = Services(store, cache, hub, kinds, custom, chain, clock, bool(config.etcd))
         reviews = Reviews(authorizer, authenticator, clock)
         subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
         flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
@@ -150,7 +164,7 @@ async def _serving(
                 "/apis/": discovery.answer,
                 "/openapi/v3/": openapi.version,
             },
-            lambda: store.trouble() or "",
+            lambda: (store.trouble() or "") if isinstance(store, SqliteStore) else "",
         )
         parts = Parts(
             services, authenticator, authorizer, flow, recorder, Handlers(services, subresources), routes

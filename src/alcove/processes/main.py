@@ -41,6 +41,15 @@ def apiserver(
     token_file: Annotated[
         Path | None, typer.Option(help="YAML list of static tokens: token, user, tenant, groups.")
     ] = None,
+    etcd: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Endpoint (host:port) of the cluster's own etcd, for several API servers; repeatable."
+        ),
+    ] = None,
+    etcd_pki: Annotated[
+        Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
+    ] = None,
     pod_security_ceiling: Annotated[
         str, typer.Option(help="Most that tenants' pods may have: privileged, baseline or restricted.")
     ] = "baseline",
@@ -67,6 +76,8 @@ def apiserver(
         host=host,
         port=port,
         hosts=tuple(name or ()),
+        etcd=tuple(etcd or ()),
+        etcd_pki=etcd_pki,
         tokens=token_file,
         admission=Settings(ceiling),
         webhook_networks=allowed,
@@ -127,9 +138,7 @@ DataOption = Annotated[
 
 
 @app.command()
-def up(
-    data: DataOption = None, port: Annotated[int, typer.Option(help="Port of the API.")] = 6443
-) -> None:
+def up(data: DataOption = None, port: Annotated[int, typer.Option(help="Port of the API.")] = 6443) -> None:
     """Start this machine's cluster in the background, and say how to reach it."""
     from alcove.processes import up as cluster
 

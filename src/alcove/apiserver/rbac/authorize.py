@@ -4,6 +4,7 @@
 - Ring0's callers reach other tenants by what ring0 grants them cluster-wide. What ring0 grants in one of
   its namespaces holds in that namespace only, not in other tenants' namespaces of the same name.
 - `system:masters` may do everything in its own tenant; ring0's masters everywhere.
+- A node is not asked for its roles but for its pods (`rbac/nodes.py`).
 - Paths that show the whole server (`/metrics`, …) are ring0's, whatever a tenant's roles say.
 """
 
@@ -13,9 +14,13 @@ from alcove.api.errors import Details, Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac import defaults
+from alcove.apiserver.rbac.access import Access
+from alcove.apiserver.rbac.nodes import NodeAuthorizer, node_name
 from alcove.apiserver.rbac.policy import Decision, Policy, Question
 from alcove.apiserver.rbac.rules import Rule, quote
 from alcove.apiserver.reader import Reader
+
+__all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "forbidden"]
 
 POLICIES_MAX = 4096
 
@@ -27,22 +32,6 @@ _DENIED = Decision(False)
 _MASTER = Decision(True, "the caller is in system:masters")
 
 
-class Access(Struct, frozen=True):
-    """What a request wants. With a `path` it is a path that is no resource; else a resource.
-
-    `name` is the object's, also for a list or watch that selects one `metadata.name`.
-    """
-
-    verb: str
-    tenant: TenantId
-    group: str = ""
-    resource: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    path: str = ""
-
-
 class _Compiled(Struct, frozen=True):
     generations: tuple[int, int, int, int]
     policy: Policy
@@ -51,6 +40,7 @@ class _Compiled(Struct, frozen=True):
 class Authorizer:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._nodes = NodeAuthorizer(reader)
         self._compiled: dict[TenantId, _Compiled] = {}
 
     def authorize(self, identity: Identity, access: Access) -> Decision:
@@ -61,6 +51,10 @@ class Authorizer:
             return _DENIED
         if MASTERS in identity.groups:
             return _MASTER
+        if node := node_name(identity):
+            decision = self._nodes.authorize(node, access)
+            if decision is not None:
+                return decision
         policy = self.policy(identity.tenant)
         # A namespace without bindings adds nothing: one verdict then serves all such namespaces.
         namespace = access.namespace if own and policy.binds_in(access.namespace) else ""
@@ -78,6 +72,9 @@ class Authorizer:
         if verdict.always is not None:
             return verdict.always
         return verdict.by_name.get(access.name, verdict.otherwise)
+
+    def allows(self, identity: Identity, access: Access) -> bool:
+        return self.authorize(identity, access).allowed
 
     def require(self, identity: Identity, access: Access) -> Decision:
         """The decision, if it is to allow. Raises Forbidden."""

@@ -11,29 +11,12 @@ _REVIEWS = (
 )
 _EVENTS = (Line("create patch update", "core events.k8s.io", "events"),)
 
+# What a node may do for the pods on it, and to itself, is no role's business: `rbac/nodes.py` decides it.
 _NODE = (
     *_REVIEWS,
-    *_EVENTS,
-    Line("create get list patch update watch", "core", "nodes"),
-    Line("patch update", "core", "nodes/status"),
-    Line(f"{READ} delete patch", "core", "pods"),
-    Line("patch update", "core", "pods/status"),
-    Line("create", "core", "pods/eviction"),
-    Line(READ, "core", "configmaps endpoints namespaces secrets serviceaccounts services tenants"),
-    Line("get list watch", "core", "persistentvolumeclaims persistentvolumes"),
-    Line("get patch update", "core", "persistentvolumeclaims/status"),
-    Line("create", "core", "serviceaccounts/token"),
-    Line(READ, "core arktos.futurewei.com", "networks"),
+    Line(READ, "core", "tenants"),
     Line(READ, "mizar.com", "bouncers dividers droplets endpoints subnets vpcs"),
-    Line("create patch update", "mizar.com", "droplets"),
-    Line("patch update", "mizar.com", "bouncers dividers endpoints"),
-    Line("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),
-    Line("create delete get patch update", "coordination.k8s.io", "leases"),
-    Line(READ, "discovery.k8s.io", "endpointslices"),
-    Line(READ, "networking.k8s.io", "networkpolicies"),
-    Line(READ, "node.k8s.io", "runtimeclasses"),
-    Line(READ, "storage.k8s.io", "csidrivers storageclasses volumeattachments"),
-    Line("create delete get patch update", "storage.k8s.io", "csinodes"),
+    Line("create", "certificates.k8s.io", "certificatesigningrequests"),
 )
 
 _SCHEDULER = (

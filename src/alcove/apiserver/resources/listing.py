@@ -18,7 +18,7 @@ from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import lookup, versions
-from alcove.apiserver.resources.matching import Matches, exact_fields, matcher
+from alcove.apiserver.resources.matching import Matches, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
 from alcove.apiserver.services import Services
@@ -151,8 +151,3 @@ async def _converted(call: Call, page: list[Entry], revision: Revision, meta: Ob
 
 def selected(call: Call, options: ListOptions) -> Matches | None:
     return matcher(call.kind, options.labels, options.fields)
-
-
-def selected_name(options: ListOptions) -> str | None:
-    """The one name that a field selector allows."""
-    return exact_fields(options.fields).get("metadata.name")

@@ -66,6 +66,7 @@ def watch_space(
         revision=lambda: cache.revision,
         seconds_max=options.timeout_seconds or random.uniform(*DEFAULT_SECONDS),
         bookmarks=options.bookmarks,
+        is_still_allowed=call.is_still_allowed,
     )
     return Response(200, watcher)
 

@@ -1,13 +1,15 @@
 """Counts anew what is used, from what the cache holds at this moment, and knows when that is called for.
 
 A quota's usage is kept by adding and subtracting. It has to begin right: a write that was on its way
-when the quota came did not know of it, on this server or on another. So a quota that this server has
-only just come to know is counted anew at each charge, and once more at the first one after that.
+when the quota came did not know of it, on this server or on another. So a quota that was made or changed
+just now is counted anew at each charge, and any quota once more when this server first charges it.
 """
 
 from collections.abc import Callable
 
-from alcove.api.ids import TenantId
+from alcove.api import meta
+from alcove.api.ids import Key, TenantId
+from alcove.api.objects import Object
 from alcove.api.quantity import ONE as UNIT
 from alcove.api.quantity import ZERO, Quantity
 from alcove.apiserver.admission.resourcequota import usage
@@ -61,21 +63,27 @@ class Settling:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._known: dict[object, tuple[object, float]] = {}
-        """By key: what was counted, and since when; 0 when it is settled."""
+        self._settled: dict[Key, object] = {}
+        """By key: what is counted there, as it was when it was counted last."""
 
     def is_due(self, account: Account) -> bool:
         if not account.is_whole:
             return True
-        now, identity = self._clock(), account.identity
-        known = self._known.get(account.key)
-        if known is None or known[0] != identity:
-            if known is None and len(self._known) >= KNOWN_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[account.key] = (identity, now)
-            return True
-        if not known[1]:
+        identity = account.identity
+        if self._settled.get(account.key) == identity:
             return False
-        if now - known[1] >= SETTLE_SECONDS:
-            self._known[account.key] = (identity, 0.0)
+        if self._clock() - _changed_at(account.obj) >= SETTLE_SECONDS:
+            if account.key not in self._settled and len(self._settled) >= KNOWN_MAX:
+                del self._settled[next(iter(self._settled))]
+            self._settled[account.key] = identity
         return True
+
+
+def _changed_at(obj: Object) -> float:
+    """When somebody last wrote the quota (epoch seconds); charging it does not count."""
+    metadata = obj["metadata"]
+    times = [
+        metadata.get("creationTimestamp"),
+        *(each.get("time") for each in metadata.get("managedFields") or ()),
+    ]
+    return max((meta.parse_time(time) for time in times if time), default=0.0)

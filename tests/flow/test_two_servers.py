@@ -1,0 +1,93 @@
+"""Two API servers on one etcd: what one acknowledged, the other shows at once."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from alcove.testing.server import Caller, LocalServer
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = shutil.which("etcd")
+    if program is None:
+        pytest.skip("no etcd on this machine: install etcd-server")
+    client, peer = free_port(), free_port()
+    command = [
+        program,
+        f"--data-dir={tmp_path_factory.mktemp('etcd')}",
+        f"--listen-client-urls=http://127.0.0.1:{client}",
+        f"--advertise-client-urls=http://127.0.0.1:{client}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer}",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(100):
+        try:
+            socket.create_connection(("127.0.0.1", client), timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    yield f"127.0.0.1:{client}"
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def pair(etcd: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Caller, Caller]]:
+    one, other = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
+    with LocalServer(one, "--etcd", etcd) as first:
+        # One authority for both: a credential of one is good for the other.
+        for name in ("ca.crt", "ca.key", "sa.key"):
+            (other / "pki").mkdir(exist_ok=True)
+            shutil.copy(one / "pki" / name, other / "pki" / name)
+        with LocalServer(other, "--etcd", etcd) as second:
+            yield first.system, second.system
+
+
+def test_a_write_to_one_is_read_from_the_other(pair: tuple[Caller, Caller]) -> None:
+    first, second = pair
+    for number in range(50):
+        name = f"seen-{number}"
+        assert first.post(MAPS, {"metadata": {"name": name}, "data": {"v": "1"}}).status == 201
+        assert second.get(f"{MAPS}/{name}").status == 200
+        assert second.patch(f"{MAPS}/{name}", {"data": {"v": "2"}}).status == 200
+        assert first.get(f"{MAPS}/{name}").json["data"] == {"v": "2"}
+        assert second.delete(f"{MAPS}/{name}").status == 200
+        assert first.get(f"{MAPS}/{name}").status == 404
+
+
+def test_rivals_lose_nothing(pair: tuple[Caller, Caller], tmp_path: Path) -> None:
+    pair[0].post(MAPS, {"metadata": {"name": "counter"}, "data": {}})
+
+    def patch(number: int) -> int:
+        caller = Caller(pair[number % 2].kubeconfig)
+        try:
+            return caller.patch(f"{MAPS}/counter", {"data": {f"k{number}": "v"}}).status
+        finally:
+            caller.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(patch, range(30))) == {200}
+    assert len(pair[1].get(f"{MAPS}/counter").json["data"]) == 30
+
+
+def test_a_watch_on_one_tells_of_writes_to_the_other(pair: tuple[Caller, Caller]) -> None:
+    first, second = pair
+    since = second.get(MAPS).json["metadata"]["resourceVersion"]
+    first.post(MAPS, {"metadata": {"name": "told"}})
+    body = second.get(f"{MAPS}?watch=true&resourceVersion={since}&timeoutSeconds=2").body
+    assert b'"ADDED"' in body and b'"told"' in body
