@@ -12,8 +12,10 @@ class Cause(Flag):
     """Taints or schedulability changed."""
     NODE_HANDLERS = auto()
     NODE_REMOVED = auto()
+    ROOM = auto()
+    """Something was given back on a node: resources, ports, disks."""
     POD_GONE = auto()
-    """A pod no longer takes what it had."""
+    """A pod of the tenant is no longer on its node."""
     POD_PLACED = auto()
     POD_RELABELED = auto()
     """A placed pod's labels changed, or a namespace's."""
@@ -23,8 +25,3 @@ class Cause(Flag):
     QUOTA = auto()
     """A tenant's limits or use changed."""
     NOTHING = 0
-
-
-NODE_CHANGES = (
-    Cause.NODE_ADDED | Cause.NODE_GREW | Cause.NODE_RELABELED | Cause.NODE_RETAINTED | Cause.NODE_HANDLERS
-)

@@ -116,6 +116,14 @@ class Judge:
             if each.applies(self._world, pod)
         )
 
+    def reasons_at(self, pod: Pod, slot: int) -> list[str]:
+        """What the first filter that refuses the pod on this node says."""
+        rows = rows_of([slot])
+        for each in self.profile(pod).filters:
+            if each.applies(self._world, pod) and not each.passes(self._world, pod, rows)[0]:
+                return [one.reason for one in each.refusals(self._world, pod) if one.nodes[slot]]
+        return []
+
     def explain(self, pod: Pod) -> Explanation:
         nodes = self._world.nodes
         nobody = np.zeros(nodes.size, dtype=np.bool_)

@@ -40,6 +40,7 @@ class Pod:
         "state",
         "tenant",
         "told",
+        "told_at",
         "uid",
     )
 
@@ -69,6 +70,7 @@ class Pod:
         """Failures to bind in a row."""
         self.told = ""
         """Why it is pending, as last told."""
+        self.told_at = 0.0
         self.queued = 0
         """The order of arrival."""
 

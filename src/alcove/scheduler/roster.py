@@ -1,7 +1,7 @@
-"""The roster: every pod of every plane that takes something or wants a place, by uid.
+"""The roster: every pod of every plane that takes something or wants a place.
 
-It reads objects into pods and shares shapes and groups among them. A uid is one pod, whichever plane
-tells of it: a tenant that moves between planes is not counted twice.
+It reads objects into pods and shares shapes and groups among them. A tenant's uid is one pod, whichever
+plane tells of it: a tenant that moves between planes is not counted twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Roster:
         self._world = world
         self._shapes: dict[bytes, Shape] = {}
         self._tenants: dict[str, TenantId] = {}
-        self.pods: dict[str, Pod] = {}
+        self.pods: dict[TenantId, dict[str, Pod]] = {}
+        """Tenant → uid → pod."""
 
     def read(self, plane: str, tenant: TenantId, obj: Object) -> Pod:
         """A pod as the object describes it; not yet on the roster."""

@@ -70,6 +70,10 @@ def disliked(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:
     )
 
 
+def _prefers(taints: Sequence[Taint]) -> bool:
+    return any(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
+
+
 class TaintSets:
     """Which of the known sets of taints each node has."""
 
@@ -78,8 +82,8 @@ class TaintSets:
         self._ids: dict[tuple[Taint, ...], int] = {(): 0}
         self.ids: Ids = np.zeros(0, dtype=np.int32)
         """The set of each slot."""
-        self.has_preferences = False
-        """Whether any set seen so far has a PreferNoSchedule taint."""
+        self._preferring = 0
+        """Nodes with a PreferNoSchedule taint."""
 
     def grow(self, slots: int) -> None:
         self.ids = np.concatenate([self.ids, np.zeros(slots - len(self.ids), dtype=np.int32)])
@@ -89,8 +93,13 @@ class TaintSets:
         if found is None:
             found = self._ids[taints] = len(self._sets)
             self._sets.append(taints)
-            self.has_preferences |= any(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
+        self._preferring += _prefers(taints) - _prefers(self._sets[self.ids[slot]])
         self.ids[slot] = found
+
+    @property
+    def has_preferences(self) -> bool:
+        """Whether any node has a PreferNoSchedule taint."""
+        return self._preferring > 0
 
     def test(self, judge: Callable[[tuple[Taint, ...]], bool], rows: Rows) -> Bools:
         verdicts = np.array([judge(taints) for taints in self._sets], dtype=np.bool_)

@@ -28,6 +28,9 @@ class VolumePlan(Struct, frozen=True):
         return bool(self.binds or self.provisions)
 
 
+NO_VOLUMES = VolumePlan()
+
+
 class Claims(Struct):
     bound: list[Claim]
     waiting: list[Claim]

@@ -21,10 +21,10 @@ NOWHERE = -1
 class World:
     def __init__(self) -> None:
         self.nodes = Snapshot()
-        self.on_node: dict[str, dict[str, Pod]] = {}
-        """Node's name → pods that take something there, by uid; whether the node is there or not."""
-        self.nominated: dict[str, dict[str, Pod]] = {}
-        """Node's name → pods that room is being made for there, by uid."""
+        self.on_node: dict[str, dict[Pod, None]] = {}
+        """Node's name → pods that take something there, whether the node is there or not."""
+        self.nominated: dict[str, dict[Pod, None]] = {}
+        """Node's name → pods that room is being made for there."""
         self.books: dict[TenantId, Book] = {}
         self.storages: dict[TenantId, Storage] = {}
         self.handlers: dict[TenantId, dict[str, str]] = {}
@@ -61,16 +61,16 @@ class World:
             self._count_resources(news)
         slot = self.nodes.slots[facts.name]
         if is_new:
-            for pod in self.on_node.get(facts.name, {}).values():
+            for pod in self.on_node.get(facts.name, {}):
                 self._count(pod, slot)
-            for pod in self.nominated.get(facts.name, {}).values():
+            for pod in self.nominated.get(facts.name, {}):
                 self._count_nominated(pod, slot, 1)
         return slot
 
     def _count_resources(self, news: tuple[str, ...]) -> None:
         """Resources are known from now on that pods may have asked for already."""
         for pods in (*self.on_node.values(), *self.nominated.values()):
-            for pod in pods.values():
+            for pod in pods:
                 slot = self.nodes.slot(pod.node or pod.nominated)
                 if slot is None:
                     continue
@@ -83,16 +83,16 @@ class World:
         slot = self.nodes.slot(name)
         if slot is None:
             return
-        for pod in self.on_node.get(name, {}).values():
+        for pod in self.on_node.get(name, {}):
             self._uncount(pod)
-        for pod in self.nominated.get(name, {}).values():
+        for pod in self.nominated.get(name, {}):
             self._count_nominated(pod, slot, -1)
         self.nodes.remove(name)
 
     def place(self, pod: Pod, node: str) -> None:
         """The pod takes what it asks for on the node, which need not be known yet."""
         pod.node = node
-        self.on_node.setdefault(node, {})[pod.uid] = pod
+        self.on_node.setdefault(node, {})[pod] = None
         slot = self.nodes.slot(node)
         if slot is not None:
             self._count(pod, slot)
@@ -100,7 +100,7 @@ class World:
     def lift(self, pod: Pod) -> None:
         """The pod takes nothing any more."""
         pods = self.on_node[pod.node]
-        del pods[pod.uid]
+        del pods[pod]
         if not pods:
             del self.on_node[pod.node]
         if pod.slot != NOWHERE:
@@ -110,7 +110,7 @@ class World:
     def nominate(self, pod: Pod, node: str) -> None:
         """Room on the node is kept for the pod."""
         pod.nominated = node
-        self.nominated.setdefault(node, {})[pod.uid] = pod
+        self.nominated.setdefault(node, {})[pod] = None
         slot = self.nodes.slot(node)
         if slot is not None:
             self._count_nominated(pod, slot, 1)
@@ -119,7 +119,7 @@ class World:
         if not pod.nominated:
             return
         pods = self.nominated[pod.nominated]
-        del pods[pod.uid]
+        del pods[pod]
         if not pods:
             del self.nominated[pod.nominated]
         slot = self.nodes.slot(pod.nominated)

@@ -178,8 +178,8 @@ def _taken(scene: Scene) -> dict[str, dict[str, int]]:
     }
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.lists(_steps, max_size=25), st.lists(_pods(), min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(_steps, min_size=8, max_size=30), st.lists(_pods(), min_size=4, max_size=8))
 def test_world_changed_step_by_step_is_as_made_anew(
     steps: list[tuple[str, Any]], probes: list[tuple[TenantId, Object]]
 ) -> None:

@@ -14,7 +14,7 @@ class NodePorts(Filter):
     scope = Scope.USE
     reason = "node(s) didn't have free ports for the requested pod ports"
     is_curable = True
-    cured_by = Cause.NODE_ADDED | Cause.POD_GONE
+    cured_by = Cause.NODE_ADDED | Cause.ROOM
 
     def applies(self, world: World, pod: Pod) -> bool:
         return bool(pod.shape.ports)

@@ -18,7 +18,7 @@ class NodeResourcesFit(Filter):
     name = "NodeResourcesFit"
     scope = Scope.USE
     is_curable = True
-    cured_by = Cause.NODE_ADDED | Cause.NODE_GREW | Cause.POD_GONE
+    cured_by = Cause.NODE_ADDED | Cause.NODE_GREW | Cause.ROOM
 
     def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
         nodes, demand = world.nodes, world.demand(pod.shape)

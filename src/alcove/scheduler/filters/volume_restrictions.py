@@ -21,7 +21,7 @@ class VolumeRestrictions(Filter):
     name = "VolumeRestrictions"
     scope = Scope.WORLD
     is_curable = True
-    cured_by = Cause.NODE_ADDED | Cause.POD_GONE | Cause.STORAGE
+    cured_by = Cause.NODE_ADDED | Cause.ROOM | Cause.POD_GONE | Cause.STORAGE
 
     def applies(self, world: World, pod: Pod) -> bool:
         return bool(pod.shape.disks or pod.shape.claims)

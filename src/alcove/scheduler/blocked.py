@@ -1,0 +1,87 @@
+"""The table of blocked cohorts, as arrays: which of thousands an event may help is one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from alcove.scheduler.arrays import Bools, Ints
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.cohorts import Cohort
+from alcove.scheduler.fairness import Account
+from alcove.scheduler.snapshot import Snapshot
+
+_ROWS_LEAST = 64
+_RESOURCES = 4
+"""CPU, memory, storage and places: the first rows of the snapshot's arrays."""
+
+
+class Blocked:
+    def __init__(self) -> None:
+        self._cohorts: list[Cohort | None] = []
+        self._free: list[int] = []
+        self._causes = np.zeros(0, dtype=np.int64)
+        self._accounts = np.zeros(0, dtype=np.int64)
+        self._wants: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
+        self._numbers: dict[Account, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._cohorts) - len(self._free)
+
+    def add(self, cohort: Cohort, wants: Sequence[tuple[int, int]]) -> None:
+        """`wants`: (row, amount) of what one of its pods takes."""
+        if not self._free:
+            self._grow()
+        row = cohort.row = self._free.pop()
+        self._cohorts[row] = cohort
+        self._causes[row] = cohort.cured_by.value
+        self._accounts[row] = self._numbers.setdefault(cohort.account, len(self._numbers))
+        self._wants[row] = 0
+        for resource, amount in wants:
+            if resource < _RESOURCES:
+                self._wants[row, resource] = amount
+
+    def remove(self, cohort: Cohort) -> None:
+        row, cohort.row = cohort.row, -1
+        self._cohorts[row] = None
+        self._causes[row] = 0
+        self._free.append(row)
+
+    def _grow(self) -> None:
+        old = len(self._cohorts)
+        more = max(_ROWS_LEAST, old)
+        self._cohorts += [None] * more
+        self._causes = np.pad(self._causes, (0, more))
+        self._accounts = np.pad(self._accounts, (0, more))
+        self._wants = np.pad(self._wants, ((0, more), (0, 0)))
+        self._free += range(old + more - 1, old - 1, -1)
+
+    def helped(self, cause: Cause, account: Account | None = None) -> list[Cohort]:
+        """Cohorts that such an event may help; of one tenant only, if it concerns no other."""
+        return self._chosen(self._concerned(cause, account))
+
+    def fitting(self, nodes: Snapshot, slots: Sequence[int]) -> list[Cohort]:
+        """Cohorts that wait for room and might find enough on one of these nodes."""
+        waiting = self._concerned(Cause.ROOM, None)
+        if not waiting.any():
+            return []
+        fits = np.zeros(len(self._cohorts), dtype=np.bool_)
+        for slot in slots:
+            room = nodes.allocatable[:_RESOURCES, slot] - nodes.requested[:_RESOURCES, slot]
+            fits |= ((self._wants <= room) | (self._wants == 0)).all(axis=1)
+        return self._chosen(fits & waiting)
+
+    def _concerned(self, cause: Cause, account: Account | None) -> Bools:
+        concerned: Bools = (self._causes & cause.value) != 0
+        if account is not None:
+            concerned &= self._accounts == self._numbers.get(account, -1)
+        return concerned
+
+    def _chosen(self, rows: Bools) -> list[Cohort]:
+        found = (self._cohorts[row] for row in np.flatnonzero(rows).tolist())
+        return [cohort for cohort in found if cohort is not None]
+
+    def since(self, before: float) -> list[Cohort]:
+        """Cohorts blocked for so long."""
+        return [each for each in self._cohorts if each is not None and each.since <= before]

@@ -1,0 +1,54 @@
+"""Disruption budgets: how many pods of an application may be evicted just now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.api import selectors
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object, get
+from alcove.api.selectors import LabelSelector
+from alcove.scheduler.pods import Pod
+
+
+class Budget(Struct, frozen=True):
+    namespace: str
+    selector: LabelSelector
+    allowed: int
+    disrupted: frozenset[str]
+    """Pods whose eviction is accounted for already."""
+
+    def covers(self, pod: Pod) -> bool:
+        """An empty selector covers nobody."""
+        if pod.namespace != self.namespace or not self.selector.requirements or pod.name in self.disrupted:
+            return False
+        return self.selector.matches(pod.group.labels)
+
+
+def read_budget(budget: Object) -> Budget:
+    try:
+        selector = selectors.from_object(get(budget, "spec", "selector"))
+    except BadRequest:
+        selector = selectors.NOTHING
+    status = budget.get("status") or {}
+    return Budget(
+        budget["metadata"].get("namespace", ""),
+        selector,
+        status.get("disruptionsAllowed") or 0,
+        frozenset(status.get("disruptedPods") or ()),
+    )
+
+
+def violating(victims: Sequence[Pod], budgets: Sequence[Budget]) -> set[Pod]:
+    """Those whose eviction, all in this order, would overdraw a budget."""
+    left = [budget.allowed for budget in budgets]
+    found: set[Pod] = set()
+    for pod in victims:
+        for index, budget in enumerate(budgets):
+            if budget.covers(pod):
+                left[index] -= 1
+                if left[index] < 0:
+                    found.add(pod)
+    return found

@@ -1,0 +1,342 @@
+"""The scheduler's core: told what happens, asked for one decision after another. No I/O, no clock of its own.
+
+    core = Scheduler(clock)
+    core.observe(event)                 # whatever planes tell
+    while decision := core.schedule_next():
+        ...                             # carry it out, then core.bound(ref), core.refused(ref, …), …
+
+A decision holds its place from the moment it is made. Whose turn it is, is the business of `fairness`
+and `queue`; where a pod goes, of `judge`; who holds what, of `ledger`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.scheduler import volumeplans
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable, ref
+from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.fairness import Account, Fairness
+from alcove.scheduler.judge import NO_SLOT, Explanation, Judge
+from alcove.scheduler.ledger import PLANE_FLIGHTS_MAX, Flight, Ledger
+from alcove.scheduler.observer import Observer
+from alcove.scheduler.pods import Pod, State
+from alcove.scheduler.profiles import PROFILES, Profiles
+from alcove.scheduler.queue import Queue
+from alcove.scheduler.roster import Roster
+from alcove.scheduler.storage import Claim, ClaimKey
+from alcove.scheduler.waking import Waking
+from alcove.scheduler.world import World
+
+ATTEMPTS_MAX = 64
+"""Attempts in one call that may end without anything to tell."""
+TELLING_TURNS = 8
+"""Of so many calls, one may tell a waiting pod why it waits, even while there is more to place."""
+RETELL_SECONDS = 10.0
+"""A reason that changed is told again after so long, not sooner."""
+
+
+class Scheduler:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        fairness: Fairness | None = None,
+        profiles: Profiles = PROFILES,
+        flights_max: int = PLANE_FLIGHTS_MAX,
+    ) -> None:
+        self._clock = clock
+        self._flights_max = flights_max
+        self.world = World()
+        self.fairness = fairness or Fairness()
+        self.queue = Queue(self.world, self.fairness)
+        self.judge = Judge(self.world, profiles)
+        self.ledger = Ledger(self.world, self.fairness)
+        self.roster = Roster(self.world)
+        self._waking = Waking(self.world, self.queue, self.fairness)
+        self._observer = Observer(
+            self.world,
+            self.roster,
+            self.fairness,
+            self.queue,
+            self.ledger,
+            self._waking,
+            self.judge,
+            profiles,
+        )
+        self._planes: dict[str, TenantId | None] = {HOME: None}
+        self._closed: set[str] = set()
+        self._stalled: dict[str, set[TenantId]] = {}
+        """Plane → tenants with pods that cannot be served while it is closed or has too much under way."""
+        self._prepared: deque[Flight] = deque()
+        self._calls = 0
+
+    # What planes there are.
+
+    def add_plane(self, name: str, tenant: TenantId | None) -> None:
+        """A plane that serves one dedicated tenant: it is heard about no other. None: about all."""
+        self._planes[name] = tenant
+
+    def remove_plane(self, name: str) -> None:
+        """The plane is no more, and its pods neither."""
+        self._planes.pop(name, None)
+        self._closed.discard(name)
+        for pods in list(self.roster.pods.values()):
+            for pod in [each for each in pods.values() if each.plane == name]:
+                self._observer.forget(pod)
+        self._resume(name)
+
+    def set_plane_open(self, name: str, is_open: bool) -> None:
+        """Whether decisions can be sent to the plane now. What was sent before stays as it is."""
+        (self._closed.discard if is_open else self._closed.add)(name)
+        self._resume(name)
+
+    def _resume(self, plane: str) -> None:
+        # Not before there is room for several: else every answer would have all tenants try for one place.
+        if plane not in self._closed and self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
+            for tenant in self._stalled.pop(plane, ()):
+                self.queue.hold(tenant, False)
+
+    # What planes tell.
+
+    def observe(self, event: Event) -> None:
+        if event.plane not in self._planes:
+            return
+        if self._planes[event.plane] not in (None, event.tenant):
+            return
+        self._observer.take(event)
+        if event.kind in (Kind.CLAIM, Kind.VOLUME):
+            self._check_preparing(event.tenant)
+
+    def bound(self, pod: PodRef) -> None:
+        """The plane took the binding."""
+        found = self._find(pod)
+        if found is not None and found.state is State.ASSUMED:
+            self.ledger.taken(found)
+            self._observer.preemption.note_placed(found)
+            self._resume(pod.plane)
+
+    def refused(self, pod: PodRef, now_is: Object | None) -> None:
+        """The plane refused the binding for good; the pod as it is now, None if it is gone."""
+        found = self._find(pod)
+        if found is None or found.state is not State.ASSUMED:
+            return
+        self._observer.let_go(found)
+        self._resume(pod.plane)
+        if now_is is None:
+            self._observer.forget(found)
+            return
+        if not now_is["spec"].get("nodeName"):
+            found.state = State.PENDING
+            self.queue.put_later(found, self._clock())
+        self._observer.take(Event(pod.plane, pod.tenant, Kind.POD, now_is))
+
+    def unanswered(self, pod: PodRef) -> None:
+        """Nobody knows whether the plane took the binding: it will be sent again."""
+        found = self._find(pod)
+        if found is not None:
+            self.ledger.doubt(found, self._clock())
+
+    def unprepared(self, pod: PodRef) -> None:
+        """The volumes could not be had as planned."""
+        found = self._find(pod)
+        if found is not None and found.state is State.ASSUMED:
+            self._observer.let_go(found)
+            self._resume(pod.plane)
+            found.state = State.PENDING
+            self.queue.put_later(found, self._clock())
+
+    def spared(self, victim: PodRef) -> None:
+        """The victim could not be evicted."""
+        found = self._find(victim)
+        if found is not None:
+            self._observer.preemption.doomed.discard(found)
+            self._waking.room(found.slot)
+
+    def _find(self, pod: PodRef) -> Pod | None:
+        return self.roster.pods.get(pod.tenant, {}).get(pod.uid)
+
+    # What is to be done.
+
+    @property
+    def next_due(self) -> float | None:
+        """When there is something to decide again, if nothing happens before."""
+        times = [due for due in (self.queue.due(), self.ledger.next_due()) if due is not None]
+        return min(times, default=None)
+
+    def schedule_next(self) -> Decision | None:
+        """The next decision. None: nothing can be decided just now."""
+        now = self._clock()
+        self.queue.tick(now)
+        self._waking.flush()
+        self._calls += 1
+        early = self._send_again(now) or self._bind_prepared(now)
+        if early is not None:
+            return early
+        if self._calls % TELLING_TURNS == 0 and (told := self._tell_waiting(now)):
+            return told
+        for _ in range(ATTEMPTS_MAX):
+            account = self.fairness.next()
+            if account is None:
+                break
+            decision = self._serve(account, now)
+            if decision is not None:
+                return decision
+        return self._tell_waiting(now)
+
+    def _send_again(self, now: float) -> Decision | None:
+        """What is in doubt, or waited for its volumes too long."""
+        while (flight := self.ledger.due(now)) is not None:
+            if flight.is_preparing:
+                self.unprepared(ref(flight.pod))
+            elif flight.plane in self._closed:
+                self.ledger.doubt(flight.pod, now)
+            else:
+                return Bind(ref(flight.pod), flight.node, is_repeated=True)
+        return None
+
+    def _bind_prepared(self, now: float) -> Decision | None:
+        while self._prepared:
+            flight = self._prepared.popleft()
+            if self.ledger.flights.get(flight.pod) is flight and flight.is_preparing:
+                self.ledger.bind_now(flight, now)
+                return Bind(ref(flight.pod), flight.node)
+        return None
+
+    def _tell_waiting(self, now: float) -> Decision | None:
+        waiting = self.queue.untold()
+        if waiting is None:
+            return None
+        pod, text = waiting
+        return self._tell(pod, text, now)
+
+    def _tell(self, pod: Pod, text: str, now: float, is_denominated: bool = False) -> Decision | None:
+        if pod.told == text and not is_denominated:
+            return None
+        if pod.told and now - pod.told_at < RETELL_SECONDS and not is_denominated:
+            return None
+        pod.told, pod.told_at = text, now
+        return Unschedulable(ref(pod), text, is_denominated)
+
+    def _serve(self, account: Account, now: float) -> Decision | None:
+        """The tenant's turn: place its first pod, or find out why not."""
+        taken = self.queue.take(account)
+        if taken is None:
+            return None
+        pod, ticket = taken
+        plane = pod.plane
+        if plane in self._closed or self.ledger.in_flight(plane) >= self._flights_max:
+            self.queue.put_back(pod, ticket)
+            self._stalled.setdefault(plane, set()).add(pod.tenant)
+            self.queue.hold(pod.tenant, True)
+            return None
+        amounts = pod.shape.requests.amounts
+        if objection := self.fairness.objection(account, amounts):
+            self.fairness.failed(account)
+            self.queue.block(pod, ticket, Cause.QUOTA, objection, now)
+            return self._tell(pod, objection, now)
+        return self._attempt(account, pod, ticket, now)
+
+    def _attempt(self, account: Account, pod: Pod, ticket: int, now: float) -> Decision | None:
+        nominated = pod.nominated
+        # The room that is kept for the pod itself is free for it, and that of less important ones too.
+        self.world.denominate(pod)
+        outranked = self._outranked(pod)
+        for other, _ in outranked:
+            self.world.denominate(other)
+        try:
+            slot = self._choose(pod, nominated)
+            why = self.judge.explain(pod) if slot == NO_SLOT else None
+            if why is None:
+                return self._place(account, pod, slot, now)
+            return self._fail(account, pod, ticket, nominated, why, now)
+        finally:
+            for other, node in outranked:
+                self.world.nominate(other, node)
+                if node == pod.nominated:
+                    self._renounce(other)
+
+    def _renounce(self, pod: Pod) -> None:
+        """Somebody more important was nominated for the pod's node: it has to look elsewhere."""
+        self.queue.remove(pod)
+        self.world.denominate(pod)
+        self.queue.add(pod)
+
+    def _outranked(self, pod: Pod) -> list[tuple[Pod, str]]:
+        return [
+            (other, node)
+            for node, others in self.world.nominated.items()
+            for other in others
+            if other.priority < pod.priority
+        ]
+
+    def _choose(self, pod: Pod, nominated: str) -> int:
+        if self.judge.fault(pod)[0]:
+            return NO_SLOT
+        slot = self.world.nodes.slot(nominated) if nominated else None
+        if slot is not None and self.judge.fits(pod, slot):
+            return slot
+        return self.judge.choose(pod)
+
+    def _place(self, account: Account, pod: Pod, slot: int, now: float) -> Decision:
+        node = self.world.nodes.name(slot)
+        plan = volumeplans.plan(self.world, pod, slot) if pod.shape.claims else volumeplans.NO_VOLUMES
+        self.ledger.assume(pod, node, now, plan)
+        self.fairness.succeeded(account, pod.shape.requests.amounts)
+        self._waking.pod_placed(pod)
+        return Prepare(ref(pod), node, plan) if plan else Bind(ref(pod), node)
+
+    def _fail(
+        self, account: Account, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float
+    ) -> Decision | None:
+        self.fairness.failed(account)
+        text = why.text
+        if why.nodes:
+            preempting = self._preempt(pod, ticket, nominated, why, now)
+            if not isinstance(preempting, str):
+                return preempting
+            text = f"{text} preemption: {preempting}"
+        self.queue.block(pod, ticket, why.cured_by, text, now)
+        return self._tell(pod, text, now, is_denominated=bool(nominated) and not pod.nominated)
+
+    def _preempt(self, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float) -> Decision | str:
+        """Have others evicted, or say why that does not help."""
+        preemption = self._observer.preemption
+        if told := preemption.ineligible(pod, nominated, why):
+            if nominated and pod.may_preempt:
+                self.world.nominate(pod, nominated)
+            return told
+        outcome = preemption.find(pod, why)
+        if outcome.candidate is None:
+            return outcome.text
+        node = self.world.nodes.name(outcome.candidate.slot)
+        victims = outcome.candidate.victims
+        preemption.doomed.update(victims)
+        self.world.nominate(pod, node)
+        self.queue.block(pod, ticket, why.cured_by | Cause.ROOM | Cause.POD_GONE, why.text, now)
+        pod.told, pod.told_at = why.text, now
+        return Preempt(ref(pod), node, tuple(ref(victim) for victim in victims), why.text)
+
+    def _check_preparing(self, tenant: TenantId) -> None:
+        """Pods of the tenant that wait for volumes: whose are all there, and whose will not come."""
+        claims = self.world.storage(tenant).claims
+        for flight in list(self.ledger.flights.values()):
+            pod = flight.pod
+            if not flight.is_preparing or pod.tenant != tenant:
+                continue
+            found = [claims.get((pod.namespace, use.name)) for use in pod.shape.claims]
+            asked = {claim.key for claim in found if claim is not None and claim.selected_node}
+            if any(claim is None for claim in found) or flight.selected - asked - _bound(found):
+                # A provisioner that cannot provide takes its node's name off the claim.
+                self.unprepared(ref(pod))
+            elif len(_bound(found)) == len(found):
+                self._prepared.append(flight)
+            else:
+                flight.selected |= asked
+
+
+def _bound(claims: list[Claim | None]) -> set[ClaimKey]:
+    return {claim.key for claim in claims if claim is not None and claim.is_bound}

@@ -1,0 +1,69 @@
+"""What the core decides, for somebody else to carry out and to report back."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.volumeplans import VolumePlan
+
+
+class PodRef(Struct, frozen=True):
+    plane: str
+    tenant: TenantId
+    namespace: str
+    name: str
+    uid: str
+
+
+def ref(pod: Pod) -> PodRef:
+    return PodRef(pod.plane, pod.tenant, pod.namespace, pod.name, pod.uid)
+
+
+class Bind(Struct, frozen=True):
+    """Bind the pod to the node. Answer with `bound`, `refused` or `unanswered`."""
+
+    pod: PodRef
+    node: str
+    is_repeated: bool = False
+    """Nobody knows what became of the last attempt."""
+
+    @property
+    def text(self) -> str:
+        """The event's, as Kubernetes words it."""
+        return f"Successfully assigned {self.pod.namespace}/{self.pod.name} to {self.node}"
+
+
+class Prepare(Struct, frozen=True):
+    """Bind or ask for volumes; once the claims are seen bound, a `Bind` follows. Tell of failure with `unprepared`."""
+
+    pod: PodRef
+    node: str
+    plan: VolumePlan
+
+
+class Preempt(Struct, frozen=True):
+    """Evict the victims, nominate the node and tell the pod why it waits."""
+
+    pod: PodRef
+    node: str
+    victims: tuple[PodRef, ...]
+    text: str
+
+    @property
+    def victim_text(self) -> str:
+        """The event's at each victim."""
+        return f"Preempted by pod {self.pod.uid} on node {self.node}"
+
+
+class Unschedulable(Struct, frozen=True):
+    """Tell the pod why it waits: an event, and its condition `PodScheduled`."""
+
+    pod: PodRef
+    text: str
+    is_denominated: bool = False
+    """It was nominated for a node, and is no longer."""
+
+
+Decision = Bind | Prepare | Preempt | Unschedulable

@@ -1,0 +1,33 @@
+"""What the core is told: an object of a tenant, on a plane, is so now or is gone."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+
+HOME = "home"
+"""The plane that serves ring0 and all shared tenants."""
+
+
+class Kind(Enum):
+    POD = "pods"
+    NODE = "nodes"
+    CLAIM = "persistentvolumeclaims"
+    VOLUME = "persistentvolumes"
+    STORAGE_CLASS = "storageclasses"
+    BUDGET = "poddisruptionbudgets"
+    NAMESPACE = "namespaces"
+    RUNTIME_CLASS = "runtimeclasses"
+    TENANT = "tenants"
+
+
+class Event(Struct):
+    plane: str
+    tenant: TenantId
+    kind: Kind
+    obj: Object
+    is_gone: bool = False

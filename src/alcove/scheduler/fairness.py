@@ -1,0 +1,254 @@
+"""Whose turn it is: weighted dominant-resource fairness between tenants.
+
+A tenant's dominant share is the greatest part it uses of the cluster's CPU, memory or places for pods.
+The turn goes to the ready tenant whose share, divided by its weight, is smallest; one below its
+guaranteed minimum goes before all. Three things bound what one tenant can do to another:
+
+- aging: a ready tenant that was passed over ten times as long as its weight would have it is served,
+  whatever its share;
+- tries: an attempt that fails costs a try, and tries come back slowly; a tenant without any waits for
+  those that have some, so pods that fit nowhere cost the others next to nothing;
+- ceilings and minima, in `Tenant.spec.quota`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.amounts import CPU, MEMORY, PODS, Amounts
+
+SHARED = (CPU, MEMORY, PODS)
+AGING = 10
+TRIES_MAX = 64.0
+TRIES_PER_TURN = 1 / 8
+_SMOOTHING = 1 / 64
+
+Head = tuple[int, str, int]
+"""What is first in a tenant's line: (priority negated, made when, order of arrival)."""
+
+
+class Limits(Struct, frozen=True):
+    weight: int = 1
+    most: Mapping[str, int] = {}
+    """The ceiling of what the tenant's pods may request together, by resource."""
+    least: Mapping[str, int] = {}
+    """What is kept free for the tenant until it uses as much."""
+
+
+class Account:
+    """One tenant's use and standing."""
+
+    __slots__ = ("entry", "head", "limits", "size", "tenant", "tries", "tries_at", "used", "wait")
+
+    def __init__(self, tenant: TenantId) -> None:
+        self.tenant = tenant
+        self.limits = Limits()
+        self.used: Amounts = {}
+        self.head: Head | None = None
+        """None: nothing of the tenant's is ready."""
+        self.size = 0.0
+        """The dominant share of one of its pods, about."""
+        self.tries = TRIES_MAX
+        self.tries_at = 0
+        self.entry = 0
+        """Number of its one valid entry among the ready (or the tired)."""
+        self.wait = 0
+        """Number of its one valid entry among the waiting."""
+
+
+class Fairness:
+    def __init__(self) -> None:
+        self.accounts: dict[TenantId, Account] = {}
+        self.turns = 0
+        self._capacity: Amounts = {}
+        self._used: Amounts = {}
+        self._owed: Amounts = {}
+        """What is still kept free for tenants below their minimum, in sum."""
+        self._size = 0.0
+        self._weight_ready = 0
+        self._numbers = 0
+        self._moved: dict[Account, None] = {}
+        """Ready accounts whose place in the order has to be found anew."""
+        self._ready: list[tuple[tuple[float, ...] | Head, int, Account]] = []
+        self._tired: list[tuple[int, int, Account]] = []
+        self._waiting: list[tuple[float, int, Account]] = []
+
+    def account(self, tenant: TenantId) -> Account:
+        found = self.accounts.get(tenant)
+        if found is None:
+            found = self.accounts[tenant] = Account(tenant)
+        return found
+
+    def set_limits(self, account: Account, limits: Limits) -> None:
+        self._owe(account, -1)
+        if account.head is not None:
+            self._weight_ready += limits.weight - account.limits.weight
+        account.limits = limits
+        self._owe(account, 1)
+        self._move(account)
+
+    def set_capacity(self, capacity: Amounts) -> None:
+        if capacity != self._capacity:
+            self._capacity = capacity
+            self._moved |= {account: None for account in self.accounts.values() if account.head is not None}
+
+    def charge(self, account: Account, amounts: Mapping[str, int], sign: int = 1) -> None:
+        """A pod of the tenant takes these amounts (or, with -1, gives them back)."""
+        self._owe(account, -1)
+        for resource, amount in amounts.items():
+            account.used[resource] = account.used.get(resource, 0) + sign * amount
+            self._used[resource] = self._used.get(resource, 0) + sign * amount
+        self._owe(account, 1)
+        self._move(account)
+
+    def _owe(self, account: Account, sign: int) -> None:
+        for resource, least in account.limits.least.items():
+            missing = max(0, least - account.used.get(resource, 0))
+            self._owed[resource] = self._owed.get(resource, 0) + sign * missing
+
+    @property
+    def has_minima(self) -> bool:
+        """Whether something is guaranteed to somebody."""
+        return bool(self._owed)
+
+    def share(self, account: Account) -> float:
+        """The dominant share, not weighted."""
+        return max(
+            (account.used.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
+            default=0.0,
+        )
+
+    def objection(self, account: Account, amounts: Mapping[str, int]) -> str:
+        """Why the tenant may not place a pod of these amounts now; empty if it may."""
+        limits = account.limits
+        for resource, most in limits.most.items():
+            used, asked = account.used.get(resource, 0), amounts.get(resource, 0)
+            if asked and used + asked > most:
+                return f"tenant's quota of {resource} is used up"
+        for resource, owed in self._owed.items():
+            asked = amounts.get(resource, 0)
+            own = max(0, limits.least.get(resource, 0) - account.used.get(resource, 0))
+            free = self._capacity.get(resource, 0) - self._used.get(resource, 0)
+            if asked > own and free - asked < owed - own:
+                return f"what is left of {resource} is guaranteed to other tenants"
+        return ""
+
+    def set_head(self, account: Account, head: Head | None) -> None:
+        """What is first in the tenant's line now; None: nothing is ready."""
+        before, account.head = account.head, head
+        if (before is None) != (head is None):
+            self._weight_ready += account.limits.weight if before is None else -account.limits.weight
+            if head is not None:
+                self._await(account)
+        self._move(account)
+
+    def _move(self, account: Account) -> None:
+        if account.head is not None:
+            self._moved[account] = None
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def next(self) -> Account | None:
+        """Whose turn it is. The account keeps its head until told otherwise."""
+        self.turns += 1
+        self._sort_in()
+        chosen = self._overdue() or self._first()
+        if chosen is not None:
+            self._await(chosen)
+            self._moved[chosen] = None
+        return chosen
+
+    def _sort_in(self) -> None:
+        for account in self._moved:
+            if account.head is None:
+                continue
+            account.entry = self._number()
+            if self._is_tired(account):
+                rested = self.turns + int((1 - account.tries) / TRIES_PER_TURN) + 1
+                heapq.heappush(self._tired, (rested, account.entry, account))
+            else:
+                heapq.heappush(self._ready, (self._key(account), account.entry, account))
+        self._moved.clear()
+        while self._tired and self._tired[0][0] <= self.turns:
+            _, entry, account = heapq.heappop(self._tired)
+            if entry == account.entry and account.head is not None:
+                heapq.heappush(self._ready, (self._key(account), entry, account))
+        if len(self._ready) > 64 + 4 * len(self.accounts):
+            self._ready = [each for each in self._ready if each[1] == each[2].entry]
+            heapq.heapify(self._ready)
+
+    def _key(self, account: Account) -> tuple[float, ...] | Head:
+        least = account.limits.least
+        is_owed = any(account.used.get(resource, 0) < amount for resource, amount in least.items())
+        return (0.0 if is_owed else 1.0, self.share(account) / account.limits.weight)
+
+    def _is_tired(self, account: Account) -> bool:
+        passed = self.turns - account.tries_at
+        account.tries = min(TRIES_MAX, account.tries + passed * TRIES_PER_TURN)
+        account.tries_at = self.turns
+        return account.tries < 1
+
+    def _first(self) -> Account | None:
+        """The first of those that have tries left, or else of those that have not."""
+        while self._ready:
+            _, entry, account = heapq.heappop(self._ready)
+            if entry == account.entry and account.head is not None:
+                return account
+        while self._tired:
+            _, entry, account = heapq.heappop(self._tired)
+            if entry == account.entry and account.head is not None:
+                return account
+        return None
+
+    def _overdue(self) -> Account | None:
+        while self._waiting and self._waiting[0][0] <= self.turns:
+            _, wait, account = heapq.heappop(self._waiting)
+            if wait == account.wait and account.head is not None:
+                return account
+        return None
+
+    def _await(self, account: Account) -> None:
+        """From now on the account waits for its turn."""
+        account.wait = self._number()
+        heapq.heappush(self._waiting, (self.turns + self._patience(account), account.wait, account))
+        if len(self._waiting) > 64 + 4 * len(self.accounts):
+            self._waiting = [each for each in self._waiting if each[1] == each[2].wait]
+            heapq.heapify(self._waiting)
+
+    def _patience(self, account: Account) -> float:
+        """Turns after which it is served whatever its share: many times what its weight gives it, more
+        if its pods are larger than others'."""
+        larger = account.size / self._size if self._size else 1.0
+        return AGING * max(1, self._weight_ready) / account.limits.weight * max(1.0, larger)
+
+    def succeeded(self, account: Account, amounts: Mapping[str, int]) -> None:
+        """The tenant's turn led to a placed pod of these amounts."""
+        size = max(
+            (amounts.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
+            default=0.0,
+        )
+        account.size += (size - account.size) * (_SMOOTHING if account.size else 1.0)
+        self._size += (size - self._size) * (_SMOOTHING if self._size else 1.0)
+
+    def failed(self, account: Account) -> None:
+        account.tries -= 1
+
+
+class FirstCome(Fairness):
+    """No fairness: the oldest pod of all is next. To measure what fairness is worth."""
+
+    def _key(self, account: Account) -> tuple[float, ...] | Head:
+        assert account.head is not None
+        return account.head
+
+    def _is_tired(self, account: Account) -> bool:
+        return False
+
+    def _patience(self, account: Account) -> float:
+        return float("inf")

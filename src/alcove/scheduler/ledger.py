@@ -1,0 +1,158 @@
+"""The ledger: who holds what on which node, over all planes; so that none is ever given twice.
+
+A pod holds its place from the decision on. What the plane made of it is learned from the answer to the
+binding, and from its watch; until either tells, the hold stands:
+
+    PENDING ──assume──▶ ASSUMED ──taken / seen there──▶ PLACED ──gone──▶ (released)
+       ▲                   │ │
+       └──── refused ──────┘ └─ in doubt: the same binding is sent again, to the same node
+
+An answer that never came says nothing. Sending the same binding again is safe (a bound pod is not bound
+twice) and tells in the end; giving the place to another pod meanwhile would not be. So a plane that is
+slow, gone or restarting keeps what it may have taken, and no more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from alcove.scheduler.fairness import Fairness
+from alcove.scheduler.pods import Pod, State
+from alcove.scheduler.storage import ClaimKey
+from alcove.scheduler.volumeplans import NO_VOLUMES, VolumePlan
+from alcove.scheduler.world import World
+
+ANSWER_SECONDS_MAX = 60.0
+"""No answer at all after so long: it is in doubt."""
+DOUBT_SECONDS = 1.0
+DOUBT_SECONDS_MAX = 30.0
+CLAIMS_SECONDS_MAX = 600.0
+"""How long a pod waits, place held, for its volumes."""
+PLANE_FLIGHTS_MAX = 1024
+"""Decisions of one plane that may be under way: a slow plane holds so much at most that is not placed."""
+
+
+class Flight(Struct):
+    """A decision on its way to the plane."""
+
+    pod: Pod
+    plane: str
+    node: str
+    due: float
+    """When it is in doubt, or to be sent again."""
+    plan: VolumePlan
+    """What is done about volumes for it."""
+    is_preparing: bool
+    """Its volumes are not there yet; afterwards it is being bound."""
+    doubts: int = 0
+    number: int = 0
+    selected: set[ClaimKey] = field(default_factory=set)
+    """Claims that were seen waiting for a volume to be made for them."""
+
+
+class Ledger:
+    def __init__(self, world: World, fairness: Fairness) -> None:
+        self._world = world
+        self._fairness = fairness
+        self.flights: dict[Pod, Flight] = {}
+        self._due: list[tuple[float, int, Flight]] = []
+        self._numbers = 0
+        self._planes: dict[str, int] = {}
+
+    def in_flight(self, plane: str) -> int:
+        return self._planes.get(plane, 0)
+
+    def assume(self, pod: Pod, node: str, now: float, plan: VolumePlan = NO_VOLUMES) -> Flight:
+        """It is decided that the pod goes to the node."""
+        self._hold(pod, node)
+        pod.state = State.ASSUMED
+        flight = self.flights[pod] = Flight(pod, pod.plane, node, 0.0, plan, bool(plan))
+        self._planes[pod.plane] = self.in_flight(pod.plane) + 1
+        self._wake_at(flight, now + (CLAIMS_SECONDS_MAX if plan else ANSWER_SECONDS_MAX))
+        promised = self._world.storage(pod.tenant).promised if plan else {}
+        promised.update(plan.binds)
+        return flight
+
+    def place(self, pod: Pod, node: str) -> None:
+        """The pod is on the node: the plane said so. What was assumed gives way to that."""
+        self._end_flight(pod)
+        if pod.node and pod.node != node:
+            self._release(pod)
+        if not pod.node:
+            self._hold(pod, node)
+        pod.state = State.PLACED
+        pod.attempts = 0
+
+    def taken(self, pod: Pod) -> None:
+        """The plane took the decision."""
+        if pod.state is State.ASSUMED:
+            self.place(pod, pod.node)
+
+    def doubt(self, pod: Pod, now: float) -> None:
+        """The plane may have taken the decision or not."""
+        flight = self.flights.get(pod)
+        if flight is not None and not flight.is_preparing:
+            delay = min(DOUBT_SECONDS * 2**flight.doubts, DOUBT_SECONDS_MAX)
+            flight.doubts += 1
+            self._wake_at(flight, now + delay)
+
+    def bind_now(self, flight: Flight, now: float) -> None:
+        """Its volumes are there: the pod is being bound."""
+        flight.is_preparing = False
+        self._wake_at(flight, now + ANSWER_SECONDS_MAX)
+
+    def release(self, pod: Pod) -> None:
+        """The pod holds nothing any more: the plane refused it, or it is gone or finished."""
+        self._end_flight(pod)
+        if pod.node:
+            self._release(pod)
+        pod.state = State.IGNORED
+
+    def swap(self, pod: Pod, change: Callable[[], None]) -> None:
+        """Change what a pod is that has a place; it keeps the place."""
+        node = pod.node
+        self._release(pod)
+        change()
+        self._hold(pod, node)
+
+    def due(self, now: float) -> Flight | None:
+        """A flight whose time has come: send it again."""
+        while self._due and self._due[0][0] <= now:
+            _, number, flight = heapq.heappop(self._due)
+            if number == flight.number and self.flights.get(flight.pod) is flight:
+                self._wake_at(flight, now + ANSWER_SECONDS_MAX)
+                return flight
+        return None
+
+    def next_due(self) -> float | None:
+        while self._due:
+            due, number, flight = self._due[0]
+            if number == flight.number and self.flights.get(flight.pod) is flight:
+                return due
+            heapq.heappop(self._due)
+        return None
+
+    def _wake_at(self, flight: Flight, due: float) -> None:
+        self._numbers += 1
+        flight.due, flight.number = due, self._numbers
+        heapq.heappush(self._due, (due, flight.number, flight))
+
+    def _end_flight(self, pod: Pod) -> None:
+        flight = self.flights.pop(pod, None)
+        if flight is not None:
+            self._planes[flight.plane] -= 1
+            if not self._planes[flight.plane]:
+                del self._planes[flight.plane]
+            for volume, _ in flight.plan.binds:
+                self._world.storage(pod.tenant).promised.pop(volume, None)
+
+    def _hold(self, pod: Pod, node: str) -> None:
+        self._world.place(pod, node)
+        self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts)
+
+    def _release(self, pod: Pod) -> None:
+        self._world.lift(pod)
+        self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts, -1)

@@ -1,0 +1,172 @@
+"""Preemption: whom to evict so that a more important pod of the same tenant can be placed.
+
+Victims have a lower priority; as few and as unimportant ones as possible, and none that a disruption
+budget protects unless there is no other way. A tenant's priority means nothing outside the tenant:
+only ring0's policy can say that one tenant's pods may evict another's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.budgets import Budget, violating
+from alcove.scheduler.judge import Explanation, Judge
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.trials import ResourceTrial, Trial, WorldTrial, only_resources_matter
+from alcove.scheduler.world import World
+
+CANDIDATES_MAX = 100
+"""Nodes on which victims are found before the best is taken."""
+TRIALS_MAX = 256
+"""Nodes tried at most in one attempt where trying is costly; the next attempt goes on after them."""
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_PRIORITY_OFFSET = 1 << 31
+
+BudgetsOf = Callable[[TenantId], Sequence[Budget]]
+VictimTenants = Callable[[TenantId], Sequence[TenantId]]
+
+
+class Candidate(Struct):
+    slot: int
+    victims: list[Pod]
+    """The most important first."""
+    violations: int
+
+
+class Outcome(Struct):
+    """The best candidate, or why there is none."""
+
+    candidate: Candidate | None = None
+    text: str = ""
+
+
+class Preemption:
+    def __init__(self, world: World, judge: Judge, budgets: BudgetsOf, victim_tenants: VictimTenants) -> None:
+        self._world = world
+        self._judge = judge
+        self._budgets = budgets
+        self._victim_tenants = victim_tenants
+        self._placed: dict[TenantId, dict[int, set[Pod]]] = {}
+        """Placed pods of each tenant by priority."""
+        self._cursor = 0
+        self.doomed: set[Pod] = set()
+        """Victims that were chosen and are not gone yet."""
+
+    def note_placed(self, pod: Pod) -> None:
+        self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, set()).add(pod)
+
+    def note_gone(self, pod: Pod) -> None:
+        self.doomed.discard(pod)
+        priorities = self._placed.get(pod.tenant, {})
+        pods = priorities.get(pod.priority)
+        if pods is not None:
+            pods.discard(pod)
+            if not pods:
+                del priorities[pod.priority]
+
+    def ineligible(self, pod: Pod, nominated: str, why: Explanation) -> str:
+        """Why the pod may not preempt now; empty if it may."""
+        if not pod.may_preempt:
+            return "not eligible due to preemptionPolicy=Never."
+        slot = self._world.nodes.slot(nominated) if nominated else None
+        if slot is None or not why.curable[slot]:
+            return ""
+        for victim in self._world.on_node.get(nominated, {}):
+            is_leaving = victim.is_leaving or victim in self.doomed
+            if is_leaving and victim.priority < pod.priority and self._may_evict(pod, victim):
+                return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _may_evict(self, pod: Pod, victim: Pod) -> bool:
+        return victim.tenant == pod.tenant or victim.tenant in self._victim_tenants(pod.tenant)
+
+    def find(self, pod: Pod, why: Explanation) -> Outcome:
+        nodes = self._world.nodes
+        told: Counter[str] = Counter()
+        candidates: list[Candidate] = []
+        victims = self._potential_victims(pod)
+        budgets = self._budgets(pod.tenant)
+        is_simple = only_resources_matter(self._world, self._judge, pod)
+        tried = 0
+        for slot in self._in_turn(np.flatnonzero(why.curable).tolist()):
+            potential = victims.get(slot)
+            if not potential:
+                told[NO_VICTIMS] += 1
+                continue
+            if len(candidates) >= CANDIDATES_MAX or (tried >= TRIALS_MAX and not is_simple):
+                break
+            tried += 1
+            self._cursor = slot + 1
+            trial: Trial = (
+                ResourceTrial(self._world, pod, slot)
+                if is_simple
+                else WorldTrial(self._world, self._judge, pod, slot)
+            )
+            found = self._select(trial, slot, potential, budgets, told)
+            if found is not None:
+                candidates.append(found)
+        if candidates:
+            return Outcome(min(candidates, key=_cost))
+        told[NOT_HELPFUL] += nodes.count - int(why.curable.sum())
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count))
+        return Outcome(text=f"0/{nodes.count} nodes are available: {reasons}.")
+
+    def _in_turn(self, slots: list[int]) -> list[int]:
+        """Beginning where the last attempt ended, so that not always the same nodes suffer."""
+        ahead = [slot for slot in slots if slot >= self._cursor]
+        return ahead + slots[: len(slots) - len(ahead)]
+
+    def _potential_victims(self, pod: Pod) -> dict[int, list[Pod]]:
+        found: dict[int, list[Pod]] = {}
+        for tenant in (pod.tenant, *self._victim_tenants(pod.tenant)):
+            for priority, pods in self._placed.get(tenant, {}).items():
+                if priority < pod.priority:
+                    for victim in pods:
+                        found.setdefault(victim.slot, []).append(victim)
+        return found
+
+    def _select(
+        self, trial: Trial, slot: int, potential: list[Pod], budgets: Sequence[Budget], told: Counter[str]
+    ) -> Candidate | None:
+        """Take all out; if the pod fits then, let back in whoever still leaves room, protected and
+        important ones first."""
+        potential = sorted(potential, key=_importance)
+        for victim in potential:
+            trial.remove(victim)
+        if not trial.fits():
+            told.update(trial.reasons())
+            for victim in potential:
+                trial.put_back(victim)
+            return None
+        protected = violating(potential, budgets) if budgets else set()
+        victims = []
+        for victim in sorted(potential, key=lambda each: each not in protected):
+            trial.put_back(victim)
+            if not trial.fits():
+                trial.remove(victim)
+                victims.append(victim)
+        for victim in victims:
+            trial.put_back(victim)
+        victims.sort(key=_importance)
+        return Candidate(slot, victims, sum(victim in protected for victim in victims))
+
+
+def _importance(pod: Pod) -> tuple[int, str]:
+    """Sorts the most important first: the highest priority, then the longest running."""
+    return (-pod.priority, pod.started or "~")
+
+
+def _cost(candidate: Candidate) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """What is preferred, in this order: no budget overdrawn, unimportant victims, few of them, and among
+    equals those that started last."""
+    victims = candidate.victims
+    most = victims[0].priority
+    total = sum(victim.priority + _PRIORITY_OFFSET for victim in victims)
+    earliest = min(victim.started or "~" for victim in victims if victim.priority == most)
+    return (candidate.violations, most, total, len(victims), tuple(-ord(each) for each in earliest))

@@ -1,0 +1,223 @@
+"""Pending pods: a line per tenant, ready or blocked, and those that have to wait a while.
+
+Within a tenant the order is priority, then age. A blocked cohort costs nothing until an event may help
+it; its pods are told why, each once, when there is time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.blocked import Blocked
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.cohorts import Cohort, CohortKey, cohort_key
+from alcove.scheduler.fairness import Account, Fairness, Head
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.world import World
+
+BACKOFF_SECONDS = 1.0
+BACKOFF_SECONDS_MAX = 10.0
+BLOCKED_SECONDS_MAX = 300.0
+"""After so long a cohort is tried again, whatever happened: should an event have been missed."""
+
+
+class Line:
+    """One tenant's."""
+
+    __slots__ = ("_entries", "_ready", "account", "cohorts", "is_held")
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.cohorts: dict[CohortKey, Cohort] = {}
+        self._ready: list[tuple[Head, int, Cohort]] = []
+        self._entries = 0
+        self.is_held = False
+        """Nothing of it is ready for now, whatever is in it."""
+
+    def first(self) -> Cohort | None:
+        """The ready cohort whose turn it is."""
+        while self._ready:
+            head, entry, cohort = self._ready[0]
+            if entry == cohort.entry and not cohort.is_blocked and cohort.head() == head:
+                return cohort
+            heapq.heappop(self._ready)
+            if entry == cohort.entry:
+                self.enter(cohort)
+        return None
+
+    def enter(self, cohort: Cohort) -> None:
+        """The cohort's place in the line is found anew."""
+        head = None if cohort.is_blocked else cohort.head()
+        if head is None:
+            cohort.entry = 0
+            return
+        self._entries += 1
+        cohort.entry = self._entries
+        heapq.heappush(self._ready, (head, self._entries, cohort))
+
+
+class Queue:
+    def __init__(self, world: World, fairness: Fairness) -> None:
+        self._world = world
+        self._fairness = fairness
+        self._lines: dict[TenantId, Line] = {}
+        self._tickets = 0
+        self._later: list[tuple[float, int, Pod]] = []
+        self._untold: OrderedDict[TenantId, deque[tuple[Pod, Cohort]]] = OrderedDict()
+        self._checked_at = 0.0
+        self.blocked = Blocked()
+        self.size = 0
+
+    def add(self, pod: Pod) -> None:
+        """The pod wants a place from now on."""
+        self._tickets += 1
+        self._enter(pod, self._tickets)
+
+    def _enter(self, pod: Pod, ticket: int) -> None:
+        line = self._line(pod.tenant)
+        key = cohort_key(pod)
+        cohort = line.cohorts.get(key)
+        if cohort is None:
+            cohort = line.cohorts[key] = Cohort(key, line.account)
+        pod.queued = ticket
+        self.size += 1
+        cohort.add(pod)
+        if cohort.is_blocked:
+            self._tell_later(pod, cohort)
+            return
+        if cohort.head() == (-pod.priority, pod.created, ticket):
+            line.enter(cohort)
+            self._update(line)
+
+    def _line(self, tenant: TenantId) -> Line:
+        line = self._lines.get(tenant)
+        if line is None:
+            line = self._lines[tenant] = Line(self._fairness.account(tenant))
+        return line
+
+    def _update(self, line: Line) -> None:
+        first = None if line.is_held else line.first()
+        self._fairness.set_head(line.account, None if first is None else first.head())
+
+    def remove(self, pod: Pod) -> None:
+        """The pod wants no place any more. Its key must be as it was when it was added."""
+        queued, pod.queued = pod.queued, 0
+        if queued <= 0:
+            return
+        self.size -= 1
+        line = self._line(pod.tenant)
+        cohort = line.cohorts.get(cohort_key(pod))
+        if cohort is not None:
+            cohort.size -= 1
+            self._drop_if_empty(line, cohort)
+        self._update(line)
+
+    def _drop_if_empty(self, line: Line, cohort: Cohort) -> None:
+        if cohort.size == 0:
+            if cohort.is_blocked:
+                self.blocked.remove(cohort)
+            del line.cohorts[cohort.key]
+
+    def take(self, account: Account) -> tuple[Pod, int] | None:
+        """The tenant's first pod, which leaves the line, and its ticket to come back with."""
+        line = self._lines[account.tenant]
+        cohort = line.first()
+        if cohort is None:
+            self._fairness.set_head(account, None)
+            return None
+        head = cohort.head()
+        assert head is not None
+        pod = cohort.take()
+        self.size -= 1
+        self._drop_if_empty(line, cohort)
+        line.enter(cohort)
+        self._update(line)
+        return pod, head[2]
+
+    def hold(self, tenant: TenantId, is_held: bool) -> None:
+        """Nothing of the tenant's can be served just now (or it can again)."""
+        line = self._line(tenant)
+        line.is_held = is_held
+        self._update(line)
+
+    def put_back(self, pod: Pod, ticket: int) -> None:
+        """To where it was taken from, or where it belongs now."""
+        self._enter(pod, ticket)
+
+    def put_later(self, pod: Pod, now: float) -> None:
+        """Something went wrong that may be mended by itself: again in a while, longer each time."""
+        delay = min(BACKOFF_SECONDS * 2**pod.attempts, BACKOFF_SECONDS_MAX)
+        pod.attempts += 1
+        self._tickets += 1
+        pod.queued = -self._tickets
+        heapq.heappush(self._later, (now + delay, self._tickets, pod))
+
+    def block(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> None:
+        """The pod, and with it all its equals, waits for something to happen."""
+        line = self._line(pod.tenant)
+        key = cohort_key(pod)
+        cohort = line.cohorts.get(key)
+        if cohort is None:
+            cohort = line.cohorts[key] = Cohort(key, line.account)
+        equals = list(cohort) if cohort.has_untold else []
+        pod.queued = ticket
+        cohort.add(pod)
+        self.size += 1
+        if cohort.is_blocked:
+            self.blocked.remove(cohort)
+        cohort.cured_by, cohort.text, cohort.since = cured_by, text, now
+        self.blocked.add(cohort, self._world.demand(pod.shape).amounts)
+        for other in equals:
+            if not other.told:
+                self._tell_later(other, cohort)
+        cohort.has_untold = False
+        self._update(line)
+
+    def _tell_later(self, pod: Pod, cohort: Cohort) -> None:
+        self._untold.setdefault(pod.tenant, deque()).append((pod, cohort))
+
+    def untold(self) -> tuple[Pod, str] | None:
+        """A pod that waits in a blocked cohort and was not told why; tenants take turns."""
+        while self._untold:
+            tenant, pods = self._untold.popitem(last=False)
+            pod, cohort = pods.popleft()
+            if pods:
+                self._untold[tenant] = pods
+            if pod.queued <= 0 or pod.told:
+                continue
+            if cohort.is_blocked:
+                return pod, cohort.text
+            cohort.has_untold = True
+        return None
+
+    def wake(self, cohorts: list[Cohort]) -> None:
+        for cohort in cohorts:
+            if cohort.is_blocked:
+                self.blocked.remove(cohort)
+                line = self._line(cohort.account.tenant)
+                line.enter(cohort)
+                self._update(line)
+
+    def wake_pod(self, pod: Pod) -> None:
+        cohort = self._line(pod.tenant).cohorts.get(cohort_key(pod))
+        if cohort is not None:
+            self.wake([cohort])
+
+    def tick(self, now: float) -> None:
+        """What is due by now."""
+        while self._later and self._later[0][0] <= now:
+            _, ticket, pod = heapq.heappop(self._later)
+            if pod.queued == -ticket:
+                self._enter(pod, ticket)
+        if now - self._checked_at > BLOCKED_SECONDS_MAX / 10:
+            self._checked_at = now
+            self.wake(self.blocked.since(now - BLOCKED_SECONDS_MAX))
+
+    def due(self) -> float | None:
+        """When `tick` has something to do next, at the latest."""
+        times = [self._later[0][0]] if self._later else []
+        if len(self.blocked):
+            times.append(self._checked_at + BLOCKED_SECONDS_MAX / 10)
+        return min(times, default=None)

@@ -1,0 +1,41 @@
+"""What `Tenant` objects say about scheduling: weight, ceiling, guaranteed minimum, whom they may evict."""
+
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object, annotations, get
+from alcove.scheduler import amounts
+from alcove.scheduler.amounts import Amounts
+from alcove.scheduler.fairness import Limits
+
+PREEMPTS = "scheduling.alcove.io/preempts-tenants"
+"""Ring0's policy, on the Tenant: names of tenants (comma-separated) whose pods of lower priority this
+tenant's pods may evict."""
+_REQUESTS = "requests."
+_COUNT = "count/"
+
+
+def read_limits(tenant: Object) -> Limits:
+    spec = tenant.get("spec") or {}
+    weight = spec.get("weight")
+    return Limits(
+        weight if isinstance(weight, int) and weight > 0 else 1,
+        _requested(get(spec, "quota", "hard")),
+        _requested(get(spec, "quota", "min")),
+    )
+
+
+def _requested(quota: Object | None) -> Amounts:
+    """Of a quota's resources those that placing a pod uses, by the names pods have for them."""
+    found: Amounts = {}
+    for name, value in (quota or {}).items():
+        if name.startswith("limits."):
+            continue
+        resource = name.removeprefix(_REQUESTS).removeprefix(_COUNT)
+        read = amounts.read_valid({resource: value})
+        if resource in read:
+            found[resource] = min(read[resource], found.get(resource, read[resource]))
+    return found
+
+
+def read_victims(tenant: Object) -> tuple[TenantId, ...]:
+    names = annotations(tenant).get(PREEMPTS, "")
+    return tuple(TenantId(name.strip()) for name in names.split(",") if name.strip())

@@ -1,0 +1,87 @@
+"""Trials: would the pod fit on a node if some of those there were gone? Two ways to find out.
+
+Where only resources matter, a few additions tell. Otherwise the victims are really taken out of the
+world, the filters asked, and all is put back.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from alcove.scheduler.amounts import PODS
+from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.filters.node_resources import NodeResourcesFit
+from alcove.scheduler.judge import Judge
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.world import World
+
+
+class Trial(Protocol):
+    def remove(self, victim: Pod) -> None: ...
+
+    def put_back(self, victim: Pod) -> None: ...
+
+    def fits(self) -> bool: ...
+
+    def reasons(self) -> list[str]:
+        """Why it does not fit."""
+        ...
+
+
+class ResourceTrial:
+    def __init__(self, world: World, pod: Pod, slot: int) -> None:
+        nodes = world.nodes
+        self._asked = [(name, amount) for name, amount in pod.shape.requests.amounts.items()]
+        self._free = {
+            name: int(nodes.allocatable[row, slot] - nodes.requested[row, slot])
+            for name, _ in self._asked
+            if (row := nodes.rows.get(name)) is not None
+        }
+
+    def remove(self, victim: Pod) -> None:
+        given = victim.shape.requests.amounts
+        for name in self._free:
+            self._free[name] += given.get(name, 0)
+
+    def put_back(self, victim: Pod) -> None:
+        taken = victim.shape.requests.amounts
+        for name in self._free:
+            self._free[name] -= taken.get(name, 0)
+
+    def fits(self) -> bool:
+        return all(self._free.get(name, 0) >= amount for name, amount in self._asked)
+
+    def reasons(self) -> list[str]:
+        lacking = [name for name, amount in self._asked if self._free.get(name, 0) < amount]
+        return ["Too many pods" if name == PODS else f"Insufficient {name}" for name in lacking]
+
+
+class WorldTrial:
+    """Whoever uses it has to put every victim back."""
+
+    def __init__(self, world: World, judge: Judge, pod: Pod, slot: int) -> None:
+        self._world = world
+        self._judge = judge
+        self._pod = pod
+        self._slot = slot
+        self._node = world.nodes.name(slot)
+
+    def remove(self, victim: Pod) -> None:
+        self._world.lift(victim)
+
+    def put_back(self, victim: Pod) -> None:
+        self._world.place(victim, self._node)
+
+    def fits(self) -> bool:
+        return self._judge.fits(self._pod, self._slot)
+
+    def reasons(self) -> list[str]:
+        return self._judge.reasons_at(self._pod, self._slot)
+
+
+def only_resources_matter(world: World, judge: Judge, pod: Pod) -> bool:
+    """Whether, of what depends on other pods, nothing but resources can refuse the pod."""
+    return all(
+        each.scope is Scope.NODE or isinstance(each, NodeResourcesFit) or not each.applies(world, pod)
+        for each in judge.profile(pod).filters
+    )

@@ -1,0 +1,109 @@
+"""What happened, and whom it may help: the one place that wakes blocked pods."""
+
+from __future__ import annotations
+
+from alcove.api.ids import TenantId
+from alcove.scheduler.book import Links
+from alcove.scheduler.causes import Cause
+from alcove.scheduler.cohorts import Cohort
+from alcove.scheduler.fairness import Fairness
+from alcove.scheduler.nodes import NodeFacts
+from alcove.scheduler.pods import Pod
+from alcove.scheduler.queue import Queue
+from alcove.scheduler.world import NOWHERE, World
+
+_SLOTS_AT_ONCE = 256
+
+
+class Waking:
+    def __init__(self, world: World, queue: Queue, fairness: Fairness) -> None:
+        self._world = world
+        self._queue = queue
+        self._fairness = fairness
+        self._roomier: set[int] = set()
+        """Slots on which something was given back since the last look."""
+
+    def node_changed(self, old: NodeFacts | None, new: NodeFacts) -> None:
+        if old is None:
+            self._wake(Cause.NODE_ADDED)
+            return
+        cause = Cause.NOTHING
+        if any(amount > old.allocatable.get(name, 0) for name, amount in new.allocatable.items()):
+            cause |= Cause.NODE_GREW
+        if old.labels != new.labels:
+            cause |= Cause.NODE_RELABELED
+        if (old.taints, old.is_unschedulable) != (new.taints, new.is_unschedulable):
+            cause |= Cause.NODE_RETAINTED
+        if old.handlers != new.handlers:
+            cause |= Cause.NODE_HANDLERS
+        if cause:
+            self._wake(cause)
+
+    def node_removed(self) -> None:
+        self._wake(Cause.NODE_REMOVED)
+
+    def pod_placed(self, pod: Pod) -> None:
+        self._wake_about(pod, Cause.POD_PLACED)
+
+    def pod_gone(self, pod: Pod, slot: int) -> None:
+        """The pod took its place on the slot until now."""
+        self._wake_about(pod, Cause.POD_GONE)
+        self.room(slot)
+        self.quota(None if self._fairness.has_minima else pod.tenant)
+
+    def room(self, slot: int) -> None:
+        if slot != NOWHERE:
+            self._roomier.add(slot)
+
+    def relabeled(self, tenant: TenantId) -> None:
+        self._wake(Cause.POD_RELABELED, tenant)
+
+    def storage(self, tenant: TenantId) -> None:
+        self._wake(Cause.STORAGE, tenant)
+
+    def runtime_classes(self, tenant: TenantId) -> None:
+        self._wake(Cause.RUNTIME_CLASS, tenant)
+
+    def quota(self, tenant: TenantId | None) -> None:
+        self._wake(Cause.QUOTA, tenant)
+
+    def flush(self) -> None:
+        """Wake whoever may find room where something was given back."""
+        if not self._roomier:
+            return
+        if len(self._queue.blocked):
+            slots = sorted(self._roomier)
+            self._wake_nominated(slots)
+            if len(slots) > _SLOTS_AT_ONCE:
+                self._wake(Cause.ROOM)
+            else:
+                self._queue.wake(self._queue.blocked.fitting(self._world.nodes, slots))
+        self._roomier.clear()
+
+    def _wake_nominated(self, slots: list[int]) -> None:
+        """Room that is kept for a pod counts as taken; to the pod itself it is what it waits for."""
+        nominated = self._world.nominated
+        for slot in slots if nominated else ():
+            for pod in list(nominated.get(self._world.nodes.name(slot), ())):
+                self._queue.wake_pod(pod)
+
+    def _wake(self, cause: Cause, tenant: TenantId | None = None) -> None:
+        if len(self._queue.blocked):
+            account = None if tenant is None else self._fairness.account(tenant)
+            self._queue.wake(self._queue.blocked.helped(cause, account))
+
+    def _wake_about(self, pod: Pod, cause: Cause) -> None:
+        """Wake those of the tenant who ask about such pods, or whom it kept away."""
+        if len(self._queue.blocked):
+            account = self._fairness.account(pod.tenant)
+            helped = self._queue.blocked.helped(cause, account)
+            self._queue.wake([cohort for cohort in helped if _concerns(pod, cohort)])
+
+
+def _concerns(pod: Pod, cohort: Cohort) -> bool:
+    if pod.shape.links.rules or cohort.shape.claims:
+        return True
+    links = cohort.shape.links
+    assert isinstance(links, Links)
+    asked = (*links.near, *links.far, *links.spread_hard)
+    return any(selection in pod.group.selections for selection in asked)
