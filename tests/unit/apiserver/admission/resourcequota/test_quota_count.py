@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from alcove.api import meta
 from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.apiserver.admission.resourcequota import account as accounts
@@ -39,8 +40,15 @@ async def cache(tmp_path: Path) -> AsyncIterator[Cache]:
     await store.close()
 
 
-def quota(namespace: str = "a", uid: str = "u", **spec: Any) -> accounts.Account:
-    metadata = {"name": "q", "namespace": namespace, "uid": uid, "resourceVersion": "1"}
+def quota(namespace: str = "a", uid: str = "u", changed: float = 0, **spec: Any) -> accounts.Account:
+    metadata = {
+        "name": "q",
+        "namespace": namespace,
+        "uid": uid,
+        "resourceVersion": "1",
+        "creationTimestamp": meta.format_time(0),
+        "managedFields": [{"manager": "m", "time": meta.format_time(changed)}],
+    }
     return accounts.of_quota(ACME, {"metadata": metadata, "spec": spec, "status": {"used": spec["hard"]}})
 
 
@@ -73,13 +81,20 @@ async def test_counting_leaves_no_decoded_pods_behind(cache: Cache) -> None:
 def test_a_quota_is_counted_until_it_has_settled_and_once_after() -> None:
     now = [100.0]
     settling = Settling(lambda: now[0])
-    account = quota(hard={"pods": "1"})
+    account = quota(hard={"pods": "1"}, changed=98)
     assert settling.is_due(account) and settling.is_due(account)
-    now[0] += SETTLE_SECONDS
+    now[0] = 98 + SETTLE_SECONDS
     assert [settling.is_due(account) for _ in range(3)] == [True, False, False]
-    changed = quota(hard={"pods": "1", "services": "2"})
-    assert settling.is_due(changed)
+    now[0] += 60
+    changed = quota(hard={"pods": "1", "services": "2"}, changed=now[0])
+    assert settling.is_due(changed) and settling.is_due(changed)
     assert settling.is_due(quota(hard={"pods": "1"}, uid="another"))
+
+
+def test_an_old_quota_is_counted_once_by_a_server_that_starts() -> None:
+    settling = Settling(lambda: 1000.0)
+    account = quota(hard={"pods": "1"})
+    assert [settling.is_due(account) for _ in range(3)] == [True, False, False]
 
 
 def test_a_quota_without_a_usage_is_always_due() -> None:
@@ -93,10 +108,10 @@ def test_a_quota_without_a_usage_is_always_due() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    settling = Settling(lambda: 1.0)
+    settling = Settling(lambda: 1000.0)
     for number in range(KNOWN_MAX + 5):
         settling.is_due(quota(f"n{number}", hard={"pods": "1"}))
-    assert len(settling._known) == KNOWN_MAX
+    assert len(settling._settled) == KNOWN_MAX
 
 
 async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
