@@ -21,8 +21,12 @@ DEFAULT_VNI = 1
 _VNI_FIRST = 2
 NAME_LENGTH_MAX = 253
 
-_IPV4_CLAIM = re.compile(r"([0-9]{1,8})-([0-9]{1,3}(?:\.[0-9]{1,3}){3})")
-_IPV6_CLAIM = re.compile(r"([0-9]{1,8})-([0-9a-f]{1,4}(?:-[0-9a-f]{1,4}){7})")
+# One spelling for each claim, or one address could be had twice: no leading zeros.
+_CLAIM = re.compile(
+    r"([1-9][0-9]{0,7})-"
+    r"(?:((?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3})"
+    r"|((?:0|[1-9a-f][0-9a-f]{0,3})(?:-(?:0|[1-9a-f][0-9a-f]{0,3})){7}))"
+)
 
 
 def endpoint_name(scope: int, address: Address) -> str:
@@ -35,16 +39,21 @@ def endpoint_name(scope: int, address: Address) -> str:
 
 def claimed(name: str) -> tuple[int, Address] | None:
     """Scope and address that an endpoint of this name has; None: the name claims nothing."""
-    found = _IPV4_CLAIM.fullmatch(name) or _IPV6_CLAIM.fullmatch(name)
+    found = _CLAIM.fullmatch(name)
     if found is None:
         return None
-    scope, text = int(found[1]), found[2]
     try:
-        address = ipaddress.ip_address(text if "." in text else text.replace("-", ":"))
+        if found[2] is not None:
+            return int(found[1]), ipaddress.IPv4Address(found[2])
+        return int(found[1]), ipaddress.IPv6Address(found[3].replace("-", ":"))
     except ValueError:
         return None
-    # One spelling for each claim, or one address could be had twice.
-    return (scope, address) if endpoint_name(scope, address) == name else None
+
+
+def scope_of(name: str) -> str | None:
+    """The scope alone, as text."""
+    found = _CLAIM.fullmatch(name)
+    return found[1] if found else None
 
 
 def divider_name(vni: int, index: int) -> str:

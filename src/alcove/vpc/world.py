@@ -47,8 +47,8 @@ def by_spec(field: str) -> Index:
 
 
 def _scope(endpoint: Object) -> Iterable[str]:
-    claim = claims.claimed(objects.name(endpoint))
-    return (str(claim[0]),) if claim else ()
+    scope = claims.scope_of(objects.name(endpoint))
+    return (scope,) if scope else ()
 
 
 def _owner(endpoint: Object) -> Iterable[str]:
