@@ -8,6 +8,7 @@ from alcove.controllers.controller import Controller
 from alcove.controllers.deployments import Deployments
 from alcove.controllers.endpoints import Endpoints, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
+from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
@@ -38,6 +39,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicaSets,
     ReplicationControllers,
     Deployments,
+    Jobs,
     EndpointSlices,
     Endpoints,
     VpcController,

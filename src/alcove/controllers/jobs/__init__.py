@@ -1,0 +1,5 @@
+"""Jobs: pods that run until enough of them have succeeded, each counted exactly once."""
+
+from alcove.controllers.jobs.controller import Jobs
+
+__all__ = ["Jobs"]

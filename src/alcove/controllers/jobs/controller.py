@@ -1,0 +1,168 @@
+"""The shell around a job's plans: accounts for ended pods, makes and deletes others, writes the status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api.errors import ApiError, Forbidden, NotFound
+from alcove.api.objects import Object
+from alcove.client.client import Patch
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import JOBS, PODS
+from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
+from alcove.controllers.jobs import accounting, ending, plan, status
+from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.workloads import owning
+from alcove.controllers.workloads.making import Lanes, slow_start
+from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
+
+MANAGER = "kubernetes.io/job-controller"
+
+
+def tracked_job(pod: Object) -> Iterable[str]:
+    """An index: the job, as namespace/name, of a pod that waits to be counted."""
+    owner = controller_of(pod)
+    if owner is not None and owner.get("kind") == JOBS.kind and accounting.is_tracked(pod):
+        yield f"{pod['metadata']['namespace']}/{owner['name']}"
+
+
+class Jobs(Controller):
+    name = "job"
+    resource = JOBS
+    workers = 16
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._jobs = self.mirror(JOBS)
+        self._pods = self.mirror(PODS, {**owning.OWNING, "tracked": tracked_job})
+        self._selectors = Selectors(self._jobs)
+        self._lanes = Lanes()
+        self.on(self._jobs)
+        self.on(self._pods, owner_or_selectors(JOBS, self._selectors))
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        job = self._jobs.get(key)
+        await self._release_strangers(key, job)
+        if job is None or job["spec"].get("managedBy", MANAGER) != MANAGER:
+            return DONE
+        owner = owning.Owner(self.client(key), key, JOBS, job, self._selectors.get(key))
+        owned = await owner.claim(self._pods)
+        if ending.is_over(job) or "deletionTimestamp" in job["metadata"]:
+            await self._release(key, [pod for pod in owned if accounting.is_tracked(pod)])
+            return DONE
+        return await self._advance(key, job, owned)
+
+    async def _advance(self, key: ObjectKey, job: Object, owned: list[Object]) -> Result:
+        now = self.clock()
+        account = accounting.account(job, owned)
+        active = plan.active_pods(job, owned)
+        ended = ending.end(job, account, active, now)
+        if ended is not None or job["spec"].get("suspend"):
+            next_ = plan.Plan(delete=tuple(active))
+        else:
+            next_ = plan.plan(job, owned, account, now)
+        # What was counted is written before anything else: finalizers go only after that.
+        await self._write(key, job, status.status(job, owned, account, ended, now))
+        await self._release(key, account.release)
+        await self._delete(key, job, next_.delete)
+        await self._create(key, job, next_.create)
+        left = ending.deadline_seconds(job, now)
+        waits = [each for each in (left, next_.after_seconds) if each is not None and each > 0]
+        return Result(min(waits)) if waits and ended is None else DONE
+
+    # Pods
+
+    async def _create(self, key: ObjectKey, job: Object, wanted: Sequence[plan.Wanted]) -> None:
+        owner = owning.reference(JOBS, job)
+
+        async def create(each: plan.Wanted) -> Object:
+            pod = plan.pod(job, owner, each, accounting.FINALIZER)
+            made = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
+            told = f"Created pod: {made['metadata']['name']}"
+            self.events.normal(key.plane, job, "SuccessfulCreate", told)
+            return made
+
+        made = await slow_start(self._lanes.of(key.space), wanted, create)
+        error = made.error
+        if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
+            return
+        if not isinstance(error, ApiError):
+            raise error
+        self.events.warning(key.plane, job, "FailedCreate", f"Error creating: {error.message}")
+        raise Refused(error.message) from error
+
+    async def _delete(self, key: ObjectKey, job: Object, surplus: Sequence[Object]) -> None:
+        """A pod that we delete ourselves is no failure: it is released first, and so never counted."""
+
+        async def delete(pod: Object) -> Object:
+            metadata = pod["metadata"]
+            await self._release_one(key, pod)
+            try:
+                await self.client(key).delete(
+                    key.tenant, PODS, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
+                )
+            except NotFound:
+                return pod
+            self.events.normal(key.plane, job, "SuccessfulDelete", f"Deleted pod: {metadata['name']}")
+            return pod
+
+        deleted = await slow_start(self._lanes.of(key.space), surplus, delete)
+        if deleted.error is not None:
+            raise deleted.error
+
+    # Finalizers
+
+    async def _release_strangers(self, key: ObjectKey, job: Object | None) -> None:
+        """Pods that wait for a job that is gone, or for another one of the same name."""
+        waiting = self._pods.find("tracked", key.plane, key.tenant, f"{key.namespace}/{key.name}")
+        uid = job["metadata"]["uid"] if job is not None else ""
+        strangers = [pod for pod in waiting if (controller_of(pod) or {}).get("uid") != uid]
+        await self._release(key, strangers)
+
+    async def _release(self, key: ObjectKey, released: Sequence[Object]) -> None:
+        async def release(pod: Object) -> Object:
+            await self._release_one(key, pod)
+            return pod
+
+        done = await slow_start(self._lanes.of(key.space), released, release)
+        if done.error is not None:
+            raise done.error
+
+    async def _release_one(self, key: ObjectKey, pod: Object) -> None:
+        metadata = pod["metadata"]
+        if not accounting.is_tracked(pod):
+            return
+        kept = [each for each in metadata["finalizers"] if each != accounting.FINALIZER]
+        patch = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}}
+        patch["metadata"]["finalizers"] = kept or None
+        try:
+            await self.client(key).patch(
+                key.tenant, PODS, metadata["name"], patch, namespace=key.namespace, kind=Patch.MERGE
+            )
+        except NotFound:
+            pass
+
+    # Status
+
+    async def _write(self, key: ObjectKey, job: Object, wanted: Object) -> None:
+        old = job.get("status") or {}
+        if wanted == old:
+            return
+        before = {each["type"]: each["status"] for each in old.get("conditions") or ()}
+        job["status"] = wanted
+        changed = await self.client(key).update(key.tenant, JOBS, job, subresource="status")
+        job["metadata"] = changed["metadata"]
+        for each in wanted.get("conditions") or ():
+            if before.get(each["type"]) != each["status"]:
+                self._tell(key, job, each)
+
+    def _tell(self, key: ObjectKey, job: Object, condition: Object) -> None:
+        match condition["type"], condition["status"]:
+            case ending.COMPLETE, _:
+                self.events.normal(key.plane, job, "Completed", "Job completed")
+            case ending.FAILED, _:
+                self.events.warning(key.plane, job, condition["reason"], condition["message"])
+            case status.SUSPENDED, "True":
+                self.events.normal(key.plane, job, "Suspended", "Job suspended")
+            case status.SUSPENDED, _:
+                self.events.normal(key.plane, job, "Resumed", "Job resumed")

@@ -1,0 +1,82 @@
+"""A job's status out of its account and its pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alcove.api import meta
+from alcove.api.objects import Object
+from alcove.controllers.jobs import indexing
+from alcove.controllers.jobs.accounting import Account
+from alcove.controllers.jobs.ending import COMPLETE, FAILED, MET, TARGET, End
+from alcove.controllers.jobs.plan import active_pods
+from alcove.controllers.workloads import pods
+
+SUSPENDED = "Suspended"
+
+
+def status(job: Object, owned: Sequence[Object], account: Account, ended: End | None, now: float) -> Object:
+    """The whole new status, its end included as soon as nothing of the job runs any more."""
+    old = job.get("status") or {}
+    active = active_pods(job, owned)
+    ending = [pod for pod in owned if pods.is_ending(pod) and not pods.is_finished(pod)]
+    counts = {
+        "active": len(active),
+        "ready": sum(1 for pod in active if pods.is_ready(pod)),
+        "terminating": len(ending),
+        "succeeded": account.succeeded - len(account.uncounted.get("succeeded", ())),
+        "failed": account.failed - len(account.uncounted.get("failed", ())),
+    }
+    new: Object = {**old, **counts, "uncountedTerminatedPods": account.uncounted}
+    if indexing.is_indexed(job):
+        new["completedIndexes"] = indexing.render(account.completed_indexes)
+        if "backoffLimitPerIndex" in job["spec"]:
+            new["failedIndexes"] = indexing.render(account.failed_indexes)
+    conditions = _suspension(job, list(old.get("conditions") or ()), new, now)
+    if ended is not None:
+        over = not active and not ending and account.is_settled
+        conditions = _ended(conditions, ended, over, now)
+        if over and ended.is_success:
+            new.setdefault("completionTime", meta.format_time(now))
+    new["conditions"] = conditions
+    kept = ("terminating", "ready") if new.get("startTime") else ()
+    return {field: value for field, value in new.items() if value or field in kept}
+
+
+def put(
+    conditions: Sequence[Object], type_: str, is_true: bool, reason: str, message: str, now: float
+) -> list[Object]:
+    value = "True" if is_true else "False"
+    old = next((each for each in conditions if each["type"] == type_), None)
+    if old is not None and (old["status"], old.get("reason")) == (value, reason):
+        return list(conditions)
+    time = meta.format_time(now)
+    entry = {
+        "type": type_,
+        "status": value,
+        "lastProbeTime": time,
+        "lastTransitionTime": time,
+        "reason": reason,
+        "message": message,
+    }
+    return [*(each for each in conditions if each["type"] != type_), entry]
+
+
+def _suspension(job: Object, conditions: list[Object], new: Object, now: float) -> list[Object]:
+    """A job's time begins when it is first not suspended, and again when it is resumed."""
+    was = next((each["status"] == "True" for each in conditions if each["type"] == SUSPENDED), False)
+    if job["spec"].get("suspend"):
+        return put(conditions, SUSPENDED, True, "JobSuspended", "Job suspended", now)
+    if was:
+        conditions = put(conditions, SUSPENDED, False, "JobResumed", "Job resumed", now)
+        new["startTime"] = meta.format_time(now)
+    new.setdefault("startTime", meta.format_time(now))
+    return conditions
+
+
+def _ended(conditions: list[Object], ended: End, over: bool, now: float) -> list[Object]:
+    first, last = (MET, COMPLETE) if ended.is_success else (TARGET, FAILED)
+    conditions = put(conditions, first, True, ended.reason, ended.message, now)
+    if over:
+        conditions = put(conditions, last, True, ended.reason, ended.message, now)
+    return conditions
