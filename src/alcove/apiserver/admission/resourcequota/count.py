@@ -2,10 +2,12 @@
 
 A quota's usage is kept by adding and subtracting. It has to begin right: a write that was on its way
 when the quota came did not know of it, on this server or on another. So a quota that was made or changed
-just now is counted anew at each charge, and any quota once more when this server first charges it.
+just now is counted anew at each charge, and any quota when this server first charges it. Should something
+ever be written past the quotas all the same, the next count mends it: there is one from time to time, and
+one before somebody is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from alcove.api import meta
 from alcove.api.ids import Key, TenantId
@@ -19,6 +21,9 @@ from alcove.apiserver.cache.cache import Cache
 
 SETTLE_SECONDS = 5.0
 """Longer than any write takes from its last look at the quotas to the store."""
+COUNT_SECONDS = 300.0
+REFUSE_SECONDS = 10.0
+"""How old a count may be when something is charged, and when something is refused."""
 KNOWN_MAX = 4096
 
 
@@ -63,20 +68,25 @@ class Settling:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._settled: dict[Key, object] = {}
-        """By key: what is counted there, as it was when it was counted last."""
+        self._right: dict[Key, tuple[object, float]] = {}
+        """By key: what was counted there, and when it was last found to be right, after it had settled."""
 
-    def is_due(self, account: Account) -> bool:
+    def is_due(self, account: Account, *, to_refuse: bool = False) -> bool:
         if not account.is_whole:
             return True
-        identity = account.identity
-        if self._settled.get(account.key) == identity:
-            return False
-        if self._clock() - _changed_at(account.obj) >= SETTLE_SECONDS:
-            if account.key not in self._settled and len(self._settled) >= KNOWN_MAX:
-                del self._settled[next(iter(self._settled))]
-            self._settled[account.key] = identity
-        return True
+        known = self._right.get(account.key)
+        if known is None or known[0] != account.identity:
+            return True
+        return self._clock() - known[1] >= (REFUSE_SECONDS if to_refuse else COUNT_SECONDS)
+
+    def counted(self, account: Account, used: Mapping[str, Quantity]) -> None:
+        """A count is believed for a while if it says what the account says, and that is no longer new."""
+        now, key = self._clock(), account.key
+        if dict(account.used) != used or now - _changed_at(account.obj) < SETTLE_SECONDS:
+            return
+        if key not in self._right and len(self._right) >= KNOWN_MAX:
+            del self._right[next(iter(self._right))]
+        self._right[key] = (account.identity, now)
 
 
 def _changed_at(obj: Object) -> float:

@@ -5,7 +5,7 @@ several servers the quota's revision decides, and who comes second looks again. 
 says is the server's alone: any write to it makes the server count anew.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -13,11 +13,13 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.api.kind import Scope
 from alcove.api.objects import Object
+from alcove.api.quantity import Quantity
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
 from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, Account, Change
 from alcove.apiserver.admission.resourcequota.count import Settling, count
+from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.admission.resourcequota.turns import Turns
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import Op
@@ -105,13 +107,28 @@ class ResourceQuota(Plugin):
             changes = accounts.difference(account, change)
             if not changes:
                 continue
-            used = account.used
-            if self._settling.is_due(account):
-                used = count(self._cache, attributes.tenant, account)
-            if _is_enforced(attributes) and (told := accounts.exceeded(account, used, changes)):
-                raise Forbidden.of(attributes.requested_resource, attributes.name, told)
+            used = self._used_before(attributes, account, changes)
             ops.append(account.with_used(accounts.added(used, changes)))
         return ops
+
+    def _used_before(
+        self, attributes: Attributes, account: Account, changes: Amounts
+    ) -> Mapping[str, Quantity]:
+        """What is used without the changes. Raises Forbidden if there is no room for them."""
+        is_counted = self._settling.is_due(account)
+        used = self._counted(attributes, account) if is_counted else account.used
+        told = accounts.exceeded(account, used, changes) if _is_enforced(attributes) else ""
+        if told and not is_counted and self._settling.is_due(account, to_refuse=True):
+            used = self._counted(attributes, account)
+            told = accounts.exceeded(account, used, changes)
+        if told:
+            raise Forbidden.of(attributes.requested_resource, attributes.name, told)
+        return used
+
+    def _counted(self, attributes: Attributes, account: Account) -> Mapping[str, Quantity]:
+        used = count(self._cache, attributes.tenant, account)
+        self._settling.counted(account, used)
+        return used
 
     def _check_said(self, attributes: Attributes, change: Change) -> None:
         """Pods must say what a quota counts. Raises Forbidden."""

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from alcove.api import meta
+from alcove.api import meta, quantity
 from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.apiserver.admission.resourcequota import account as accounts
-from alcove.apiserver.admission.resourcequota.count import KNOWN_MAX, SETTLE_SECONDS, Settling, count
+from alcove.apiserver.admission.resourcequota.count import (
+    COUNT_SECONDS,
+    KNOWN_MAX,
+    REFUSE_SECONDS,
+    SETTLE_SECONDS,
+    Settling,
+    count,
+)
 from alcove.apiserver.admission.resourcequota.turns import Turns
 from alcove.apiserver.cache.cache import Cache
 from alcove.store.base import Op
@@ -78,40 +85,67 @@ async def test_counting_leaves_no_decoded_pods_behind(cache: Cache) -> None:
     assert all(entry._object is None for entry in cache.entries(ACME, PODS))
 
 
+def charges(settling: Settling, account: accounts.Account, found: str = "1", times: int = 3) -> list[bool]:
+    """Whether each of several charges counted, finding `found` pods."""
+    outcomes = []
+    for _ in range(times):
+        outcomes.append(settling.is_due(account))
+        if outcomes[-1]:
+            settling.counted(account, {**account.used, "pods": quantity.parse(found)})
+    return outcomes
+
+
 def test_a_quota_is_counted_until_it_has_settled_and_once_after() -> None:
     now = [100.0]
     settling = Settling(lambda: now[0])
     account = quota(hard={"pods": "1"}, changed=98)
-    assert settling.is_due(account) and settling.is_due(account)
+    assert charges(settling, account) == [True, True, True]
     now[0] = 98 + SETTLE_SECONDS
-    assert [settling.is_due(account) for _ in range(3)] == [True, False, False]
+    assert charges(settling, account) == [True, False, False]
     now[0] += 60
-    changed = quota(hard={"pods": "1", "services": "2"}, changed=now[0])
-    assert settling.is_due(changed) and settling.is_due(changed)
-    assert settling.is_due(quota(hard={"pods": "1"}, uid="another"))
+    assert charges(settling, quota(hard={"pods": "1", "services": "2"}, changed=now[0])) == [True, True, True]
+    assert charges(settling, quota(hard={"pods": "1"}, uid="another")) == [True, False, False]
 
 
-def test_an_old_quota_is_counted_once_by_a_server_that_starts() -> None:
-    settling = Settling(lambda: 1000.0)
+def test_a_quota_is_counted_now_and_then() -> None:
+    now = [10_000.0]
+    settling = Settling(lambda: now[0])
     account = quota(hard={"pods": "1"})
-    assert [settling.is_due(account) for _ in range(3)] == [True, False, False]
+    assert charges(settling, account) == [True, False, False]
+    now[0] += COUNT_SECONDS
+    assert charges(settling, account) == [True, False, False]
+
+
+def test_a_count_that_found_something_else_is_repeated_until_it_was_written() -> None:
+    settling = Settling(lambda: 10_000.0)
+    account = quota(hard={"pods": "1"})
+    assert charges(settling, account, found="7") == [True, True, True]
+    assert charges(settling, account) == [True, False, False]
+
+
+def test_who_is_refused_is_refused_by_a_recent_count() -> None:
+    now = [10_000.0]
+    settling = Settling(lambda: now[0])
+    account = quota(hard={"pods": "1"})
+    charges(settling, account)
+    assert not settling.is_due(account, to_refuse=True)
+    now[0] += REFUSE_SECONDS
+    assert not settling.is_due(account)
+    assert settling.is_due(account, to_refuse=True)
 
 
 def test_a_quota_without_a_usage_is_always_due() -> None:
-    now = [100.0]
-    settling = Settling(lambda: now[0])
+    settling = Settling(lambda: 10_000.0)
     metadata = {"name": "q", "namespace": "a", "uid": "u", "resourceVersion": "1"}
     account = accounts.of_quota(ACME, {"metadata": metadata, "spec": {"hard": {"pods": "1"}}, "status": {}})
-    for _ in range(3):
-        now[0] += SETTLE_SECONDS
-        assert settling.is_due(account)
+    assert charges(settling, account) == [True, True, True]
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    settling = Settling(lambda: 1000.0)
+    settling = Settling(lambda: 10_000.0)
     for number in range(KNOWN_MAX + 5):
-        settling.is_due(quota(f"n{number}", hard={"pods": "1"}))
-    assert len(settling._settled) == KNOWN_MAX
+        charges(settling, quota(f"n{number}", hard={"pods": "1"}), times=1)
+    assert len(settling._right) == KNOWN_MAX
 
 
 async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
