@@ -5,6 +5,7 @@ from __future__ import annotations
 from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
+from alcove.controllers.cronjobs import CronJobs
 from alcove.controllers.deployments import Deployments
 from alcove.controllers.endpoints import Endpoints, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
@@ -40,6 +41,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicationControllers,
     Deployments,
     Jobs,
+    CronJobs,
     EndpointSlices,
     Endpoints,
     VpcController,

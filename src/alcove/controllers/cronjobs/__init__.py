@@ -1,0 +1,5 @@
+"""CronJobs: jobs made when a schedule is due."""
+
+from alcove.controllers.cronjobs.controller import CronJobs
+
+__all__ = ["CronJobs"]
