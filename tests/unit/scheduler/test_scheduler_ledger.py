@@ -1,0 +1,239 @@
+"""The ledger's promise: whatever planes do, no node is given out twice, no pod is lost or bound twice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.scheduler.core import Scheduler
+from alcove.scheduler.decisions import Bind, PodRef
+from alcove.scheduler.events import HOME, Event, Kind
+from alcove.testing.scheduling import node, pod
+
+NODES = {"n1": 4, "n2": 3}
+PLANES = {HOME: [TenantId("acme"), TenantId("other")], "own-1": [TenantId("big")], "own-2": [TenantId("far")]}
+
+
+class Plane:
+    """An API server as the scheduler meets it: what is so, what it has not yet told, what it was asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pods: dict[str, tuple[TenantId, Object]] = {}
+        self.untold: list[Event] = []
+        self.asked: list[Bind] = []
+        self.bindings: dict[str, str] = {}
+        """Every pod ever bound, and where."""
+
+    def tell(self, uid: str, gone: bool = False) -> None:
+        tenant, obj = self.pods[uid]
+        copy = {**obj, "spec": dict(obj["spec"])}
+        self.untold.append(Event(self.name, tenant, Kind.POD, copy, gone))
+
+    def bind(self, bind: Bind) -> str:
+        """Carry out a binding: "bound", "taken" by somebody before, or "gone"."""
+        found = self.pods.get(bind.pod.uid)
+        if found is None:
+            return "gone"
+        if found[1]["spec"].get("nodeName"):
+            return "taken"
+        assert bind.pod.uid not in self.bindings
+        self.bindings[bind.pod.uid] = found[1]["spec"]["nodeName"] = bind.node
+        self.tell(bind.pod.uid)
+        return "bound"
+
+
+class Cluster:
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.now = 0.0
+        self.planes = {name: Plane(name) for name in PLANES}
+        self.nodes = dict(NODES)
+        self.count = 0
+        self.core = self.start()
+
+    def start(self) -> Scheduler:
+        """A scheduler that knows what lists tell, and nothing else."""
+        core = Scheduler(lambda: self.now, flights_max=self.random.choice([2, 100]))
+        for name, tenants in PLANES.items():
+            if name != HOME:
+                core.add_plane(name, tenants[0])
+        for name, cpu in self.nodes.items():
+            core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(cpu))))
+        for plane in self.planes.values():
+            plane.untold.clear()
+            for uid in plane.pods:
+                plane.tell(uid)
+            self.deliver(core, plane, len(plane.untold))
+        return core
+
+    def deliver(self, core: Scheduler, plane: Plane, count: int) -> None:
+        for event in plane.untold[:count]:
+            core.observe(event)
+        del plane.untold[:count]
+
+    def check(self) -> None:
+        """What is really on each node fits it."""
+        used: dict[str, int] = defaultdict(int)
+        for plane in self.planes.values():
+            for _, obj in plane.pods.values():
+                if on := obj["spec"].get("nodeName"):
+                    used[on] += int(obj["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        assert all(used[name] <= cpu for name, cpu in NODES.items())
+
+    # What can happen.
+
+    def create(self) -> None:
+        plane = self.random.choice(list(self.planes.values()))
+        tenant = self.random.choice(PLANES[plane.name])
+        self.count += 1
+        obj = pod(f"p{self.count}", cpu=str(self.random.randint(1, 3)))
+        plane.pods[obj["metadata"]["uid"]] = (tenant, obj)
+        plane.tell(obj["metadata"]["uid"])
+
+    def delete(self) -> None:
+        plane = self.random.choice(list(self.planes.values()))
+        if plane.pods:
+            uid = self.random.choice(list(plane.pods))
+            plane.tell(uid, gone=True)
+            del plane.pods[uid]
+
+    def watch(self) -> None:
+        plane = self.random.choice(list(self.planes.values()))
+        self.deliver(self.core, plane, self.random.randint(1, 4))
+
+    def decide(self) -> None:
+        decision = self.core.schedule_next()
+        if isinstance(decision, Bind):
+            self.planes[decision.pod.plane].asked.append(decision)
+
+    def answer(self) -> None:
+        """A request is carried out, or not, and the answer arrives, or not."""
+        plane = self.random.choice(list(self.planes.values()))
+        if not plane.asked:
+            return
+        bind = plane.asked.pop(self.random.randrange(len(plane.asked)))
+        outcome = self.random.choice(["answered", "answered", "answer lost", "request lost", "late"])
+        if outcome == "late":  # The scheduler gives up; the server carries it out some time later.
+            self.core.unanswered(bind.pod)
+            plane.asked.append(bind)
+        elif outcome == "request lost":
+            self.core.unanswered(bind.pod)
+        else:
+            result = plane.bind(bind)
+            if outcome == "answer lost":
+                self.core.unanswered(bind.pod)
+            else:
+                self.report(plane, bind.pod, result)
+
+    def report(self, plane: Plane, ref: PodRef, result: str) -> None:
+        if result == "bound":
+            self.core.bound(ref)
+        else:
+            found = plane.pods.get(ref.uid)
+            self.core.refused(ref, None if found is None else {**found[1], "spec": dict(found[1]["spec"])})
+
+    def restart_plane(self) -> None:
+        """The watch breaks; what was not told is never told, but a list tells how things are."""
+        plane = self.random.choice(list(self.planes.values()))
+        plane.untold.clear()
+        for tenant in PLANES[plane.name]:
+            for known in list(self.core.roster.pods.get(tenant, {}).values()):
+                if known.uid not in plane.pods:
+                    gone = {"metadata": {"uid": known.uid, "name": known.name}, "spec": {}}
+                    self.core.observe(Event(plane.name, tenant, Kind.POD, gone, True))
+        for uid in plane.pods:
+            plane.tell(uid)
+
+    def close_plane(self) -> None:
+        self.core.set_plane_open(self.random.choice(list(self.planes)), self.random.choice([True, False]))
+
+    def flap_node(self) -> None:
+        name = self.random.choice(list(NODES))
+        is_there = self.nodes.pop(name, None) is not None
+        if not is_there:
+            self.nodes[name] = NODES[name]
+        obj = node(name, cpu=str(NODES[name]))
+        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, obj, is_there))
+
+    def take_over(self) -> None:
+        """Another scheduler takes over, after all that was asked was carried out or dropped."""
+        for plane in self.planes.values():
+            for bind in plane.asked:
+                if self.random.random() < 0.5:
+                    plane.bind(bind)
+            plane.asked.clear()
+        self.core = self.start()
+
+    def pass_time(self) -> None:
+        self.now += self.random.choice([0.5, 5, 100])
+
+    def step(self) -> None:
+        often: list[Callable[[], None]] = [self.create, self.watch, self.watch, self.decide, self.decide]
+        often += [self.answer, self.answer, self.delete]
+        seldom = [self.restart_plane, self.close_plane, self.flap_node, self.take_over, self.pass_time]
+        self.random.choice(often * 2 + seldom)()
+        self.check()
+
+    def calm_down(self) -> None:
+        """Everything works again and goes on until nothing happens any more."""
+        for name in NODES:
+            self.nodes[name] = NODES[name]
+            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+        for plane in self.planes.values():
+            self.core.set_plane_open(plane.name, True)
+        for _ in range(30):
+            self.now += 31
+            for plane in self.planes.values():
+                self.deliver(self.core, plane, len(plane.untold))
+            while (decision := self.core.schedule_next()) is not None:
+                if isinstance(decision, Bind):
+                    self.planes[decision.pod.plane].asked.append(decision)
+            for plane in self.planes.values():
+                while plane.asked:
+                    bind = plane.asked.pop()
+                    self.report(plane, bind.pod, plane.bind(bind))
+                self.deliver(self.core, plane, len(plane.untold))
+            self.check()
+
+    def check_nobody_forgotten(self) -> None:
+        left = {
+            name: cpu
+            - sum(
+                int(obj["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+                for plane in self.planes.values()
+                for _, obj in plane.pods.values()
+                if obj["spec"].get("nodeName") == name
+            )
+            for name, cpu in NODES.items()
+        }
+        for plane in self.planes.values():
+            for _, obj in plane.pods.values():
+                asked = int(obj["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+                assert obj["spec"].get("nodeName") or asked > max(left.values()), (obj["metadata"], left)
+        assert not self.core.ledger.flights
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(20, 150))
+def test_no_node_is_given_out_twice_and_no_pod_is_lost(random: Random, steps: int) -> None:
+    cluster = Cluster(random)
+    for _ in range(steps):
+        cluster.step()
+    cluster.calm_down()
+    cluster.check_nobody_forgotten()
+
+
+def test_a_long_bad_day() -> None:
+    cluster = Cluster(Random(20261115))
+    for _ in range(4000):
+        cluster.step()
+    cluster.calm_down()
+    cluster.check_nobody_forgotten()
+    assert sum(len(plane.bindings) for plane in cluster.planes.values()) > 50
