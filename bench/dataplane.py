@@ -115,7 +115,9 @@ def map_10000_ms() -> float:
 
 def measure(quick: bool) -> tuple[Figures, dict[str, dict[str, float]]]:
     which = 0 if quick else 1
+    steady(0)
     figures: Figures = {"port_ms": port_ms(40), "map_10000_ms": map_10000_ms()}
+    usual()
     found: dict[str, dict[str, list[float]]] = {}
     with everything() as paths:
         streamed = {name: paths[name] for name in STREAMED}

@@ -38,6 +38,9 @@ from alcove.testing.networks import LabNetwork, tell
 from alcove.testing.nodes import BPF_ROOT, Lab, Node, Pod
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
 
+# Forks, and watches the clock.
+pytestmark = pytest.mark.alone
+
 VNI = 9001
 VIP = "172.20.0.9"
 

@@ -19,6 +19,9 @@ from alcove.testing.nodes import Lab, Pod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
 from alcove.testing.probes import connect, tcp_server, udp_socket
 
+# Rates are measured by the clock.
+pytestmark = pytest.mark.alone
+
 LOUD, QUIET = 7001, 7002
 VIP = "172.20.0.30"
 
