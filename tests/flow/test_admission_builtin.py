@@ -19,6 +19,15 @@ CLAIMS = f"{DEFAULT}/persistentvolumeclaims"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+DEFAULT_TOLERATIONS = [
+    {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    for taint in ("not-ready", "unreachable")
+]
 TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -291,6 +300,64 @@ def test_a_claim_gets_the_default_class(tenant: Caller) -> None:
     assert must(tenant.post(CLAIMS, claim("own", storageClassName="x")))["spec"]["storageClassName"] == "x"
 
 
+def test_a_claim_grows_only_where_its_class_lets_it(tenant: Caller) -> None:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    for name, grows in (("elastic", True), ("stiff", False)):
+        body = named(name, provisioner="example.com/p", allowVolumeExpansion=grows)
+        must(tenant.post(STORAGE_CLASSES, body))
+        must(tenant.post(CLAIMS, named(name, spec={**wanted, "storageClassName": name})))
+    bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    assert tenant.patch(f"{CLAIMS}/elastic", bigger).status == 422
+    for name in ("elastic", "stiff"):
+        bound = [{"op": "add", "path": "/spec/volumeName", "value": f"pv-{name}"}]
+        must(tenant.patch(f"{CLAIMS}/{name}", bound, "json-patch+json"), 200)
+        status = {
+            "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        }
+        must(tenant.patch(f"{CLAIMS}/{name}/status", status), 200)
+    must(tenant.patch(f"{CLAIMS}/elastic", bigger), 200)
+    assert "must support resize" in refused(tenant.patch(f"{CLAIMS}/stiff", bigger))
+
+
+def test_an_ingress_gets_the_default_class(tenant: Caller) -> None:
+    classes = "/apis/networking.k8s.io/v1/ingressclasses"
+    ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    service = {"service": {"name": "s", "port": {"number": 80}}}
+    must(tenant.post(classes, named("other", spec={"controller": "example.com/c"})))
+    assert (
+        "ingressClassName"
+        not in must(tenant.post(ingresses, named("a", spec={"defaultBackend": service})))["spec"]
+    )
+    marked = {"name": "usual", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}
+    must(tenant.post(classes, {"metadata": marked, "spec": {"controller": "example.com/c"}}))
+    made = must(tenant.post(ingresses, named("b", spec={"defaultBackend": service})))
+    assert made["spec"]["ingressClassName"] == "usual"
+    own = {"defaultBackend": service, "ingressClassName": "other"}
+    assert must(tenant.post(ingresses, named("c", spec=own)))["spec"]["ingressClassName"] == "other"
+
+
+def test_pods_wait_five_minutes_for_a_lost_node(tenant: Caller) -> None:
+    made = must(tenant.post(PODS, pod("a")))
+    assert made["spec"]["tolerations"] == DEFAULT_TOLERATIONS
+    del made["spec"]["tolerations"]
+    changed = must(tenant.put(f"{PODS}/a", made), 200)
+    assert changed["spec"]["tolerations"] == DEFAULT_TOLERATIONS
+    anything = [{"operator": "Exists"}]
+    assert must(tenant.post(PODS, pod("b", tolerations=anything)))["spec"]["tolerations"] == anything
+    short = [
+        {
+            "key": "node.kubernetes.io/not-ready",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 5,
+        }
+    ]
+    assert must(tenant.post(PODS, pod("c", tolerations=short)))["spec"]["tolerations"] == [
+        *short,
+        DEFAULT_TOLERATIONS[1],
+    ]
+
+
 def test_a_runtime_class_brings_overhead_and_nodes(tenant: Caller) -> None:
     scheduling = {
         "nodeSelector": {"sandbox": "yes"},
@@ -313,6 +380,7 @@ def test_a_runtime_class_brings_overhead_and_nodes(tenant: Caller) -> None:
     assert spec["nodeSelector"] == {"disk": "ssd", "sandbox": "yes"}
     assert spec["tolerations"] == [
         {"key": "a", "operator": "Exists"},
+        *DEFAULT_TOLERATIONS,
         {"key": "sandbox", "operator": "Exists"},
     ]
     same = pod("b", runtimeClassName="sandbox", overhead={"cpu": "0.25", "memory": "64Mi"})

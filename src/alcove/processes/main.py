@@ -79,7 +79,7 @@ def apiserver(
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
         tokens=token_file,
-        admission=Settings(ceiling),
+        admission=Settings(pod_security_ceiling=ceiling),
         webhook_networks=allowed,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.escalation import Escalation
+from alcove.apiserver.admission.ingressclass import DefaultIngressClass
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
+from alcove.apiserver.admission.noderestriction import NodeRestriction
 from alcove.apiserver.admission.podsecurity.levels import Level
 from alcove.apiserver.admission.podsecurity.plugin import PodSecurity
 from alcove.apiserver.admission.policy import MutatingPolicies, ValidatingPolicies
@@ -15,7 +18,8 @@ from alcove.apiserver.admission.priority import Priority
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
-from alcove.apiserver.admission.storageclass import DefaultStorageClass
+from alcove.apiserver.admission.storageclass import ClaimResize, DefaultStorageClass
+from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.calling import Calling
 from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks
 from alcove.apiserver.admission.webhooks.validating import ValidatingWebhooks
@@ -29,9 +33,11 @@ from alcove.apiserver.reader import Kinds
 from alcove.apiserver.signing import CertificateRequests
 
 
-class Settings(Struct, frozen=True):
+class Settings(Struct, frozen=True, kw_only=True):
     """What ring0 decides about admission when it starts a server."""
 
+    home: TenantId = SYSTEM
+    """The tenant whose server this is: it is always there."""
     pod_security_ceiling: Level = Level.BASELINE
     """The most that tenants' pods may have, whatever their namespaces' labels say."""
 
@@ -52,14 +58,18 @@ def plugins(
     """In the order they run."""
     calling = Calling(cache, authorizer, webhooks)
     return (
-        TenantLifecycle(cache),
+        TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
+        NodeRestriction(cache),
         LimitRanger(cache),
         ServiceAccount(cache),
         TokenSecrets(cache, tokens, authority.certificate_pem),
         Priority(cache),
+        DefaultTolerationSeconds(),
         RuntimeClass(cache),
         DefaultStorageClass(cache),
+        ClaimResize(cache),
+        DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),
         Escalation(authorizer),

@@ -1,9 +1,11 @@
-"""A claim that names no storage class gets the tenant's default one."""
+"""Storage classes: a claim that names none gets the tenant's default one; growing needs one that allows it."""
 
-from alcove.api import objects
+from alcove.api import objects, quantity
+from alcove.api.errors import Forbidden
 from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.defaultclass import default_class
 from alcove.apiserver.reader import Reader
 
 CLAIMS = GroupResource("", "persistentvolumeclaims")
@@ -29,16 +31,47 @@ class DefaultStorageClass(Plugin):
         # An empty name is a choice: a volume without a class.
         if spec.get("storageClassName") is not None or BETA_CLASS in objects.annotations(claim):
             return
-        marked = [each for each in self._reader.list(attributes.tenant, CLASSES) if _is_default(each)]
-        if marked:
-            # The newest; of several, the first by name.
-            newest = max(each["metadata"]["creationTimestamp"] for each in marked)
-            names = [
-                each["metadata"]["name"] for each in marked if each["metadata"]["creationTimestamp"] == newest
-            ]
-            spec["storageClassName"] = min(names)
+        if name := default_class(self._reader, attributes.tenant, CLASSES, IS_DEFAULT):
+            spec["storageClassName"] = name
 
 
-def _is_default(storage_class: Object) -> bool:
-    annotations = objects.annotations(storage_class)
-    return any(annotations.get(key) == "true" for key in IS_DEFAULT)
+class ClaimResize(Plugin):
+    """A claim grows only where there is a volume, of a class that lets its volumes grow."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return operation is Operation.UPDATE and resource == CLAIMS and not subresource
+
+    async def validate(self, attributes: Attributes) -> None:
+        new, old = attributes.obj or {}, attributes.old or {}
+        if _size(new) <= _size(old):
+            return
+        told = ""
+        if objects.get(old, "status", "phase") != "Bound":
+            told = "Only bound persistent volume claims can be expanded"
+        elif not self._grows(attributes, new, old):
+            told = (
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the "
+                "pvc must support resize"
+            )
+        if told:
+            raise Forbidden.of(CLAIMS, attributes.name, told)
+
+    def _grows(self, attributes: Attributes, new: Object, old: Object) -> bool:
+        name = _class_name(new)
+        if not name or name != _class_name(old):
+            return False
+        chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
+        return chosen is not None and bool(chosen.get("allowVolumeExpansion"))
+
+
+def _size(claim: Object) -> quantity.Quantity:
+    return quantity.of(objects.get(claim, "spec", "resources", "requests", "storage", default="0"))
+
+
+def _class_name(claim: Object) -> str:
+    return str(
+        objects.annotations(claim).get(BETA_CLASS) or objects.get(claim, "spec", "storageClassName") or ""
+    )

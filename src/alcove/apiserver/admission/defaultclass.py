@@ -1,0 +1,20 @@
+"""The class that a tenant marked as the one for who names none."""
+
+from collections.abc import Sequence
+
+from alcove.api import objects
+from alcove.api.ids import GroupResource, TenantId
+from alcove.apiserver.reader import Reader
+
+
+def default_class(reader: Reader, tenant: TenantId, resource: GroupResource, keys: Sequence[str]) -> str:
+    """The newest one that an annotation of `keys` marks; of several, the first by name. Empty: none."""
+    if not reader.generation(tenant, resource):
+        return ""
+    marked = [
+        each["metadata"]
+        for each in reader.list(tenant, resource)
+        if any(objects.annotations(each).get(key) == "true" for key in keys)
+    ]
+    newest = max((each["creationTimestamp"] for each in marked), default="")
+    return min((each["name"] for each in marked if each["creationTimestamp"] == newest), default="")

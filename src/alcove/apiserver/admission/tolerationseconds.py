@@ -1,0 +1,29 @@
+"""Pods stay for five minutes on a node that is not ready or out of reach, unless they say otherwise."""
+
+from alcove.api.ids import GroupResource
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+
+PODS = GroupResource("", "pods")
+SECONDS = 300
+TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class DefaultTolerationSeconds(Plugin):
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        # On update too: who replaces a pod without knowing them must not take them away.
+        return operation in (Operation.CREATE, Operation.UPDATE) and resource == PODS and not subresource
+
+    async def admit(self, attributes: Attributes) -> None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        given = spec.get("tolerations") or ()
+        named = {each.get("key", "") for each in given if each.get("effect", "") in ("", "NoExecute")}
+        if "" in named:
+            return
+        missing = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}
+            for key in TAINTS
+            if key not in named
+        ]
+        if missing:
+            spec["tolerations"] = [*given, *missing]
