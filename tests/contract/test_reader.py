@@ -151,3 +151,25 @@ async def test_pods_are_found_by_their_node(world: Filled) -> None:
     await world.remove(ACME, PODS, "ns", "a")
     assert (on("n1"), on("n2")) == ([], ["b", "c"])
     assert list(world.reader.indexed(ACME, NAMESPACES, "n2")) == []
+
+
+async def test_a_nodes_generation_changes_with_its_pods(world: Filled) -> None:
+    def generation() -> int:
+        return world.reader.indexed_generation(ACME, PODS, "n1")
+
+    async def place(name: str, node: str, value: int = 0) -> None:
+        await world.put(ACME, PODS, {**obj(name, "ns", value), "spec": {"nodeName": node}})
+
+    assert generation() == 0
+    seen = {0}
+    for name, node, value in (("a", "n1", 0), ("a", "n1", 1), ("b", "n1", 0), ("b", "n2", 0), ("b", "n1", 0)):
+        await place(name, node, value)
+        assert generation() not in seen
+        seen.add(generation())
+    await world.remove(ACME, PODS, "ns", "b")
+    assert generation() not in seen
+    seen.add(generation())
+    await world.remove(ACME, PODS, "ns", "a")
+    assert generation() == 0
+    await place("a", "n1", 1)
+    assert generation() not in seen

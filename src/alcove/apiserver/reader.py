@@ -26,6 +26,10 @@ class Reader(Protocol):
         no order. Costs those, not the tenant's others."""
         ...
 
+    def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
+        """A number that changes with every change of what `indexed` returns; 0 while that is nothing."""
+        ...
+
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         """A number that changes with every change of the tenant's objects of this resource: what is
         derived from them (RBAC rules, webhooks, CRDs) is cached under it."""

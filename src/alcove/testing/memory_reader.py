@@ -43,6 +43,10 @@ class MemoryReader:
         path = INDEXED_FIELDS.get(resource)
         return [obj for obj in self.list(tenant, resource) if path and value == objects.get(obj, *path)]
 
+    def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
+        # More often than it must: the tenant's other objects count too.
+        return self.generation(tenant, resource) if self.indexed(tenant, resource, value) else 0
+
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self._generations.get((tenant, resource), 0)
 

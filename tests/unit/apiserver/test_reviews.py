@@ -102,7 +102,7 @@ def test_can_somebody_else_of_the_requests_tenant(world: World) -> None:
 
 
 def test_a_ring0_groups_name_in_a_tenants_review_is_the_tenants(world: World) -> None:
-    spec = {"resourceAttributes": {"verb": "list", "resource": "pods"}, "groups": ["system:nodes"]}
+    spec = {"resourceAttributes": {"verb": "list", "resource": "tenants"}, "groups": ["system:nodes"]}
     assert not world.ask("SubjectAccessReview", spec)["allowed"]
     root = Identity(SYSTEM, "root", ("system:masters",))
     assert world.ask("SubjectAccessReview", spec, root, SYSTEM)["allowed"]

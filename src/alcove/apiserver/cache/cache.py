@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.cache.collections import Collection
+from alcove.apiserver.cache.collections import Collection, Group
 from alcove.apiserver.cache.entries import Entry, Event, Kind
 from alcove.store.base import Change, Lagged, Store
 from alcove.store.base import Event as StoreEvent
@@ -196,9 +196,17 @@ class Cache:
         return (entry.object for entry in self.entries(tenant, resource, namespace))
 
     def indexed(self, tenant: TenantId, resource: GroupResource, value: str) -> Iterable[Object]:
+        group = self._group(tenant, resource, value)
+        return [entry.object for entry in group.entries.values()] if group else []
+
+    def indexed_generation(self, tenant: TenantId, resource: GroupResource, value: str) -> int:
+        group = self._group(tenant, resource, value)
+        return group.changed if group else 0
+
+    def _group(self, tenant: TenantId, resource: GroupResource, value: str) -> Group | None:
         collection = self._collections.get(resource)
         space = collection.spaces.get(tenant) if collection else None
-        return [entry.object for entry in space.indexed(value).values()] if space else []
+        return space.indexed(value) if space else None
 
     def generation(self, tenant: TenantId, resource: GroupResource) -> int:
         return self.changed(tenant, resource)

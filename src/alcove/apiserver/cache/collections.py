@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
 from alcove.apiserver.cache.entries import Entry, Event, Kind
 
 HISTORY_EVENTS_MAX = 1024
 """Events kept per tenant and resource for watches that resume."""
-
-
-_NOTHING: Mapping[tuple[str, str], Entry] = {}
 
 
 class Bucket:
@@ -47,6 +44,18 @@ class Bucket:
         return map(self.entries.__getitem__, names)
 
 
+class Group:
+    """The objects of one tenant that share a value of the indexed field."""
+
+    __slots__ = ("changed", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, str], Entry] = {}
+        """By (namespace, name)."""
+        self.changed = Revision(0)
+        """Revision of the newest change, of what left it too."""
+
+
 class Space:
     """One tenant's objects of one resource."""
 
@@ -59,8 +68,8 @@ class Space:
         self.history: deque[Event] = deque()
         self.floor = floor
         """History is whole after this revision."""
-        self._indexed: dict[str, dict[tuple[str, str], Entry]] = {}
-        """By the value of the indexed field, then by (namespace, name)."""
+        self._indexed: dict[str, Group] = {}
+        """By the value of the indexed field; none is empty."""
 
     def apply(self, event_kind: Kind, entry: Entry) -> Event:
         bucket = self.buckets.get(entry.key.namespace)
@@ -86,14 +95,19 @@ class Space:
         stays = event_kind is not Kind.DELETED
         if previous is not None and previous.indexed and not (stays and previous.indexed == entry.indexed):
             group = self._indexed[previous.indexed]
-            del group[place]
-            if not group:
+            group.changed = entry.revision
+            del group.entries[place]
+            if not group.entries:
                 del self._indexed[previous.indexed]
         if stays and entry.indexed:
-            self._indexed.setdefault(entry.indexed, {})[place] = entry
+            found = self._indexed.get(entry.indexed)
+            if found is None:
+                found = self._indexed[entry.indexed] = Group()
+            found.entries[place] = entry
+            found.changed = entry.revision
 
-    def indexed(self, value: str) -> Mapping[tuple[str, str], Entry]:
-        return self._indexed.get(value) or _NOTHING
+    def indexed(self, value: str) -> Group | None:
+        return self._indexed.get(value)
 
     def forget_oldest(self) -> None:
         self.floor = self.history.popleft().revision

@@ -8,6 +8,7 @@ from alcove.api import objects
 from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
 from alcove.api.ids import GroupVersionKind
 from alcove.api.objects import Object
+from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, json_response
@@ -78,9 +79,9 @@ class Subresources:
         node = self._services.registry.body(TOKEN_REQUEST)
         assert node is not None
         request = body.read_as(call, node, TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind)
-        answer = self._token_requests.create(
-            call.tenant, call.namespace, call.target.name, request, call.warnings
-        )
+        where = (call.tenant, call.namespace, call.target.name)
+        noderestriction.check_token(self._services.cache, call.identity, *where, request)
+        answer = self._token_requests.create(*where, request, call.warnings)
         return json_response(201, answer)
 
     def _review(self, call: Call) -> Response:

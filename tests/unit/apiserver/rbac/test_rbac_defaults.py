@@ -77,11 +77,11 @@ def test_everybody_may_discover_and_ask_about_themselves(tenant: TenantId) -> No
 @pytest.mark.parametrize(
     ("identity", "verb", "group", "resource", "allowed"),
     [
-        (("system:node:n1", "system:nodes"), "list", "", "pods", True),
-        (("system:node:n1", "system:nodes"), "update", "", "pods/status", True),
-        (("system:node:n1", "system:nodes"), "create", "", "pods", False),
+        (("system:node:n1", "system:nodes"), "list", "", "pods", False),
+        (("system:node:n1", "system:nodes"), "update", "", "pods/status", False),
         (("system:node:n1", "system:nodes"), "delete", "", "tenants", False),
         (("system:node:n1", "system:nodes"), "update", "", "secrets", False),
+        (("anybody", "system:nodes"), "get", "", "secrets", False),
         (("system:kube-scheduler",), "create", "", "pods/binding", True),
         (("system:kube-scheduler",), "get", "", "secrets", False),
         (("system:kube-controller-manager",), "create", "apps", "replicasets", True),

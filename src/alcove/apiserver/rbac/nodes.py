@@ -1,0 +1,306 @@
+"""What a node may do: what the pods bound to it make necessary, in whatever tenant they are, and no more.
+
+- It reads the secrets, config maps, claims and volumes that those pods name, one by one; the pods themselves
+  also by list and watch, if the field selector says `spec.nodeName` is this node.
+- In tenants that have a pod on it, it reads what service addresses, DNS and policy are made of.
+- It writes the status of those pods, ends them, and keeps its own Node, CSINode and Lease.
+- A few kinds of ring0 it reads by its role there. Nothing else is left to roles.
+
+A right ends with the pod that gave it, in the same revision. A refusal is the same whether or not what was
+asked for exists.
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from alcove.api import objects, selectors
+from alcove.api.errors import BadRequest
+from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.rbac import podreferences
+from alcove.apiserver.rbac.access import Access
+from alcove.apiserver.rbac.podreferences import Reference
+from alcove.apiserver.rbac.policy import Decision
+from alcove.apiserver.reader import Reader
+
+NODES_GROUP = "system:nodes"
+NODE_USER_PREFIX = "system:node:"
+LEASE_NAMESPACE = "kube-node-lease"
+
+NEEDS_MAX = 8192
+"""(tenant, node) pairs whose needs are remembered."""
+
+PODS = GroupResource("", "pods")
+_CLAIMS = GroupResource("", "persistentvolumeclaims")
+_VOLUMES = GroupResource("", "persistentvolumes")
+_ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
+_REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
+
+_READ = frozenset(("get", "list", "watch"))
+_STATUS = frozenset(("get", "patch", "update"))
+_EVENTS = frozenset(("create", "patch", "update"))
+_NODE = _READ | _EVENTS
+_KEEP = frozenset(("create", "delete", "get", "patch", "update"))
+
+_ALLOWED = Decision(True, "a pod on the node needs it")
+_OWN = Decision(True, "it is the node's own")
+_DENIED = Decision(False, "nothing on this node needs it")
+
+
+def node_name(identity: Identity) -> str:
+    """The node that the caller is; "" if it is none. Nodes are ring0's: no tenant can have one."""
+    if identity.tenant != SYSTEM or NODES_GROUP not in identity.groups:
+        return ""
+    return identity.user.removeprefix(NODE_USER_PREFIX) if identity.user.startswith(NODE_USER_PREFIX) else ""
+
+
+class _Needs(Struct, frozen=True):
+    """What the pods of one tenant on one node make necessary, at one generation of them."""
+
+    generation: int
+    pods: dict[tuple[str, str], tuple[Object, frozenset[Reference]]]
+    """By (namespace, name)."""
+    references: frozenset[Reference]
+    claims: tuple[Reference, ...]
+    """Those that are claims: further secrets hang on their volumes."""
+
+
+_NOTHING = _Needs(0, {}, frozenset(), ())
+
+_Rule = Callable[["NodeAuthorizer", str, Access], Decision | None]
+"""(authorizer, node, access) → the decision; None leaves it to roles."""
+
+
+class NodeAuthorizer:
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._needs: dict[tuple[TenantId, str], _Needs] = {}
+
+    def authorize(self, node: str, access: Access) -> Decision | None:
+        """The decision, or None: the roles of ring0 decide."""
+        if access.path:
+            return None if self._is_present(node, access.tenant) else _DENIED
+        what = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
+        rule = _RULES.get((access.group, what))
+        return _DENIED if rule is None else rule(self, node, access)
+
+    def needs(self, tenant: TenantId, node: str) -> _Needs:
+        generation = self._reader.indexed_generation(tenant, PODS, node)
+        if not generation:
+            # Nothing is remembered of tenants that anybody can make up.
+            self._needs.pop((tenant, node), None)
+            return _NOTHING
+        known = self._needs.get((tenant, node), _NOTHING)
+        if known.generation != generation:
+            known = _needs(generation, self._reader.indexed(tenant, PODS, node), known)
+            self._needs.pop((tenant, node), None)
+            if len(self._needs) >= NEEDS_MAX:
+                self._needs.pop(next(iter(self._needs)))
+            self._needs[tenant, node] = known
+        return known
+
+    def _is_present(self, node: str, tenant: TenantId) -> bool:
+        """Whether the node has anything to do with the tenant."""
+        return tenant == SYSTEM or bool(self.needs(tenant, node).pods)
+
+    # Rules
+
+    def _named_by_pod(self, node: str, access: Access) -> Decision:
+        """One object at a time. `access.name` is also what a list or watch selects by `metadata.name`."""
+        if access.verb not in _READ or not access.name:
+            return _DENIED
+        return _ALLOWED if self._is_named(node, access) else _DENIED
+
+    def _is_named(self, node: str, access: Access) -> bool:
+        wanted = (access.resource, access.namespace, access.name)
+        needs = self.needs(access.tenant, node)
+        if wanted in needs.references:
+            return True
+        return access.resource == podreferences.SECRETS and self._is_of_volume(access.tenant, needs, wanted)
+
+    def _is_of_volume(self, tenant: TenantId, needs: _Needs, wanted: Reference) -> bool:
+        for _, namespace, name in needs.claims:
+            volume = self._volume(tenant, namespace, name)
+            if volume is not None and wanted in podreferences.volume_secrets(volume):
+                return True
+        return False
+
+    def _volume(self, tenant: TenantId, namespace: str, claim_name: str) -> Object | None:
+        """The volume bound to a claim: each must name the other."""
+        claim = self._reader.get(tenant, _CLAIMS, namespace, claim_name)
+        name = objects.get(claim, "spec", "volumeName", default="") if claim else ""
+        volume = self._reader.get(tenant, _VOLUMES, "", name) if name else None
+        ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
+        return volume if (ref.get("namespace"), ref.get("name")) == (namespace, claim_name) else None
+
+    def _volume_of_pod(self, node: str, access: Access) -> Decision:
+        if access.verb not in _READ or not access.name:
+            return _DENIED
+        volume = self._reader.get(access.tenant, _VOLUMES, "", access.name)
+        ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
+        namespace, claim = ref.get("namespace") or "", ref.get("name") or ""
+        is_named = (_CLAIMS.resource, namespace, claim) in self.needs(access.tenant, node).references
+        return _ALLOWED if is_named and self._volume(access.tenant, namespace, claim) is volume else _DENIED
+
+    def _claim_status(self, node: str, access: Access) -> Decision:
+        return _ALLOWED if access.verb in _STATUS and self._is_named(node, access) else _DENIED
+
+    def _token(self, node: str, access: Access) -> Decision:
+        """Which pod the token is bound to is in the body: admission looks at it."""
+        return _ALLOWED if access.verb == "create" and self._is_named(node, access) else _DENIED
+
+    def _pods(self, node: str, access: Access) -> Decision:
+        match access.verb:
+            case "list" | "watch":
+                return _ALLOWED if _selects_node(access.fields, node) else _DENIED
+            case "create":
+                # Only ring0 puts pods on a node by a file there; admission wants them to be such.
+                return _ALLOWED if access.tenant == SYSTEM else _DENIED
+            case "get" | "delete":
+                return self._of_bound_pod(node, access)
+        return _DENIED
+
+    def _pod_status(self, node: str, access: Access) -> Decision:
+        return self._of_bound_pod(node, access) if access.verb in _STATUS else _DENIED
+
+    def _eviction(self, node: str, access: Access) -> Decision:
+        return self._of_bound_pod(node, access) if access.verb == "create" else _DENIED
+
+    def _of_bound_pod(self, node: str, access: Access) -> Decision:
+        is_bound = (access.namespace, access.name) in self.needs(access.tenant, node).pods
+        return _ALLOWED if is_bound else _DENIED
+
+    def _present(self, node: str, access: Access) -> Decision:
+        is_read = access.verb in _READ
+        return _ALLOWED if is_read and self._has_pod(node, access.tenant) else _DENIED
+
+    def _has_pod(self, node: str, tenant: TenantId) -> bool:
+        return bool(self.needs(tenant, node).pods)
+
+    def _events(self, node: str, access: Access) -> Decision:
+        is_write = access.verb in _EVENTS
+        return _ALLOWED if is_write and self._is_present(node, access.tenant) else _DENIED
+
+    def _node(self, node: str, access: Access) -> Decision:
+        return _own(node, access, _NODE)
+
+    def _node_status(self, node: str, access: Access) -> Decision:
+        return _own(node, access, _STATUS)
+
+    def _storage_node(self, node: str, access: Access) -> Decision:
+        return _own(node, access, _KEEP)
+
+    def _lease(self, node: str, access: Access) -> Decision:
+        return _own(node, access, _KEEP) if access.namespace == LEASE_NAMESPACE else _DENIED
+
+    def _attachment(self, node: str, access: Access) -> Decision:
+        if access.verb not in _READ or not access.name:
+            return _DENIED
+        found = self._reader.get(access.tenant, _ATTACHMENTS, "", access.name)
+        return _ALLOWED if found and objects.get(found, "spec", "nodeName") == node else _DENIED
+
+    def _certificate_request(self, node: str, access: Access) -> Decision | None:
+        """Asking is for everybody in ring0, by role; reading is for who asked."""
+        if access.tenant != SYSTEM:
+            return _DENIED
+        if access.verb == "create":
+            return None
+        found = self._reader.get(SYSTEM, _REQUESTS, "", access.name) if access.verb in _READ else None
+        asker = objects.get(found, "spec", "username") if found else None
+        return _OWN if asker == NODE_USER_PREFIX + node else _DENIED
+
+    def _ring0_read(self, _node: str, access: Access) -> Decision | None:
+        return None if access.verb in _READ and access.tenant in (SYSTEM, ALL) else _DENIED
+
+    def _ring0_create(self, _node: str, access: Access) -> Decision | None:
+        return None if access.verb == "create" and access.tenant == SYSTEM else _DENIED
+
+
+def _needs(generation: int, found: Iterable[Object], before: _Needs) -> _Needs:
+    """Only pods that changed are walked, and most changes are of a pod's status: they name nothing new."""
+    pods: dict[tuple[str, str], tuple[Object, frozenset[Reference]]] = {}
+    is_same = True
+    for pod in found:
+        metadata = pod["metadata"]
+        place = (metadata.get("namespace", ""), metadata["name"])
+        known = before.pods.get(place)
+        if known is None or known[0] is not pod:
+            named = _references(pod)
+            is_same = is_same and known is not None and known[1] == named
+            known = (pod, named)
+        pods[place] = known
+    if is_same and len(pods) == len(before.pods):
+        return _Needs(generation, pods, before.references, before.claims)
+    references = frozenset(reference for _, named in pods.values() for reference in named)
+    claims = tuple(each for each in references if each[0] == podreferences.CLAIMS)
+    return _Needs(generation, pods, references, claims)
+
+
+def _references(pod: Object) -> frozenset[Reference]:
+    return frozenset() if podreferences.MIRROR in objects.annotations(pod) else podreferences.references(pod)
+
+
+def _own(node: str, access: Access, verbs: frozenset[str]) -> Decision:
+    """An object in ring0 with the node's name. What a new one is called, admission looks at."""
+    is_own = access.tenant == SYSTEM and (access.verb == "create" or access.name == node)
+    return _OWN if is_own and access.verb in verbs else _DENIED
+
+
+def _selects_node(fields: str, node: str) -> bool:
+    """Whether a field selector lets nothing through but what is on the node."""
+    try:
+        terms = selectors.parse_fields(fields).terms
+    except BadRequest:
+        return False
+    about = [term for term in terms if term.field == "spec.nodeName"]
+    return bool(about) and all(term.equal and term.value == node for term in about)
+
+
+_RULES: dict[tuple[str, str], _Rule] = {
+    ("", "secrets"): NodeAuthorizer._named_by_pod,
+    ("", "configmaps"): NodeAuthorizer._named_by_pod,
+    ("", "persistentvolumeclaims"): NodeAuthorizer._named_by_pod,
+    ("", "persistentvolumeclaims/status"): NodeAuthorizer._claim_status,
+    ("", "persistentvolumes"): NodeAuthorizer._volume_of_pod,
+    ("", "serviceaccounts/token"): NodeAuthorizer._token,
+    ("resource.k8s.io", "resourceclaims"): NodeAuthorizer._named_by_pod,
+    ("storage.k8s.io", "volumeattachments"): NodeAuthorizer._attachment,
+    ("", "pods"): NodeAuthorizer._pods,
+    ("", "pods/status"): NodeAuthorizer._pod_status,
+    ("", "pods/eviction"): NodeAuthorizer._eviction,
+    ("", "events"): NodeAuthorizer._events,
+    ("events.k8s.io", "events"): NodeAuthorizer._events,
+    ("", "endpoints"): NodeAuthorizer._present,
+    ("", "namespaces"): NodeAuthorizer._present,
+    ("", "networks"): NodeAuthorizer._present,
+    ("", "services"): NodeAuthorizer._present,
+    ("arktos.futurewei.com", "networks"): NodeAuthorizer._present,
+    ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._present,
+    ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._present,
+    ("node.k8s.io", "runtimeclasses"): NodeAuthorizer._present,
+    ("scheduling.k8s.io", "priorityclasses"): NodeAuthorizer._present,
+    ("storage.k8s.io", "csidrivers"): NodeAuthorizer._present,
+    ("storage.k8s.io", "storageclasses"): NodeAuthorizer._present,
+    ("", "nodes"): NodeAuthorizer._node,
+    ("", "nodes/status"): NodeAuthorizer._node_status,
+    ("storage.k8s.io", "csinodes"): NodeAuthorizer._storage_node,
+    ("coordination.k8s.io", "leases"): NodeAuthorizer._lease,
+    ("certificates.k8s.io", "certificatesigningrequests"): NodeAuthorizer._certificate_request,
+    ("certificates.k8s.io", "certificatesigningrequests/selfnodeclient"): NodeAuthorizer._ring0_create,
+    ("", "tenants"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "bouncers"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "dividers"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "droplets"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "endpoints"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "subnets"): NodeAuthorizer._ring0_read,
+    ("mizar.com", "vpcs"): NodeAuthorizer._ring0_read,
+    ("authentication.k8s.io", "tokenreviews"): NodeAuthorizer._ring0_create,
+    ("authentication.k8s.io", "selfsubjectreviews"): NodeAuthorizer._ring0_create,
+    ("authorization.k8s.io", "subjectaccessreviews"): NodeAuthorizer._ring0_create,
+    ("authorization.k8s.io", "localsubjectaccessreviews"): NodeAuthorizer._ring0_create,
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): NodeAuthorizer._ring0_create,
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): NodeAuthorizer._ring0_create,
+}
+"""Everything that a node may ever ask for."""
