@@ -7,7 +7,9 @@ that objects do not say: after a crash, what was created is found by its owner's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 from alcove.api.addresses import Address, Network
 from alcove.api.errors import AlreadyExists
@@ -24,6 +26,13 @@ from alcove.vpc.world import World
 
 ATTEMPTS_MAX = 256
 """So many addresses may turn out to be taken before it is tried again later, knowing more."""
+
+
+class Wish(Struct, frozen=True):
+    """An address of any of the places, the first with room first; or the chosen one, of the only place."""
+
+    places: tuple[Place, ...]
+    chosen: Address | None = None
 
 
 class Allocator:
@@ -45,11 +54,25 @@ class Allocator:
         for _ in range(ATTEMPTS_MAX):
             address = pool.lowest(self._now())
             if address is None:
-                where = f'subnet "{place.net}" ({place.network})' if place.net else f"range {place.network}"
-                raise Full(f"no address left in {where}: all {pool.used} are in use")
+                raise Full(_full(place, pool))
             if made := await self._try(pool, place, purpose, address):
                 return made
         raise Unavailable(f"others take the addresses of {place.network} faster than this allocator")
+
+    def check(self, wishes: Sequence[Wish]) -> None:
+        """Raises what would keep some of the wishes from being fulfilled together, as far as is known here:
+        so that nobody takes one address only to give it back for want of another."""
+        left: dict[Network, int] = {}
+        for wish in wishes:
+            rooms = [(place, self.pool(place)) for place in wish.places]
+            if wish.chosen is not None and rooms[0][1].is_taken(wish.chosen):
+                raise Taken(f"address {wish.chosen} is taken")
+            found = next(
+                (place for place, pool in rooms if left.setdefault(place.network, pool.free) > 0), None
+            )
+            if found is None:
+                raise Full("; ".join(_full(place, pool) for place, pool in rooms))
+            left[found.network] -= 1
 
     async def _claim_chosen(self, pool: Pool, place: Place, purpose: Purpose, chosen: Address) -> Object:
         if not ranges.is_usable(place.network, chosen):
@@ -95,3 +118,8 @@ class Allocator:
                 pool.held(address)
             else:
                 pool.released(address)
+
+
+def _full(place: Place, pool: Pool) -> str:
+    where = f'subnet "{place.net}" ({place.network})' if place.net else f"range {place.network}"
+    return f"no address left in {where}: all {pool.used} are in use"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
-from alcove.api import objects
+from alcove.api import meta, objects
 from alcove.api.errors import AlreadyExists, Conflict, Forbidden, Invalid
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.networks import network_of
@@ -29,6 +29,7 @@ from alcove.controllers.network.ending import Ending
 from alcove.controllers.network.owners import NetworkId
 from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ranges
 from alcove.controllers.network.tenancy import Tenancy
+from alcove.controllers.together import together
 from alcove.vpc import defaults
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
 from alcove.vpc.errors import Refused, Unavailable, VpcError
@@ -38,6 +39,8 @@ from alcove.vpc.states import State, is_provisioned, state_of
 from alcove.vpc.world import World, spec_of
 
 FINALIZER = "arktos.futurewei.com/network"
+PATIENCE_SECONDS = 2.0
+"""What a new network waits for is told after this."""
 RETRY_SECONDS = 15.0
 """What failed because of others is looked at again after this, whatever happened."""
 
@@ -129,10 +132,18 @@ class NetworkController(Controller):
             await self._serve(key, owner, network, backing)
         except VpcError as error:
             self._waiting.setdefault(plan.vpc_name(owner, network), set()).add(key)
-            phase = "Failed" if isinstance(error, Refused) else "Pending"
-            await self._tell(key, network, phase, str(error))
-            return Result(after_seconds=RETRY_SECONDS)
+            return await self._tell_of(key, network, error)
         return DONE
+
+    async def _tell_of(self, key: ObjectKey, network: Object, error: VpcError) -> Result:
+        """What passes within moments is not worth a write: most networks wait only for their own making."""
+        if isinstance(error, Unavailable):
+            age = self.clock() - meta.parse_time(network["metadata"]["creationTimestamp"])
+            if age < PATIENCE_SECONDS:
+                return Result(after_seconds=PATIENCE_SECONDS)
+        phase = "Failed" if isinstance(error, Refused) else "Pending"
+        await self._tell(key, network, phase, str(error))
+        return Result(after_seconds=RETRY_SECONDS)
 
     async def _hold(self, key: ObjectKey, network: Object) -> Object:
         network["metadata"].setdefault("finalizers", []).append(FINALIZER)
@@ -204,13 +215,12 @@ class NetworkController(Controller):
                 raise Unavailable(f'waiting for subnet "{each.name}" to be provisioned')
 
     async def _serve(self, key: ObjectKey, owner: NetworkId, network: Object, backing: Backing) -> None:
-        for wanted in (wellknown.dns_service(owner), wellknown.api_service(owner)):
-            await self._ensure(key, wanted)
+        wanted = (wellknown.dns_service(owner), wellknown.api_service(owner))
+        await together(self._ensure(key, each) for each in wanted)
         dns = self._services.get(key.of(wellknown.dns_name(key.name), wellknown.DNS_NAMESPACE)) or {}
         address = objects.get(dns, "spec", "clusterIP", default="")
         if not address:
-            await self._tell(key, network, "Pending", WAITING_FOR_DNS, backing)
-            return
+            raise Unavailable(WAITING_FOR_DNS)
         message = FLAT_READY if network["spec"]["type"] == FLAT else READY
         await self._tell(key, network, "Ready", message, backing, address)
 

@@ -16,15 +16,13 @@ from alcove.api.objects import Object
 from alcove.controllers.network.backings import Backing
 from alcove.vpc import ranges
 from alcove.vpc.addressing import Place, out_of_range
+from alcove.vpc.allocator import Wish
 from alcove.vpc.errors import Refused, Unavailable
 
 
 class Nic(Struct, frozen=True):
     interface: str
-    places: tuple[Place, ...]
-    """Where its address may be from: the first with room is taken."""
-    address: Address | None = None
-    """The one that it must be."""
+    wish: Wish
 
 
 def interface(index: int) -> str:
@@ -45,7 +43,7 @@ def wanted(pod: Object, backing: Backing, others: Mapping[str, Object], network:
     given: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
     found = [_nic(index, nic, backing, others, network) for index, nic in enumerate(given)]
     interfaces = [nic.interface for nic in found]
-    chosen = [nic.address for nic in found if nic.address is not None]
+    chosen = [nic.wish.chosen for nic in found if nic.wish.chosen is not None]
     if len(set(interfaces)) < len(interfaces):
         raise Refused(f"spec.nics: two have the same name ({', '.join(interfaces)})")
     if len(set(chosen)) < len(chosen):
@@ -55,7 +53,7 @@ def wanted(pod: Object, backing: Backing, others: Mapping[str, Object], network:
 
 def flat(backing: Backing) -> list[Nic]:
     """A flat network gives every pod one address, whatever the pod wants."""
-    return [Nic(interface(0), tuple(backing.subnets.values()))]
+    return [Nic(interface(0), Wish(tuple(backing.subnets.values())))]
 
 
 def _nic(index: int, nic: Object, backing: Backing, others: Mapping[str, Object], network: str) -> Nic:
@@ -65,10 +63,10 @@ def _nic(index: int, nic: Object, backing: Backing, others: Mapping[str, Object]
         place = _named(subnet, backing, others, network)
         if address is not None and not ranges.is_usable(place.network, address):
             raise Refused(out_of_range(address, place))
-        return Nic(name, (place,), address)
+        return Nic(name, Wish((place,), address))
     if address is None:
-        return Nic(name, tuple(backing.subnets.values()))
-    return Nic(name, (_around(address, backing, network),), address)
+        return Nic(name, Wish(tuple(backing.subnets.values())))
+    return Nic(name, Wish((_around(address, backing, network),), address))
 
 
 def _named(subnet: str, backing: Backing, others: Mapping[str, Object], network: str) -> Place:

@@ -152,13 +152,15 @@ class PodController(Controller):
         if _is_whole(pod, by_interface):
             # What a pod was given it keeps, whatever becomes of the network's plan.
             return list(by_interface.values())
-        wanted = self._wanted(key, pod)
+        missing = [nic for nic in self._wanted(key, pod) if nic.interface not in by_interface]
         claimed: list[Object] = []
         try:
-            for nic in wanted:
-                if nic.interface not in by_interface:
-                    claimed.append(await self._claim(key, pod, nic))
+            self._allocator.check([nic.wish for nic in missing])
+            for nic in missing:
+                claimed.append(await self._claim(key, pod, nic))
         except Unavailable:
+            for place in (place for nic in missing for place in nic.wish.places):
+                self._waiting.setdefault(place.net, {})[key] = None
             await self._release([*claimed, *by_interface.values()])
             raise
         return [*by_interface.values(), *claimed]
@@ -187,11 +189,10 @@ class PodController(Controller):
             droplet=spec_of(pod, "nodeName"),
         )
         full: list[str] = []
-        for place in nic.places:
+        for place in nic.wish.places:
             try:
-                return await self._allocator.claim(place, purpose, nic.address)
+                return await self._allocator.claim(place, purpose, nic.wish.chosen)
             except Unavailable as error:
-                self._waiting.setdefault(place.net, {})[key] = None
                 full.append(str(error))
         raise Full("; ".join(full))
 

@@ -58,6 +58,7 @@ def served(duties: Mirror, field: str) -> Keys:
 class VpcController(Controller):
     name = "vpc"
     resource = VPCS
+    workers = 32
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -89,6 +90,7 @@ class VpcController(Controller):
 class SubnetController(Controller):
     name = "subnet"
     resource = SUBNETS
+    workers = 32
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -8,6 +8,7 @@ from alcove.controllers.network import nics
 from alcove.controllers.network.backings import Backing
 from alcove.controllers.network.nics import Nic
 from alcove.vpc.addressing import Place
+from alcove.vpc.allocator import Wish
 from alcove.vpc.errors import Refused, Unavailable
 
 
@@ -28,14 +29,16 @@ def wanted(*given: dict[str, str]) -> list[Nic]:
 
 
 def test_neither_subnet_nor_address_named_is_the_first_with_room() -> None:
-    assert nics.wanted({"spec": {}}, BACKING, {}, "green") == [Nic("eth0", (NET1, NET2))]
-    assert wanted({}) == [Nic("eth0", (NET1, NET2))]
+    assert nics.wanted({"spec": {}}, BACKING, {}, "green") == [Nic("eth0", Wish((NET1, NET2)))]
+    assert wanted({}) == [Nic("eth0", Wish((NET1, NET2)))]
 
 
 def test_what_is_named_is_taken() -> None:
-    assert wanted({"subnet": "net2"}) == [Nic("eth0", (NET2,))]
-    assert wanted({"subnet": "net1", "ip": "10.0.1.12"}) == [Nic("eth0", (NET1,), ip_address("10.0.1.12"))]
-    assert wanted({"ip": "10.0.2.12"}) == [Nic("eth0", (NET2,), ip_address("10.0.2.12"))]
+    assert wanted({"subnet": "net2"}) == [Nic("eth0", Wish((NET2,)))]
+    assert wanted({"subnet": "net1", "ip": "10.0.1.12"}) == [
+        Nic("eth0", Wish((NET1,), ip_address("10.0.1.12")))
+    ]
+    assert wanted({"ip": "10.0.2.12"}) == [Nic("eth0", Wish((NET2,), ip_address("10.0.2.12")))]
 
 
 def test_several() -> None:
@@ -44,7 +47,7 @@ def test_several() -> None:
 
 
 def test_a_flat_network_gives_one_address_whatever_is_wanted() -> None:
-    assert nics.flat(BACKING) == [Nic("eth0", (NET1, NET2))]
+    assert nics.flat(BACKING) == [Nic("eth0", Wish((NET1, NET2)))]
 
 
 @pytest.mark.parametrize(
