@@ -1,0 +1,334 @@
+"""What a node may write, looked at from inside: the object itself, new and old."""
+
+from typing import Any
+
+import pytest
+
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.api.objects import Object
+from alcove.api.schema.node import Node, Type
+from alcove.apiserver.admission import noderestriction
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.noderestriction import (
+    CLAIMS,
+    EVENTS,
+    LEASES,
+    NODES,
+    STORAGE_NODES,
+    NodeRestriction,
+)
+from alcove.apiserver.identity import Identity
+from alcove.apiserver.rbac.nodes import PODS
+from alcove.testing.memory_reader import MemoryReader
+
+ACME = TenantId("acme")
+A = Identity(SYSTEM, "system:node:a", ("system:nodes", "system:authenticated"))
+ANN = Identity(ACME, "ann")
+CREATE, UPDATE, DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+
+
+def kind(resource: GroupResource) -> Kind:
+    return Kind(
+        group=resource.group,
+        version="v1",
+        kind=resource.resource,
+        resource=resource.resource,
+        singular=resource.resource,
+        scope=Scope.TENANT,
+        schema=Node(Type.OBJECT),
+    )
+
+
+async def refusal(
+    resource: GroupResource,
+    new: Object | None,
+    old: Object | None = None,
+    *,
+    subresource: str = "",
+    tenant: TenantId = SYSTEM,
+    identity: Identity = A,
+    **more: Any,
+) -> str:
+    """What the plugin says; empty if it lets the write pass."""
+    reader = MemoryReader()
+    reader.put(SYSTEM, NODES, {"metadata": {"name": "a", "uid": "uid-a"}})
+    named = new or old or {}
+    operation = CREATE if old is None else DELETE if new is None else UPDATE
+    plugin = NodeRestriction(reader)
+    assert plugin.handles(operation, resource, subresource)
+    attributes = Attributes(
+        operation=operation,
+        kind=kind(resource),
+        tenant=tenant,
+        namespace=named["metadata"].get("namespace", ""),
+        name=named["metadata"]["name"],
+        subresource=subresource,
+        obj=new,
+        old=old,
+        identity=identity,
+        **more,
+    )
+    try:
+        await plugin.admit(attributes)
+    except Forbidden as error:
+        return error.message
+    return ""
+
+
+def node(
+    name: str = "a", spec: Object | None = None, labels: Object | None = None, **metadata: Any
+) -> Object:
+    return {"metadata": {"name": name, "labels": labels or {}, **metadata}, "spec": spec or {}}
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        (node(), ""),
+        (node(labels={"kubernetes.io/hostname": "a", "example.com/rack": "1"}), ""),
+        (node(labels={"node.kubernetes.io/instance-type": "big", "kubelet.kubernetes.io/x": "1"}), ""),
+        (node(spec={"taints": [{"key": "new", "effect": "NoSchedule"}]}), ""),
+        (node("b"), "its own Node"),
+        (node(labels={"node-restriction.kubernetes.io/pci": "yes"}), "node-restriction.kubernetes.io/pci"),
+        (node(labels={"x.node-restriction.kubernetes.io/pci": "yes"}), "labels that are not its own"),
+        (node(labels={"node-role.kubernetes.io/control-plane": ""}), "labels that are not its own"),
+        (node(labels={"k8s.io/x": ""}), "labels that are not its own"),
+        (node(ownerReferences=[{"kind": "Node"}]), "metadata.ownerReferences"),
+        (node(finalizers=["x/y"]), "metadata.finalizers"),
+    ],
+)
+async def test_registration(new: Object, told: str) -> None:
+    said = await refusal(NODES, new)
+    assert told in said and bool(told) == bool(said)
+
+
+TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize(
+    ("new", "old", "told"),
+    [
+        (node(annotations={"a": "b"}), node(), ""),
+        (node(labels={"kubernetes.io/os": "linux"}), node(), ""),
+        (node(), node(labels={"topology.kubernetes.io/zone": "z"}), ""),
+        (node(spec={"providerID": "x"}), node(), ""),
+        (node(spec=TAINTED, annotations={"a": "b"}), node(spec=TAINTED), ""),
+        (node(spec={"providerID": "y"}), node(spec={"providerID": "x"}), "spec.providerID"),
+        (node(), node(spec={"taints": [{"key": "bad"}]}), "spec.taints"),
+        (node(spec=TAINTED), node(), "spec.taints"),
+        (node(), node(spec={"unschedulable": True}), "spec.unschedulable"),
+        (node(spec={"podCIDR": "10.0.0.0/8"}), node(), "spec.podCIDR"),
+        (node(labels={"team": "red"}), node(labels={"team": "blue"}), "team"),
+        (node(), node(labels={"team": "blue"}), "team"),
+        (node(labels={"team": "blue"}), node(), "team"),
+        (node(labels={"node-restriction.kubernetes.io/x": ""}), node(), "node-restriction.kubernetes.io/x"),
+        (node(ownerReferences=[{"kind": "Node"}]), node(), "metadata.ownerReferences"),
+        (node(), node(finalizers=["x/y"]), "metadata.finalizers"),
+        (node("b"), node("b"), "its own Node"),
+    ],
+)
+async def test_changes_of_a_node(new: Object, old: Object, told: str, subresource: str) -> None:
+    said = await refusal(NODES, new, old, subresource=subresource)
+    assert told in said and bool(told) == bool(said)
+
+
+def pod(node_name: str, **status: Any) -> Object:
+    return {
+        "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"nodeName": node_name} if node_name else {},
+        "status": status,
+    }
+
+
+CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "subresource", "told"),
+    [
+        (pod("a", phase="Running"), pod("a"), "status", ""),
+        (
+            pod("a", phase="Running", resourceClaimStatuses=CLAIMED),
+            pod("a", resourceClaimStatuses=CLAIMED),
+            "status",
+            "",
+        ),
+        (None, pod("a"), "", ""),
+        (None, pod("a"), "eviction", ""),
+        (pod("b", phase="Running"), pod("b"), "status", "bound to itself"),
+        (pod("", phase="Running"), pod(""), "status", "bound to itself"),
+        (None, pod("b"), "", "bound to itself"),
+        (None, pod("b"), "eviction", "bound to itself"),
+        (pod("a"), pod("a"), "", "only write the status"),
+        (pod("a"), pod("a"), "ephemeralcontainers", "only write the status"),
+        (pod("a"), pod(""), "binding", "bound to itself"),
+        (pod("a", resourceClaimStatuses=CLAIMED), pod("a"), "status", "status.resourceClaimStatuses"),
+        (pod("a"), pod("a", resourceClaimStatuses=CLAIMED), "status", "status.resourceClaimStatuses"),
+        (
+            pod("a", extendedResourceClaimStatus={"resourceClaimName": "y"}),
+            pod("a"),
+            "status",
+            "status.extendedResourceClaimStatus",
+        ),
+        (pod("a", nominatedNodeName="a"), pod("a"), "status", "status.nominatedNodeName"),
+    ],
+)
+async def test_pods(new: Object | None, old: Object, subresource: str, told: str) -> None:
+    said = await refusal(PODS, new, old, subresource=subresource, tenant=ACME)
+    assert told in said and bool(told) == bool(said)
+
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a", "controller": True}
+
+
+def mirror(owners: list[Object] | None = None, annotation: bool = True, **spec: Any) -> Object:
+    metadata = {
+        "name": "p",
+        "namespace": "ns",
+        "annotations": {"kubernetes.io/config.mirror": "x"} if annotation else {},
+        "ownerReferences": [OWNER] if owners is None else owners,
+    }
+    return {"metadata": metadata, "spec": {"nodeName": "a", **spec}}
+
+
+def volume(**source: Any) -> list[Object]:
+    return [{"name": "v", **source}]
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        (mirror(), ""),
+        (mirror(volumes=volume(hostPath={"path": "/etc"})), ""),
+        (mirror(annotation=False), "mirror pods"),
+        (mirror(nodeName="b"), "bound to itself"),
+        (mirror([]), "owner"),
+        (mirror([OWNER, OWNER]), "owner"),
+        (mirror([{**OWNER, "uid": "else"}]), "owner"),
+        (mirror([{**OWNER, "name": "b"}]), "owner"),
+        (mirror([{**OWNER, "kind": "ReplicaSet"}]), "owner"),
+        (mirror([{**OWNER, "controller": False}]), "owner"),
+        (mirror([{**OWNER, "blockOwnerDeletion": True}]), "from being deleted"),
+        (mirror(serviceAccountName="robot"), "refer to"),
+        (mirror(volumes=volume(secret={"secretName": "s"})), "refer to"),
+        (mirror(volumes=volume(configMap={"name": "m"})), "refer to"),
+        (mirror(volumes=volume(persistentVolumeClaim={"claimName": "c"})), "refer to"),
+        (mirror(volumes=volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]})), "refer to"),
+        (mirror(resourceClaims=[{"name": "r", "resourceClaimName": "c"}]), "refer to"),
+    ],
+)
+async def test_new_pods(new: Object, told: str) -> None:
+    said = await refusal(PODS, new)
+    assert told in said and bool(told) == bool(said)
+
+
+def lease(name: str, namespace: str = "kube-node-lease") -> Object:
+    return {"metadata": {"name": name, "namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "obj", "tenant", "passes"),
+    [
+        (LEASES, lease("a"), SYSTEM, True),
+        (LEASES, lease("b"), SYSTEM, False),
+        (LEASES, lease("a", "kube-system"), SYSTEM, False),
+        (LEASES, lease("a"), ACME, False),
+        (STORAGE_NODES, node("a"), SYSTEM, True),
+        (STORAGE_NODES, node("b"), SYSTEM, False),
+        (STORAGE_NODES, node("a"), ACME, False),
+    ],
+)
+async def test_what_has_the_nodes_name(
+    resource: GroupResource, obj: Object, tenant: TenantId, passes: bool
+) -> None:
+    for new, old in ((obj, None), (obj, obj), (None, obj)):
+        assert bool(await refusal(resource, new, old, tenant=tenant)) != passes
+
+
+async def test_of_a_claim_it_writes_what_it_did_to_the_volume() -> None:
+    def claim(**status: Any) -> Object:
+        return {"metadata": {"name": "c", "namespace": "ns"}, "status": {"phase": "Bound", **status}}
+
+    grown = claim(capacity={"storage": "2Gi"})
+    assert await refusal(CLAIMS, grown, claim(), subresource="status", tenant=ACME) == ""
+    lost = await refusal(CLAIMS, claim(phase="Lost"), claim(), subresource="status", tenant=ACME)
+    assert "cannot change status.phase" in lost
+    assert "only write the status" in await refusal(CLAIMS, grown, claim(), tenant=ACME)
+    assert "only write the status" in await refusal(CLAIMS, None, claim(), tenant=ACME)
+
+
+async def test_events_are_told_in_its_own_name() -> None:
+    def event(host: str, instance: str = "") -> Object:
+        metadata = {"name": "e", "namespace": "ns"}
+        return {"metadata": metadata, "source": {"host": host}, "reportingInstance": instance}
+
+    for right in (event("a"), event("", "a"), event("a", "a")):
+        assert await refusal(EVENTS, right, tenant=ACME) == ""
+        assert await refusal(EVENTS, right, event("a"), tenant=ACME) == ""
+        assert await refusal(EVENTS, right, event("b"), tenant=ACME)
+    for wrong in (event("b"), event(""), event("a", "b"), event("b", "a")):
+        assert "as their source" in await refusal(EVENTS, wrong, tenant=ACME)
+
+
+async def test_others_are_not_looked_at() -> None:
+    for identity in (ANN, Identity(ACME, A.user, A.groups), Identity(SYSTEM, A.user)):
+        assert await refusal(PODS, pod("b"), pod("b"), identity=identity) == ""
+        assert await refusal(NODES, node("b"), identity=identity) == ""
+
+
+async def test_what_a_webhook_changed_is_not_the_nodes_doing() -> None:
+    assert await refusal(NODES, node(labels={"team": "x"}), node(), is_reinvoked=True) == ""
+
+
+# Tokens
+
+
+def bound(**ref: Any) -> Object:
+    return {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "mine", "uid": "u1", **ref}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (bound(), ""),
+        (bound(apiVersion=""), ""),
+        ({**bound(), "audiences": ["vault"]}, ""),
+        ({**bound(), "audiences": ["vault", "bank"]}, "audiences"),
+        ({}, "bound to a pod"),
+        (bound(uid=""), "bound to a pod"),
+        (bound(kind="Secret"), "bound to a pod"),
+        (bound(kind="Node"), "bound to a pod"),
+        (bound(apiVersion="example.com/v1"), "bound to a pod"),
+        (bound(uid="u2"), "pods bound to itself"),
+        (bound(name="theirs", uid="u2"), "pods bound to itself"),
+        (bound(name="none", uid="u3"), "pods bound to itself"),
+    ],
+)
+def test_tokens(spec: Object, told: str) -> None:
+    reader = MemoryReader()
+    sources = [{"serviceAccountToken": {"path": "t"}}, {"serviceAccountToken": {"audience": "vault"}}]
+    for name, uid, where in (("mine", "u1", "a"), ("theirs", "u2", "b")):
+        metadata = {"name": name, "namespace": "ns", "uid": uid}
+        spec_of_pod = {"nodeName": where, "volumes": [{"name": "v", "projected": {"sources": sources}}]}
+        reader.put(ACME, PODS, {"metadata": metadata, "spec": spec_of_pod})
+
+    def check(identity: Identity) -> None:
+        noderestriction.check_token(reader, identity, ACME, "ns", "robot", {"spec": spec})
+
+    check(ANN)
+    if not told:
+        check(A)
+        return
+    with pytest.raises(Forbidden, match=told):
+        check(A)
+
+
+def test_a_pod_without_token_volumes_gets_no_token_from_its_node() -> None:
+    reader = MemoryReader()
+    metadata = {"name": "mine", "namespace": "ns", "uid": "u1"}
+    reader.put(ACME, PODS, {"metadata": metadata, "spec": {"nodeName": "a"}})
+    with pytest.raises(Forbidden, match="audiences"):
+        noderestriction.check_token(reader, A, ACME, "ns", "robot", {"spec": bound()})
