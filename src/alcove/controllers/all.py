@@ -7,6 +7,7 @@ from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
 from alcove.controllers.cronjobs import CronJobs
 from alcove.controllers.deployments import Deployments
+from alcove.controllers.disruption import Disruption
 from alcove.controllers.endpoints import Endpoints, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.jobs import Jobs
@@ -42,6 +43,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     Deployments,
     Jobs,
     CronJobs,
+    Disruption,
     EndpointSlices,
     Endpoints,
     VpcController,

@@ -1,0 +1,5 @@
+"""PodDisruptionBudgets: how many of an application's pods may be evicted now."""
+
+from alcove.controllers.disruption.controller import Disruption
+
+__all__ = ["Disruption"]

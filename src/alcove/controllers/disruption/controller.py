@@ -1,0 +1,106 @@
+"""The shell around a budget's status: finds its pods and the size of what controls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api.objects import Object, get, labels
+from alcove.api.selectors import EVERYTHING, LabelSelector
+from alcove.client.changes import Change
+from alcove.client.keys import ObjectKey
+from alcove.client.mirror import Mirror
+from alcove.client.resources import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
+from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.disruption import budget as budgets
+from alcove.controllers.disruption.budget import Count
+from alcove.controllers.workloads import pods
+from alcove.controllers.workloads.selecting import Selectors
+
+
+class Disruption(Controller):
+    name = "disruption"
+    resource = POD_DISRUPTION_BUDGETS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._budgets = self.mirror(POD_DISRUPTION_BUDGETS)
+        self._pods = self.mirror(PODS)
+        self._sized = {
+            each.kind: self.mirror(each)
+            for each in (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
+        }
+        self._selectors = Selectors(self._budgets)
+        self.on(self._budgets)
+        self.on(self._pods, self._covering)
+        for mirror in self._sized.values():
+            self.on(mirror, self._covering_template)
+
+    def _covering(self, change: Change) -> Iterable[ObjectKey]:
+        yield from self._selectors.matching(change.key, change.obj)
+        old = change.old
+        if old is not None and labels(old) != labels(change.obj):
+            yield from self._selectors.matching(change.key, old)
+
+    def _covering_template(self, change: Change) -> Iterable[ObjectKey]:
+        """Budgets of the pods that the changed one makes: its size may have changed."""
+        template: Object = get(change.obj, "spec", "template", default={})
+        return self._selectors.matching(change.key, template)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        budget = self._budgets.get(key)
+        if budget is None or "deletionTimestamp" in budget["metadata"]:
+            return DONE
+        covered = self._covered(key, self._selectors.get(key))
+        count = self._count(key, covered) if budgets.needs_scale(budget) else Count(len(covered))
+        if count.problem:
+            self.events.warning(key.plane, budget, "CalculateExpectedPodCountFailed", count.problem)
+        elif not covered:
+            self.events.normal(key.plane, budget, "NoPods", "No matching pods found")
+        now = self.clock()
+        status = budgets.status(budget, covered, count, now)
+        if status != budget.get("status"):
+            budget["status"] = status
+            # With its resourceVersion: an eviction in between must not be forgotten.
+            await self.client(key).update(key.tenant, POD_DISRUPTION_BUDGETS, budget, subresource="status")
+        return Result(budgets.next_look_seconds(status.get("disruptedPods") or {}, now))
+
+    def _covered(self, key: ObjectKey, selector: LabelSelector) -> list[Object]:
+        found = self._pods.list(key.plane, key.tenant, key.namespace)
+        if selector is not EVERYTHING:
+            found = [pod for pod in found if selector.matches(labels(pod))]
+        return [pod for pod in found if not pods.is_finished(pod)]
+
+    def _count(self, key: ObjectKey, covered: Sequence[Object]) -> Count:
+        """The sizes of all that control the pods, each once."""
+        sizes: dict[str, int] = {}
+        for pod in covered:
+            top = self._top(key, pod)
+            if top is None:
+                name = pod["metadata"]["name"]
+                told = (
+                    f'Failed to calculate the number of expected pods: found no controllers for pod "{name}"'
+                )
+                return Count(0, told)
+            sizes[top["metadata"]["uid"]] = get(top, "spec", "replicas", default=1)
+        return Count(sum(sizes.values()))
+
+    def _top(self, key: ObjectKey, obj: Object) -> Object | None:
+        """The topmost of those that control the object and have a size."""
+        found = None
+        while (above := self._above(key, obj)) is not None:
+            found = obj = above
+        return found
+
+    def _above(self, key: ObjectKey, obj: Object) -> Object | None:
+        owner = controller_of(obj)
+        mirror: Mirror | None = self._sized.get(owner["kind"]) if owner is not None else None
+        above = mirror.get(key.of(owner["name"])) if mirror is not None and owner is not None else None
+        return above if above is not None and owner and above["metadata"]["uid"] == owner["uid"] else None

@@ -1,0 +1,75 @@
+"""How many pods a budget lets go."""
+
+from typing import Any
+
+import pytest
+
+from alcove.api import meta
+from alcove.api.objects import Object
+from alcove.controllers.disruption.budget import Count, next_look_seconds, noted, status
+
+NOW = 1_700_000_000.0
+
+
+def budget(status_: Object | None = None, **spec: Any) -> Object:
+    return {"metadata": {"name": "b", "generation": 2}, "spec": spec, "status": status_ or {}}
+
+
+def pod(name: str, ready: bool = True, ending: bool = False) -> Object:
+    metadata: Object = {"name": name} | ({"deletionTimestamp": "t"} if ending else {})
+    return {
+        "metadata": metadata,
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+
+
+PODS = [pod(f"p{number}") for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "desired", "allowed"),
+    [
+        ({"minAvailable": 7}, 10, 7, 3),
+        ({"minAvailable": "75%"}, 10, 8, 2),
+        ({"minAvailable": 12}, 10, 12, 0),
+        ({"minAvailable": 0}, 10, 0, 10),
+        ({"maxUnavailable": 1}, 10, 9, 1),
+        ({"maxUnavailable": "25%"}, 10, 7, 3),
+        ({"maxUnavailable": "100%"}, 10, 0, 10),
+        ({"maxUnavailable": 1}, 12, 11, 0),
+        ({"maxUnavailable": 1}, 0, 0, 0),
+    ],
+)
+def test_what_is_allowed(spec: Object, expected: int, desired: int, allowed: int) -> None:
+    told = status(budget(**spec), PODS, Count(expected), NOW)
+    assert (told["desiredHealthy"], told["disruptionsAllowed"]) == (desired, allowed)
+    (condition,) = told["conditions"]
+    assert condition["reason"] == ("SufficientPods" if allowed else "InsufficientPods")
+
+
+def test_only_healthy_pods_count() -> None:
+    covered = [pod("a"), pod("b", ready=False), pod("c", ending=True)]
+    told = status(budget(minAvailable=1), covered, Count(3), NOW)
+    assert (told["currentHealthy"], told["disruptionsAllowed"]) == (1, 0)
+
+
+def test_an_evicted_pod_counts_as_gone_until_it_is_clear_that_it_stays() -> None:
+    since = meta.format_time(NOW - 60)
+    evicted = budget({"disruptedPods": {"p0": since, "gone": since}}, minAvailable=8)
+    told = status(evicted, PODS, Count(10), NOW)
+    assert told["disruptedPods"] == {"p0": since} and told["disruptionsAllowed"] == 1
+    assert next_look_seconds(told["disruptedPods"], NOW) == 61.0
+    assert noted(evicted, PODS, NOW + 61) == {}
+    assert noted(evicted, [pod("p0", ending=True)], NOW) == {}
+
+
+def test_what_nobody_knows_allows_nothing() -> None:
+    told = status(budget(maxUnavailable=1), PODS, Count(0, "found no controllers"), NOW)
+    assert told["disruptionsAllowed"] == 0
+    assert told["conditions"][0]["reason"] == "SyncFailed"
+
+
+def test_the_same_is_not_said_anew() -> None:
+    one = budget(minAvailable=7)
+    one["status"] = status(one, PODS, Count(10), NOW)
+    assert status(one, PODS, Count(10), NOW + 500) == one["status"]
