@@ -117,8 +117,17 @@ class Change(Struct, frozen=True):
     before: Amounts
     after: Amounts
 
+    @property
+    def is_indifferent(self) -> bool:
+        """Known at a glance to change no usage."""
+        return not self.before and not self.after
+
     @classmethod
     def of(cls, resource: GroupResource, old: Object | None, new: Object | None) -> Change:
+        if old is not None and new is not None:
+            depends_on = usage.measure(resource).determinants
+            if depends_on(old) == depends_on(new):
+                return cls(resource, old, new, {}, {})
         before = usage.of(resource, old) if old is not None else {}
         after = usage.of(resource, new) if new is not None else {}
         return cls(resource, old, new, before, after)

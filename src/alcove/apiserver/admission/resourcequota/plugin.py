@@ -59,6 +59,9 @@ class ResourceQuota(Plugin):
             # Marked for deletion, it uses what it used.
             new = attributes.old
         change = Change.of(attributes.resource, attributes.old, new)
+        if change.is_indifferent:
+            yield ()
+            return
         if not any(accounts.difference(each, change) for each in self._accounts(attributes)):
             self._check_said(attributes, change)
             yield ()

@@ -28,6 +28,7 @@ _NAMES = frozenset(
 _PREFIXES = ("hugepages-", "requests.hugepages-")
 _MUST_BE_SAID = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
 """In order of their names: what every container must say if a quota counts it."""
+_ENDED = ("Failed", "Succeeded")
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 
 
@@ -42,9 +43,25 @@ def _is_device(resource: str) -> bool:
     return is_extended(resource) or resource.startswith(_DEVICE_CLASS)
 
 
+def determinants(pod: Object) -> object:
+    """All that a pod's usage and scopes depend on: comparing it is much less work than counting it."""
+    status = pod.get("status") or {}
+    sizes = [
+        (each.get("resources"), each.get("allocatedResources"))
+        for field in ("containerStatuses", "initContainerStatuses")
+        for each in status.get(field) or ()
+    ]
+    return (
+        status.get("phase") in _ENDED,
+        pod["spec"],
+        sizes,
+        status.get("conditions") if any(map(any, sizes)) else None,
+    )
+
+
 def usage(pod: Object) -> Amounts:
     used: Amounts = {"count/pods": ONE}
-    if objects.get(pod, "status", "phase") in ("Failed", "Succeeded"):
+    if objects.get(pod, "status", "phase") in _ENDED:
         return used
     spec = _effective(pod)
     overhead = {"resources": {"requests": spec.get("overhead") or {}}}

@@ -37,6 +37,12 @@ class Measure(Struct, frozen=True):
     """None: each counts as one, whatever it holds."""
     in_scope: Callable[[str, str, Sequence[str], Object], bool] = _no_scope
     """(scope, operator, values, object)"""
+    determinants: Callable[[Object], object] = lambda _obj: None
+    """All that the usage and the scopes of an object depend on; objects equal in it use the same."""
+
+
+def _spec(obj: Object) -> object:
+    return obj.get("spec")
 
 
 def _service_usage(service: Object) -> Amounts:
@@ -58,10 +64,12 @@ def _service_usage(service: Object) -> Amounts:
 
 
 _LARGE = {
-    PODS: Measure(PODS, pods.counts, pods.usage, pods.matches),
-    SERVICES: Measure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage),
-    VOLUME_CLAIMS: Measure(VOLUME_CLAIMS, claims.counts_volumes, claims.volume_usage, claims.in_scope),
-    DEVICE_CLAIMS: Measure(DEVICE_CLAIMS, claims.counts_devices, claims.device_usage),
+    PODS: Measure(PODS, pods.counts, pods.usage, pods.matches, pods.determinants),
+    SERVICES: Measure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage, determinants=_spec),
+    VOLUME_CLAIMS: Measure(
+        VOLUME_CLAIMS, claims.counts_volumes, claims.volume_usage, claims.in_scope, lambda claim: claim
+    ),
+    DEVICE_CLAIMS: Measure(DEVICE_CLAIMS, claims.counts_devices, claims.device_usage, determinants=_spec),
 }
 
 

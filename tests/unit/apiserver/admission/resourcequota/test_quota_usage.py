@@ -238,3 +238,26 @@ def test_whose_objects_use_a_name(name: str, resource: GroupResource) -> None:
 def test_any_object_is_counted_by_its_resource() -> None:
     assert shown(GroupResource("", "secrets"), {}) == {"count/secrets": "1", "secrets": "1"}
     assert shown(GroupResource("apps", "deployments"), {}) == {"count/deployments.apps": "1"}
+
+
+def sized(cpu: str) -> dict[str, Any]:
+    status = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return pod(container(requests={"cpu": "1"}), status={"phase": "Running", "containerStatuses": [status]})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        (pod(container()), pod(container(), status={"phase": "Running", "message": "x"}), True),
+        (pod(container()), pod(container(), status={"phase": "Failed"}), False),
+        (pod(container()), pod(container(requests={"cpu": "1"})), False),
+        (pod(container()), pod(container(), activeDeadlineSeconds=5), False),
+        (sized("1"), sized("2"), False),
+        (sized("1"), sized("1"), True),
+    ],
+)
+def test_equal_determinants_mean_equal_usage(old: dict[str, Any], new: dict[str, Any], is_same: bool) -> None:
+    depends_on = usage.measure(PODS).determinants
+    assert (depends_on(old) == depends_on(new)) is is_same
+    if is_same:
+        assert usage.of(PODS, old) == usage.of(PODS, new)
