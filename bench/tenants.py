@@ -47,6 +47,8 @@ FIRST_OBJECTS = 12
 """Namespaces, accounts and certificates (three each), role, binding, network."""
 WAIT_SECONDS_MAX = 120.0
 SETTLE_SECONDS = 2.0
+AFTERWARDS_SECONDS = 20.0
+"""Longer than the processes take to hand back memory that they no longer use."""
 
 
 class Ready:
@@ -179,7 +181,7 @@ def run(count: int) -> dict[str, float]:
         time.sleep(SETTLE_SECONDS)
         before = resident_mb(controllers.pid), resident_mb(server.pid)
         figures = uvloop.run(measure(server.admin_kubeconfig, count))
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(AFTERWARDS_SECONDS)
         after = resident_mb(controllers.pid), resident_mb(server.pid)
     return {
         "tenants": count,

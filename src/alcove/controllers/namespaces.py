@@ -13,7 +13,7 @@ from alcove.client.resources import NAMESPACES, Resource
 from alcove.controllers import conditions, emptying
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.removal import carry_out, report_due
+from alcove.controllers.removal import Reports, carry_out
 
 _PARSED = Condition(
     "NamespaceDeletionGroupVersionParsingFailure",
@@ -33,12 +33,14 @@ class Namespaces(Controller):
         super().__init__(setup)
         self._namespaces = self.mirror(NAMESPACES)
         self._ending: set[ObjectKey] = set()
+        self._reports = Reports()
         self.on(self._namespaces, self._noted)
         self.on_everything(self._namespace_of)
 
     def _noted(self, change: Change) -> Iterable[ObjectKey]:
         if "deletionTimestamp" not in change.obj["metadata"] or change.kind is Kind.DELETED:
             self._ending.discard(change.key)
+            self._reports.forget(change.key)
             return ()
         self._ending.add(change.key)
         return (change.key,)
@@ -70,8 +72,8 @@ class Namespaces(Controller):
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
         now = self.clock()
-        if not report_due(namespace, now, failures):
-            return Result(after_seconds=1.0)
+        if wait := self._reports.wait_seconds(key, namespace, now):
+            return Result(after_seconds=wait)
         is_known = self.everything.is_synced(key.plane)
         told = [*emptying.conditions("Namespace", content, failures, is_known=is_known), _PARSED]
         await self._report(key, namespace, told, now)

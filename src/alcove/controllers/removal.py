@@ -1,19 +1,45 @@
-"""Carrying out a plan of emptying: deletions and releases, all at once, none stopping the others."""
+"""Carrying out a plan of emptying: deletions and releases, all at once, none stopping the others; and when
+to tell of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
 
 from alcove.api import meta
 from alcove.api.errors import ApiError, Conflict, NotFound
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
+from alcove.client.keys import ObjectKey
 from alcove.controllers.emptying import OURS, Plan
 from alcove.controllers.everything import Known
 from alcove.controllers.together import together
 
-REPORT_SECONDS = 1.0
+REPORT_AFTER_SECONDS = 2.0
 """An emptying that takes less leaves no trace in the status: nobody would have time to read it."""
+REPORT_EVERY_SECONDS = 5.0
+REPORTED_MAX = 10_000
+
+
+class Reports:
+    """Which spaces are due to tell what they wait for: after a while, then now and then."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[ObjectKey, float] = OrderedDict()
+
+    def wait_seconds(self, key: ObjectKey, space: Object, now: float) -> float:
+        """How long until the next report; 0: it is due, and taken as told."""
+        since = meta.parse_time(space["metadata"]["deletionTimestamp"])
+        due = max(since + REPORT_AFTER_SECONDS, self._told.get(key, 0.0) + REPORT_EVERY_SECONDS)
+        if due > now:
+            return due - now
+        self._told[key] = now
+        self._told.move_to_end(key)
+        if len(self._told) > REPORTED_MAX:
+            self._told.popitem(last=False)
+        return 0.0
+
+    def forget(self, key: ObjectKey) -> None:
+        self._told.pop(key, None)
 
 
 async def carry_out(client: Client, plan: Plan) -> list[str]:
@@ -48,9 +74,3 @@ async def _release(client: Client, known: Known) -> str:
     except ApiError as error:
         return error.message
     return ""
-
-
-def report_due(space: Object, now: float, failures: Sequence[str]) -> bool:
-    """Whether emptying goes on long enough to be told of in the status."""
-    since = meta.parse_time(space["metadata"]["deletionTimestamp"])
-    return bool(failures) or now - since >= REPORT_SECONDS

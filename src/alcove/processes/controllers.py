@@ -33,6 +33,7 @@ from alcove.controllers.controller import Options
 from alcove.controllers.leader import Leader, Timing
 from alcove.controllers.metrics import Metrics
 from alcove.controllers.work import Work, work
+from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
 
 log = logging.getLogger(__name__)
@@ -63,12 +64,14 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     )
     leader = Leader(Client(transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
+        trimming = asyncio.create_task(keep_trimmed(), name="memory")
         try:
             while True:
                 async with leader.leading() as lost:
                     planes = Planes(user_agent=USER_AGENT, permitted=leader.check)
                     await _until(lost, work(wanted, planes, transport, leads))
         finally:
+            trimming.cancel()
             await transport.close()
 
 

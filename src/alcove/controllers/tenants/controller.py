@@ -20,7 +20,7 @@ from alcove.client.resources import TENANTS, Resource
 from alcove.controllers import conditions, emptying
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.removal import carry_out, report_due
+from alcove.controllers.removal import REPORT_EVERY_SECONDS, Reports, carry_out
 from alcove.controllers.tenants.defaults import First, first_objects
 from alcove.controllers.tenants.template import NetworkTemplate
 from alcove.controllers.together import together
@@ -48,6 +48,7 @@ class Tenants(Controller):
         self._template = NetworkTemplate.load(setup.options.default_network_template)
         self._tenants = self.mirror(TENANTS)
         self._ending: set[TenantId] = set()
+        self._reports = Reports()
         self.on(self._tenants, self._noted)
         self.on_everything(self._tenant_of)
 
@@ -78,6 +79,7 @@ class Tenants(Controller):
         tenant = self._tenants.get(key)
         if tenant is None:
             self._ending.discard(TenantId(key.name))
+            self._reports.forget(key)
             return DONE
         if "deletionTimestamp" in tenant["metadata"]:
             return await self._empty(key, tenant)
@@ -119,14 +121,15 @@ class Tenants(Controller):
         failures = await carry_out(self.setup.planes.client(space.plane), plan)
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
-        waits = emptying.next_look_seconds(plan, now)
-        if not report_due(tenant, now, failures):
-            return Result(after_seconds=1.0)
+        if wait := self._reports.wait_seconds(key, tenant, now):
+            return Result(after_seconds=wait)
         told = emptying.conditions(
             "Tenant", content, failures, is_known=self.everything.is_synced(space.plane)
         )
         await self._report(key, tenant, told)
-        return Result(after_seconds=5.0 if failures else waits)
+        return Result(
+            after_seconds=REPORT_EVERY_SECONDS if failures else emptying.next_look_seconds(plan, now)
+        )
 
     async def _finish(self, tenant: Object) -> None:
         rest = [each for each in tenant["spec"]["finalizers"] if each != FINALIZER]
