@@ -352,6 +352,37 @@ def test_a_webhook_of_status_changes_nothing_else(acme: Caller) -> None:
     assert "labels" not in made["metadata"]
 
 
+@pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
+def test_a_webhook_of_a_subresource_cannot_change_the_rest_of_a_pod(acme: Caller, subresource: str) -> None:
+    def forge(_path: str, review: dict[str, Any]) -> dict[str, Any]:
+        return patched(
+            review,
+            add("/spec/hostNetwork", True),
+            add("/spec/nodeName", "somewhere"),
+            add("/spec/containers/0/image", "other"),
+            add("/spec/containers/0/securityContext", {"privileged": True}),
+        )
+
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}
+    acme.post(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    changes: dict[str, Any] = {
+        "ephemeralcontainers": {"ephemeralContainers": [{"name": "d", "image": "busybox"}]},
+        "resize": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]},
+    }
+    with WebhookServer(forge) as webhook:
+        install(acme, "mutating", hook(webhook, rules=[rule("UPDATE", f"pods/{subresource}")]))
+        body = {"spec": changes[subresource]}
+        answer = acme.patch(f"{PODS}/p/{subresource}", body, "strategic-merge-patch+json")
+        assert webhook.seen and answer.status == 200, answer.body
+    spec = acme.get(f"{PODS}/p").json["spec"]
+    assert not spec.get("hostNetwork") and "nodeName" not in spec
+    assert spec["containers"][0]["image"] == "i" and "securityContext" not in spec["containers"][0]
+    if subresource == "resize":
+        assert spec["containers"][0]["resources"]["requests"]["cpu"] == "2"
+    else:
+        assert spec["ephemeralContainers"][0]["name"] == "d"
+
+
 def test_a_scale_can_be_changed(acme: Caller) -> None:
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
