@@ -22,6 +22,7 @@ from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
 from alcove.controllers.services.addresses import ServiceAddressController
+from alcove.controllers.statefulsets import StatefulSets
 from alcove.controllers.tenants import Tenants
 from alcove.controllers.tokensecrets import TokenSecrets
 from alcove.controllers.ttl import TtlAfterFinished
@@ -43,6 +44,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     Deployments,
     Jobs,
     CronJobs,
+    StatefulSets,
     Disruption,
     EndpointSlices,
     Endpoints,

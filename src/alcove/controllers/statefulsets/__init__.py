@@ -1,0 +1,5 @@
+"""StatefulSets: pods with names, claims and an order of their own."""
+
+from alcove.controllers.statefulsets.controller import StatefulSets
+
+__all__ = ["StatefulSets"]
