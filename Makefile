@@ -27,7 +27,7 @@ check: setup ## Lint, format, strict types, import contracts
 	.venv/bin/lint-imports --no-logo
 
 test: check ## Everything CI runs: checks, then all tests but the slow ones
-	.venv/bin/pytest -n 2 --dist loadgroup -m "not slow and not alone"
+	.venv/bin/pytest -n 2 --dist loadfile -m "not slow and not alone"
 	.venv/bin/pytest -m "alone and not slow"
 
 test-slow: setup ## The long tests

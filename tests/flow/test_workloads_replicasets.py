@@ -66,9 +66,10 @@ def test_readiness_comes_to_the_status(tenant_admin: Caller) -> None:
 
 def test_pods_are_adopted_and_released_by_their_labels(tenant_admin: Caller) -> None:
     tenant = tenant_admin
+    # On a node: should the set make its pods before it has seen this one, it gives up one that is on none.
     loose = {
         "metadata": {"name": "loose", "labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
     }
     assert tenant.post(PODS, loose).status == 201
     tenant.post(SETS, made("web", 2))
