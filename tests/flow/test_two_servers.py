@@ -6,10 +6,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from alcove.api.ids import SYSTEM
+from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.cli.connection import load
+from alcove.cli.kubeconfig import Certificate, render
 from alcove.testing.server import Caller, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -91,3 +97,34 @@ def test_a_watch_on_one_tells_of_writes_to_the_other(pair: tuple[Caller, Caller]
     first.post(MAPS, {"metadata": {"name": "told"}})
     body = second.get(f"{MAPS}?watch=true&resourceVersion={since}&timeoutSeconds=2").body
     assert b'"ADDED"' in body and b'"told"' in body
+
+
+def as_node(admin: Caller, authority_of: Caller, name: str, directory: Path) -> Caller:
+    """A node's agent at the server of `admin`."""
+    now, user = time.time(), f"system:node:{name}"
+    authority = Authority.open(authority_of.kubeconfig.parent / "pki", now)
+    made = authority.client(Subject(SYSTEM, user, ("system:nodes",)), now, timedelta(hours=1))
+    account = load(admin.kubeconfig)
+    path = directory / "node.kubeconfig"
+    certificate = Certificate(made.certificate_pem, made.key_pem)
+    path.write_text(render(account.server, account.ca_pem, "system", user, certificate))
+    return Caller(path)
+
+
+def test_a_nodes_right_comes_and_goes_with_a_pod_that_the_other_server_wrote(
+    pair: tuple[Caller, Caller], tmp_path: Path
+) -> None:
+    first, second = pair
+    node = as_node(second, first, "n1", tmp_path)
+    base = "/api/v1/namespaces/default"
+    first.post("/api/v1/namespaces", {"metadata": {"name": "default"}})
+    first.post(f"{base}/serviceaccounts", {"metadata": {"name": "default"}})
+    assert first.post(f"{base}/secrets", {"metadata": {"name": "s"}}).status == 201
+    volumes = [{"name": "v", "secret": {"secretName": "s"}}]
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+    for number in range(20):
+        name = f"p{number}"
+        assert first.post(f"{base}/pods", {"metadata": {"name": name}, "spec": spec}).status == 201
+        assert node.get(f"{base}/secrets/s").status == 200
+        assert first.delete(f"{base}/pods/{name}?gracePeriodSeconds=0").status == 200
+        assert node.get(f"{base}/secrets/s").status == 403

@@ -170,10 +170,22 @@ class App:
             return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
         return flow.width(size_bytes=len(call.request.body))
 
-    def _authorize(self, call: Call) -> Outcome:
+    def _authorize(self, call: Call) -> Outcome | Awaitable[Outcome]:
+        if not node_name(call.identity):
+            self._parts.authorizer.require(call.identity, _access(call))
+            return None
+        return self._catch_up(call) if self._parts.services.shared else self._authorize_node(call)
+
+    async def _catch_up(self, call: Call) -> Outcome:
+        """A node's rights follow pods, which come and go through any of the servers."""
+        services = self._parts.services
+        await services.cache.reached(await services.store.revision())
+        return self._authorize_node(call)
+
+    def _authorize_node(self, call: Call) -> Outcome:
         access = _access(call)
         self._parts.authorizer.require(call.identity, access)
-        if call.verb == "watch" and node_name(call.identity):
+        if call.verb == "watch":
             # What a pod gave a node ends with the pod, not with the watch.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
