@@ -50,6 +50,9 @@ def apiserver(
     etcd_pki: Annotated[
         Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
     ] = None,
+    tenant_daemonsets: Annotated[
+        bool, typer.Option("--tenant-daemonsets", help="Tenants may have DaemonSets too.")
+    ] = False,
     pod_security_ceiling: Annotated[
         str, typer.Option(help="Most that tenants' pods may have: privileged, baseline or restricted.")
     ] = "baseline",
@@ -79,7 +82,7 @@ def apiserver(
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
         tokens=token_file,
-        admission=Settings(pod_security_ceiling=ceiling),
+        admission=Settings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
         webhook_networks=allowed,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

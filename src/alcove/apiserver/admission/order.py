@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.admission.base import Plugin
+from alcove.apiserver.admission.daemonset import DaemonSets
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.ingressclass import DefaultIngressClass
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifecycle
@@ -40,6 +41,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The tenant whose server this is: it is always there."""
     pod_security_ceiling: Level = Level.BASELINE
     """The most that tenants' pods may have, whatever their namespaces' labels say."""
+    tenant_daemon_sets: bool = False
+    """Tenants may have DaemonSets too."""
 
 
 DEFAULT = Settings()
@@ -61,6 +64,7 @@ def plugins(
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
         NodeRestriction(cache),
+        DaemonSets(tenants_may=settings.tenant_daemon_sets),
         LimitRanger(cache),
         ServiceAccount(cache),
         TokenSecrets(cache, tokens, authority.certificate_pem),

@@ -1,0 +1,20 @@
+"""DaemonSets are ring0's: a pod on every node is not a tenant's to ask for, unless ring0 allows it."""
+
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, GroupResource
+from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+
+DAEMON_SETS = GroupResource("apps", "daemonsets")
+REFUSED = "only system tenant is allowed to have DaemonSet"
+
+
+class DaemonSets(Plugin):
+    def __init__(self, *, tenants_may: bool = False) -> None:
+        self._tenants_may = tenants_may
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return operation is Operation.CREATE and resource == DAEMON_SETS and not self._tenants_may
+
+    async def admit(self, attributes: Attributes) -> None:
+        if attributes.tenant != SYSTEM:
+            raise Forbidden(REFUSED)
