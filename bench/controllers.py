@@ -1,8 +1,12 @@
-"""The controllers' figures: `python -m bench.controllers [--quick] [--json FILE]`.
+"""What the controllers do, and how fast: `python -m bench.controllers [--quick] [--json FILE]`.
 
-Tenants coming and going (`bench.tenants`), workloads getting their pods (`bench.workloads`), and the memory
-of the controllers' process after both, with the tenants and the flood's objects still there. Each part
-has an API server and controllers of its own, as a user starts them.
+An API server and the controllers, as a user starts them, and this program as their users. Tenants first
+(`bench.tenants`), then on the same control plane:
+
+deployment_1000_s     a Deployment of 1,000 replicas: until 1,000 pods are there
+small_tenant_p99_ms   Deployments of 3 replicas, one after another, until their pods are there, while
+                      another tenant creates 20,000 objects as fast as the server lets it
+rss_mb                resident memory of the controllers with all those tenants and objects
 """
 
 from __future__ import annotations
@@ -11,60 +15,191 @@ import argparse
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvloop
+from msgspec import Struct
 
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.client import Client
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Client, Selection
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.resources import TENANTS
-from bench import tenants, workloads
+from alcove.client.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
+from alcove.testing.controlplane import LocalControllers
+from alcove.testing.server import LocalServer
 from bench.servers import resident_mb
+from bench.tenants import (
+    SETTLE_SECONDS,
+    WAIT_SECONDS_MAX,
+    Ready,
+    all_at_once,
+    control_plane,
+    delete,
+    one_by_one,
+)
+
+BIG, GREEDY, SMALL = TenantId("big"), TenantId("greedy"), TenantId("small")
+GREEDY_REQUESTS_AT_ONCE = 16
 
 
-async def make_tenants(path: Path, count: int) -> None:
-    """Beside which the workloads run: they cost memory."""
-    pool = HttpPool(kubeconfig.load(path), connections_max=8)
-    client = Client(pool)
-    for start in range(0, count, 50):
-        names = [f"idle-{number}" for number in range(start, min(start + 50, count))]
-        await asyncio.gather(
-            *(client.create(SYSTEM, TENANTS, {"metadata": {"name": name}}) for name in names)
-        )
-    await pool.close()
+class Scale(Struct, frozen=True, kw_only=True):
+    single: int
+    """Tenants created one by one."""
+    burst: int
+    """Tenants created, and deleted, at once."""
+    standing: int
+    """Tenants that are there while memory is measured."""
+    objects: int = 20_000
+    replicas: int = 1_000
 
 
-def run(*, tenant_count: int, rounds: int, flood_max: int) -> dict[str, float]:
-    figures = tenants.run(tenant_count)
-    with tenants.control_plane() as (server, controllers):
-        uvloop.run(make_tenants(server.admin_kubeconfig, tenant_count))
-        time.sleep(tenants.SETTLE_SECONDS)
-        found = uvloop.run(workloads.measure(server.admin_kubeconfig, rounds=rounds, flood_max=flood_max))
-        time.sleep(tenants.SETTLE_SECONDS)
-        memory = resident_mb(controllers.pid)
-    small = sorted(found.small_ms)
+QUICK = Scale(single=60, burst=60, standing=100)
+FULL = Scale(single=1_000, burst=1_000, standing=1_000)
+
+
+class Pods:
+    """Watches how many pods each tenant has."""
+
+    def __init__(self, planes: Planes) -> None:
+        self._count: dict[TenantId, int] = {}
+        self._waiting: list[tuple[TenantId, int, asyncio.Future[None]]] = []
+        planes.mirror(Selection(PODS, metadata_only=True)).subscribe(self._on_pod)
+
+    def _on_pod(self, change: Change) -> None:
+        step = {Kind.ADDED: 1, Kind.UPDATED: 0, Kind.DELETED: -1}[change.kind]
+        tenant = change.key.tenant
+        self._count[tenant] = self._count.get(tenant, 0) + step
+        for who, wanted, future in self._waiting:
+            if who == tenant and self._count[tenant] == wanted and not future.done():
+                future.set_result(None)
+
+    async def reach(self, tenant: TenantId, wanted: int) -> None:
+        if self._count.get(tenant, 0) == wanted:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (tenant, wanted, future)
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                await future
+        finally:
+            self._waiting.remove(entry)
+
+
+def deployment(name: str, replicas: int) -> Object:
+    labels = {"app": name}
+    container = {"name": "main", "image": "example.com/app:1", "ports": [{"containerPort": 80}]}
     return {
-        **figures,
-        "deployment_1000_s": round(found.deployment_s, 2),
-        "small_tenant_rounds": len(small),
-        "small_tenant_p50_ms": round(small[len(small) // 2], 1),
-        "small_tenant_p99_ms": round(small[min(len(small) - 1, int(len(small) * 0.99))], 1),
-        "flood_objects": found.flooded,
-        "rss_mb": round(memory, 1),
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
     }
 
 
+async def deployment_seconds(client: Client, pods: Pods, replicas: int) -> float:
+    began = time.perf_counter()
+    await client.create(BIG, DEPLOYMENTS, deployment("big", replicas), namespace="default")
+    await pods.reach(BIG, replicas)
+    return time.perf_counter() - began
+
+
+async def flood(client: Client, count: int) -> None:
+    """So many objects, by the tenant's own user, as fast as they are taken."""
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for number in numbers:
+            body = {"metadata": {"name": f"c{number}"}, "data": {"key": "value" * 20}}
+            await client.create(GREEDY, CONFIG_MAPS, body, namespace="default")
+
+    await asyncio.gather(*(worker() for _ in range(GREEDY_REQUESTS_AT_ONCE)))
+
+
+async def small_ms(client: Client, pods: Pods, until: asyncio.Task[None]) -> list[float]:
+    """Milliseconds of one small Deployment after another, as long as the flood lasts."""
+    taken: list[float] = []
+    while not until.done():
+        began = time.perf_counter()
+        name = f"small-{len(taken)}"
+        await client.create(SMALL, DEPLOYMENTS, deployment(name, 3), namespace="default")
+        await pods.reach(SMALL, 3 * (len(taken) + 1))
+        taken.append((time.perf_counter() - began) * 1000)
+    await until
+    return taken
+
+
+@asynccontextmanager
+async def as_tenant(server: LocalServer, tenant: TenantId) -> AsyncIterator[Client]:
+    pool = HttpPool(kubeconfig.load(server.as_tenant(tenant).kubeconfig))
+    try:
+        yield Client(pool, user_agent="bench")
+    finally:
+        await pool.close()
+
+
+async def tenants(client: Client, ready: Ready, scale: Scale) -> dict[str, float]:
+    single = [TenantId(f"one-{number}") for number in range(scale.single)]
+    ready_ms = sorted(await one_by_one(client, ready, single))
+    await delete(client, ready, single)
+    burst = [TenantId(f"all-{number}") for number in range(scale.burst)]
+    create_s = await all_at_once(client, ready, burst)
+    delete_s = await delete(client, ready, burst)
+    return {
+        "tenant_ready_p50_ms": _percentile(ready_ms, 0.5),
+        "tenant_ready_p99_ms": _percentile(ready_ms, 0.99),
+        "tenant_delete_to_create_ratio": round(delete_s / create_s, 2),
+    }
+
+
+def _percentile(ordered: list[float], share: float) -> float:
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 1)
+
+
+async def workloads(server: LocalServer, client: Client, pods: Pods, scale: Scale) -> dict[str, float]:
+    figures = {"deployment_1000_s": round(await deployment_seconds(client, pods, scale.replicas), 2)}
+    async with as_tenant(server, GREEDY) as greedy, as_tenant(server, SMALL) as small:
+        flooding = asyncio.create_task(flood(greedy, scale.objects))
+        taken = sorted(await small_ms(small, pods, flooding))
+    return {
+        **figures,
+        "small_tenant_p50_ms": _percentile(taken, 0.5),
+        "small_tenant_p99_ms": _percentile(taken, 0.99),
+        "small_tenant_deployments": len(taken),
+    }
+
+
+async def measure(server: LocalServer, controllers: LocalControllers, scale: Scale) -> dict[str, float]:
+    pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+    async with Planes(user_agent="bench") as planes:
+        ready, pods = Ready(planes), Pods(planes)
+        client = planes.join(HOME, pool)
+        await planes.synced()
+        figures = await tenants(client, ready, scale)
+        standing = [TenantId(f"standing-{number}") for number in range(scale.standing - 3)]
+        await all_at_once(client, ready, [BIG, GREEDY, SMALL, *standing])
+        figures |= await workloads(server, client, pods, scale)
+        figures["rss_mb"] = round(resident_mb(controllers.pid), 1)
+    await pool.close()
+    return figures
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="fewer of everything, within a minute")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer tenants; ends within a minute")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
-    if options.quick:
-        figures = run(tenant_count=40, rounds=50, flood_max=4_000)
-    else:
-        figures = run(tenant_count=1_000, rounds=400, flood_max=20_000)
+    with control_plane() as (server, controllers):
+        time.sleep(SETTLE_SECONDS)
+        figures = uvloop.run(measure(server, controllers, QUICK if options.quick else FULL))
     for name, value in figures.items():
         print(f"{name:<32} {value}")
     if options.json:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from sys import intern
 
+import msgspec
 import orjson
 
 from alcove.api.ids import Revision, TenantId
@@ -15,6 +16,9 @@ from alcove.client.keys import ObjectKey, PlaneId
 
 Name = tuple[str, str]
 """(namespace, name)"""
+
+_encode = msgspec.json.Encoder().encode
+"""Not orjson's: its bytes keep the whole buffer that they were written in, 4 KB at least."""
 
 
 class _Entry:
@@ -76,7 +80,7 @@ class Part:
         if old is None or old.revision != revision:
             obj = self._trim(obj)
             indexed = tuple(index_values(index, obj) for index in self._indexes)
-            space[name] = _Entry(revision, orjson.dumps(obj), indexed)
+            space[name] = _Entry(revision, _encode(obj), indexed)
             self._reindex(tenant, name, old.indexed if old else (), indexed)
             key = ObjectKey(self.plane, tenant, *name)
             kind = Kind.UPDATED if old else Kind.ADDED
