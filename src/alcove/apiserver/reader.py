@@ -56,4 +56,3 @@ class Kinds(Protocol):
     def stored(self, tenant: TenantId, resource: GroupResource) -> Kind | None:
         """The kind whose objects the store keeps under `resource`, served or not."""
         ...
-

@@ -27,6 +27,7 @@ TENANT = (
     ),
 )
 
+
 def _vpc(obj: Object, _now: float) -> str:
     wanted = objects.get(obj, "spec", "vpcID", default=NONE)
     return str(objects.get(obj, "status", "vpc", default=wanted))

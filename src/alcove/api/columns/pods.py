@@ -28,7 +28,9 @@ def summarize(pod: Object) -> Summary:
     initializing = _initializing(inits, sidecars, len(spec.get("initContainers") or ()))
     has_run = not initializing or _condition(status, "Initialized") == "True"
     counted = [init for init in inits if init.get("name") in sidecars] + containers if has_run else inits
-    ready = [init for init in inits if init.get("name") in sidecars and init.get("started") and init.get("ready")]
+    ready = [
+        init for init in inits if init.get("name") in sidecars and init.get("started") and init.get("ready")
+    ]
     word = initializing or _phase(status)
     if has_run:
         ready += [each for each in containers if each.get("ready") and _state(each, "running") is not None]
