@@ -487,6 +487,13 @@ def test_services_with_chosen_addresses_and_with_none(ring0: Caller, acme: Calle
     assert not endpoints(ring0, headless) and not endpoints(ring0, away)
 
 
+def test_a_service_that_came_before_its_network_waits_and_goes_on(ring0: Caller, acme: Caller) -> None:
+    made = service(acme, "early", network="late")
+    assert told(acme, "early", "FailedProvision") == 'network "late" not found'
+    ready(acme, "late")
+    assert addresses(ring0, made) == [cluster_ip(acme, "early")]
+
+
 def test_a_network_of_ipv6(ring0: Caller, acme: Caller) -> None:
     now = ready(acme, "six", ip="fd00:1::", prefix=64)
     assert now["dnsServiceIP"] == "fd96::a" and now["cidr"] == "fd00:1::/64"

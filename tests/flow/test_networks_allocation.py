@@ -26,7 +26,7 @@ from alcove.client.resources import VPC_ENDPOINTS
 from alcove.testing.server import LocalServer
 from alcove.vpc import ranges
 from alcove.vpc.addressing import Place, Purpose
-from alcove.vpc.allocator import Allocator
+from alcove.vpc.allocator import Allocator, Wish
 from alcove.vpc.errors import Full, OutOfRange, Taken
 from alcove.vpc.world import World
 
@@ -98,6 +98,21 @@ async def test_chosen_addresses(path: Path) -> None:
             with pytest.raises(OutOfRange, match=str(where.network)):
                 await one.claim(where, purpose(3), ip_address(wrong))
     assert len(await endpoints(path, where)) == 1
+
+
+async def test_wishes_are_checked_together_before_any_is_fulfilled(path: Path) -> None:
+    first, second = place("10.0.0.0/29"), place("10.0.1.0/30")
+    async with allocator(path) as one:
+        one.check([Wish((first,))] * 5)
+        one.check([Wish((first, second))] * 6)
+        with pytest.raises(Full, match=r"10\.0\.0\.0/29"):
+            one.check([Wish((first,))] * 6)
+        with pytest.raises(Full, match=r"10\.0\.0\.0/29.*; .*10\.0\.1\.0/30"):
+            one.check([Wish((first, second))] * 7)
+        await one.claim(first, purpose(1), ip_address("10.0.0.4"))
+        with pytest.raises(Taken):
+            one.check([Wish((first,)), Wish((first,), ip_address("10.0.0.4"))])
+        assert one.pool(first).used == 1, "asking takes nothing"
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/25", "fd00::/121"])

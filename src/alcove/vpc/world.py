@@ -70,7 +70,7 @@ class World:
         self.droplets = self._mirror(DROPLETS)
 
     def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
-        return self._planes.mirror(Selection(resource), indexes, tenant=SYSTEM)
+        return self._planes.mirror(Selection(resource), indexes, tenant=SYSTEM, only=HOME)
 
     @property
     def mirrors(self) -> tuple[Mirror, ...]:

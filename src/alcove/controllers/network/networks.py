@@ -25,7 +25,7 @@ from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network import owners, plan, wellknown
 from alcove.controllers.network.backings import FLAT, Backing, Backings
-from alcove.controllers.network.ending import Ending
+from alcove.controllers.network.ending import Ending, is_in_network
 from alcove.controllers.network.owners import NetworkId
 from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ranges
 from alcove.controllers.network.tenancy import Tenancy
@@ -53,6 +53,17 @@ JOINED: Index = lambda obj: (network_of(obj),)  # noqa: E731
 """An index of pods and services: the network that they join."""
 
 
+def turned_ready(change: Change) -> bool:
+    """Whether a network can be used now, or otherwise than before."""
+    old, new = change.old or {}, change.obj
+    if change.kind is Kind.DELETED or objects.get(new, "status", "phase") != "Ready":
+        return False
+    return any(
+        objects.get(old, *path) != objects.get(new, *path)
+        for path in (("status", "phase"), ("status", "subnets"), ("spec", "service"))
+    )
+
+
 class NetworkController(Controller):
     name = "network"
     resource = NETWORKS
@@ -75,7 +86,7 @@ class NetworkController(Controller):
         self.on(self._networks)
         self.on(self._tenancy.tenants, self._of_tenant)
         self.on(self._services, self._of_service)
-        self.on(self._pods, self._of_last_pod)
+        self.on(self._pods, self._of_user)
         for mirror in (world.vpcs, world.subnets, world.dividers):
             self.on(mirror, self._of_mark)
 
@@ -107,12 +118,17 @@ class NetworkController(Controller):
         return [ObjectKey(HOME, owner.tenant, "", owner.name) for owner in left]
 
     def _of_service(self, change: Change) -> Iterable[ObjectKey]:
-        return (change.key.of(network_of(change.obj), ""),)
+        """Its own two services; of the others only that they went, when it waits for that."""
+        if wellknown.is_wellknown(change.obj):
+            return (change.key.of(network_of(change.obj), ""),)
+        return self._of_user(change)
 
-    def _of_last_pod(self, change: Change) -> Iterable[ObjectKey]:
-        """A network waits for its pods only when it is to be deleted."""
+    def _of_user(self, change: Change) -> Iterable[ObjectKey]:
+        """A network waits for who is in it only when it is to be deleted."""
+        if change.kind is Kind.UPDATED and is_in_network(change.obj):
+            return ()
         key = change.key.of(network_of(change.obj), "")
-        network = self._networks.get(key) if change.kind is Kind.DELETED else None
+        network = self._networks.get(key) if change.kind is not Kind.ADDED else None
         return (key,) if network is not None and "deletionTimestamp" in network["metadata"] else ()
 
     # Reconciling

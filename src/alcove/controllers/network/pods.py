@@ -23,7 +23,7 @@ from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network import nics
 from alcove.controllers.network.backings import FLAT, Backings
 from alcove.controllers.network.ending import is_in_network
-from alcove.controllers.network.networks import JOINED
+from alcove.controllers.network.networks import JOINED, turned_ready
 from alcove.controllers.network.nics import Nic
 from alcove.controllers.network.owners import NetworkId, OwnerRef, owner_of
 from alcove.controllers.network.tenancy import Tenancy
@@ -79,9 +79,7 @@ class PodController(Controller):
 
     def _of_network(self, change: Change) -> Iterable[ObjectKey]:
         key = change.key
-        if objects.get(change.obj, "status", "phase") != "Ready":
-            return ()
-        return self._pods.find_keys("joined", key.plane, key.tenant, key.name)
+        return self._pods.find_keys("joined", key.plane, key.tenant, key.name) if turned_ready(change) else ()
 
     def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
         ref = OwnerRef.parse(spec_of(change.obj, "pod"))

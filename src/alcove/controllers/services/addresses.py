@@ -20,7 +20,7 @@ from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network import wellknown
 from alcove.controllers.network.backings import Backing, Backings
-from alcove.controllers.network.networks import JOINED
+from alcove.controllers.network.networks import JOINED, turned_ready
 from alcove.controllers.network.owners import NetworkId, OwnerRef
 from alcove.controllers.network.service_ranges import service_ranges
 from alcove.controllers.network.tenancy import Tenancy
@@ -58,6 +58,8 @@ class ServiceAddressController(Controller):
 
     def _of_network(self, change: Change) -> Iterable[ObjectKey]:
         key = change.key
+        if change.kind is not Kind.ADDED and not turned_ready(change):
+            return ()
         return self._services.find_keys("joined", key.plane, key.tenant, key.name)
 
     def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
@@ -76,7 +78,10 @@ class ServiceAddressController(Controller):
             await self._release(there)
             return DONE
         network = self._networks.get(key.of(network_of(service), ""))
-        if network is None or objects.get(network, "spec", "service", "ipam") == EXTERNAL:
+        if network is None:
+            self._warn(key, service, f'network "{network_of(service)}" not found')
+            return DONE  # When it comes, it tells.
+        if "deletionTimestamp" in network["metadata"] or _is_external(network):
             return DONE
         backing = self._backings.of(NetworkId(key.tenant, network_of(service)), network)
         if backing is None:
@@ -132,6 +137,10 @@ class ServiceAddressController(Controller):
     def _warn(self, key: ObjectKey, service: Object, why: str) -> None:
         whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
         self.events.warning(key.plane, whole, FAILED, why)
+
+
+def _is_external(network: Object) -> bool:
+    return bool(objects.get(network, "spec", "service", "ipam") == EXTERNAL)
 
 
 def _needs_address(spec: Object) -> bool:
