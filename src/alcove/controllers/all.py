@@ -6,6 +6,7 @@ from alcove.controllers.certificates import CertificateApproval, CertificateClea
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
 from alcove.controllers.cronjobs import CronJobs
+from alcove.controllers.daemonsets import DaemonSets
 from alcove.controllers.deployments import Deployments
 from alcove.controllers.disruption import Disruption
 from alcove.controllers.endpoints import Endpoints, EndpointSlices
@@ -45,6 +46,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     Jobs,
     CronJobs,
     StatefulSets,
+    DaemonSets,
     Disruption,
     EndpointSlices,
     Endpoints,

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.statefulsets import history, identity
+from alcove.client.resources import STATEFUL_SETS
+from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets.plan import Plan, Revisions, plan, status
+from alcove.controllers.workloads import history
 
 NOW = 1_700_000_000.0
 SAME, ROLLING = Revisions("r1", "r1"), Revisions("r1", "r2")
@@ -162,7 +164,7 @@ def test_claims_go_with_whom_the_policy_says() -> None:
 
 def test_revisions_are_found_again_numbered_and_forgotten() -> None:
     one = stateful_set(revisionHistoryLimit=1)
-    made = history.new_revision(one, 1)
+    made = history.new_revision(STATEFUL_SETS, one, 1)
     assert history.same_as(one, [made]) is made
     assert history.template_of(made) == one["spec"]["template"]
     changed = stateful_set()

@@ -16,12 +16,12 @@ from alcove.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
+from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
 from alcove.controllers.serviceaccounts import is_terminating
-from alcove.controllers.statefulsets import history, identity
+from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets import plan as plans
 from alcove.controllers.together import together
-from alcove.controllers.workloads import owning, pods
+from alcove.controllers.workloads import history, owning, pods
 from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
 
@@ -35,7 +35,8 @@ class StatefulSets(Controller):
         super().__init__(setup)
         self._sets = self.mirror(STATEFUL_SETS)
         self._pods = self.mirror(PODS, owning.OWNING)
-        self._revisions = self.mirror(CONTROLLER_REVISIONS, {"controller": controller_uid})
+        revisions = self.mirror(CONTROLLER_REVISIONS, {"controller": controller_uid})
+        self._history = history.History(STATEFUL_SETS, revisions)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
         self._selectors = Selectors(self._sets)
         self._lanes = Lanes()
@@ -52,8 +53,8 @@ class StatefulSets(Controller):
         )
         if "deletionTimestamp" in wanted["metadata"]:
             return DONE
-        known = self._known(key, wanted)
-        update = await self._update_revision(key, wanted, known)
+        known = self._history.known(key, wanted)
+        update = await self._history.update(self.client(key), key, wanted, known)
         names = {each["metadata"]["name"] for each in known}
         current = get(wanted, "status", "currentRevision", default="")
         revisions = plans.Revisions(
@@ -76,53 +77,13 @@ class StatefulSets(Controller):
         await self._write(key, wanted, plans.status(wanted, owned, revisions, now))
         await self._delete(key, wanted, next_.delete)
         await self._create(key, wanted, next_.create[:BURST_MAX], templates)
-        await self._forget(key, wanted, owned, revisions)
+        used = {labels(pod).get(identity.REVISION, "") for pod in owned}
+        used |= {revisions.current, revisions.update}
+        await self._history.forget(self.client(key), key, wanted, used)
         if len(next_.create) > BURST_MAX:
             return Result(after_seconds=0)
         min_ready = wanted["spec"].get("minReadySeconds", 0)
         return Result(pods.next_available_seconds(owned, min_ready, now))
-
-    # Revisions
-
-    def _known(self, key: ObjectKey, wanted: Object) -> list[Object]:
-        uid = wanted["metadata"]["uid"]
-        found = self._revisions.find("controller", key.plane, key.tenant, uid)
-        return [each for each in found if each["metadata"]["namespace"] == key.namespace]
-
-    async def _update_revision(self, key: ObjectKey, wanted: Object, known: list[Object]) -> Object:
-        """The revision of the set's template; one that comes back gets the highest number."""
-        there, client = history.same_as(wanted, known), self.client(key)
-        if there is None:
-            return await self._new_revision(key, wanted, history.next_number(known))
-        others = [each for each in known if each is not there]
-        if others and history.number(there) < history.next_number(others):
-            there["revision"] = history.next_number(others)
-            return await client.update(key.tenant, CONTROLLER_REVISIONS, there)
-        return there
-
-    async def _new_revision(self, key: ObjectKey, wanted: Object, number: int) -> Object:
-        made, client = history.new_revision(wanted, number), self.client(key)
-        try:
-            return await client.create(key.tenant, CONTROLLER_REVISIONS, made)
-        except AlreadyExists as error:
-            name = made["metadata"]["name"]
-            there = await client.get(key.tenant, CONTROLLER_REVISIONS, name, namespace=key.namespace)
-            owner = controller_of(there) or {}
-            if owner.get("uid") == wanted["metadata"]["uid"] and history.same_as(wanted, [there]):
-                return there
-            before = get(wanted, "status", "collisionCount", default=0)
-            await self._write(
-                key, wanted, {**(wanted.get("status") or {"replicas": 0}), "collisionCount": before + 1}
-            )
-            raise Refused(error.message) from error
-
-    async def _forget(
-        self, key: ObjectKey, wanted: Object, owned: Sequence[Object], revisions: plans.Revisions
-    ) -> None:
-        used = {labels(pod).get(identity.REVISION, "") for pod in owned}
-        used |= {revisions.current, revisions.update}
-        surplus = history.outlived(wanted, self._known(key, wanted), used)
-        await together(self._delete_one(key, CONTROLLER_REVISIONS, each) for each in surplus)
 
     # Pods
 

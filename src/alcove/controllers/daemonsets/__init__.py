@@ -1,0 +1,5 @@
+"""DaemonSets: a pod on every node that wants one."""
+
+from alcove.controllers.daemonsets.controller import DaemonSets
+
+__all__ = ["DaemonSets"]

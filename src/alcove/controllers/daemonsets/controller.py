@@ -1,0 +1,124 @@
+"""The shell around a daemon set's plan. Nodes are ring0's, on the home plane, whoever owns the set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api.errors import ApiError, Forbidden, NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object, get, labels
+from alcove.client.changes import Change, Kind, controller_uid
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
+from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
+from alcove.controllers.daemonsets import fitting
+from alcove.controllers.daemonsets import plan as plans
+from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.workloads import history, owning, pods
+from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start
+from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
+from alcove.controllers.workloads.templates import pod_of
+
+
+class DaemonSets(Controller):
+    name = "daemonset"
+    resource = DAEMON_SETS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._sets = self.mirror(DAEMON_SETS)
+        self._pods = self.mirror(PODS, owning.OWNING)
+        self._nodes = self.mirror(NODES)
+        revisions = self.mirror(CONTROLLER_REVISIONS, {"controller": controller_uid})
+        self._history = history.History(DAEMON_SETS, revisions)
+        self._selectors = Selectors(self._sets)
+        self._lanes = Lanes()
+        self.on(self._sets)
+        self.on(self._pods, owner_or_selectors(DAEMON_SETS, self._selectors))
+        self.on(self._nodes, self._all_sets)
+
+    def _all_sets(self, change: Change) -> Iterable[ObjectKey]:
+        """A node that came, left, or is another for schedulers; not one that just said that it lives."""
+        old = change.old
+        if change.kind is Kind.UPDATED and old is not None and _placing(old) == _placing(change.obj):
+            return ()
+        return self._sets.everything()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        wanted = self._sets.get(key)
+        if wanted is None:
+            return DONE
+        client = self.client(key)
+        owner = owning.Owner(client, key, DAEMON_SETS, wanted, self._selectors.get(key))
+        owned = await owner.claim(self._pods)
+        if "deletionTimestamp" in wanted["metadata"]:
+            return DONE
+        known = self._history.known(key, wanted)
+        update = await self._history.update(client, key, wanted, known)
+        revision = update["metadata"]["labels"][history.HASH_LABEL]
+        nodes = self._nodes.list(HOME, SYSTEM)
+        spec = get(wanted, "spec", "template", "spec", default={})
+        fits = {node["metadata"]["name"]: fitting.fit(spec, node) for node in nodes}
+        now = self.clock()
+        next_ = plans.plan(wanted, owned, fits, revision, now)
+        await self._write(key, wanted, plans.status(wanted, owned, fits, revision, now))
+        await self._delete(key, wanted, next_.delete[:BURST_MAX])
+        await self._create(key, wanted, next_.create[:BURST_MAX], revision)
+        used = {f"{key.name}-{labels(pod).get(plans.REVISION, '')}" for pod in owned}
+        await self._history.forget(client, key, wanted, used | {update["metadata"]["name"]})
+        if max(len(next_.create), len(next_.delete)) > BURST_MAX:
+            return Result(after_seconds=0)
+        min_ready = wanted["spec"].get("minReadySeconds", 0)
+        return Result(pods.next_available_seconds(owned, min_ready, now))
+
+    async def _create(self, key: ObjectKey, wanted: Object, nodes: Sequence[str], revision: str) -> None:
+        made = pod_of(wanted["spec"]["template"], owning.reference(DAEMON_SETS, wanted))
+        made["metadata"]["generateName"] = f"{key.name}-"
+        made["metadata"]["labels"] = {
+            **(made["metadata"].get("labels") or {}),
+            plans.REVISION: revision,
+            "pod-template-generation": str(wanted["metadata"].get("generation", 1)),
+        }
+
+        async def create(node: str) -> Object:
+            pod = {**made, "spec": fitting.pinned(made["spec"], node)}
+            created = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
+            told = f"Created pod: {created['metadata']['name']}"
+            self.events.normal(key.plane, wanted, "SuccessfulCreate", told)
+            return created
+
+        done = await slow_start(self._lanes.of(key.space), nodes, create)
+        error = done.error
+        if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
+            return
+        if not isinstance(error, ApiError):
+            raise error
+        self.events.warning(key.plane, wanted, "FailedCreate", f"Error creating: {error.message}")
+        raise Refused(error.message) from error
+
+    async def _delete(self, key: ObjectKey, wanted: Object, surplus: Sequence[Object]) -> None:
+        async def delete(pod: Object) -> Object:
+            metadata = pod["metadata"]
+            try:
+                await self.client(key).delete(
+                    key.tenant, PODS, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
+                )
+            except NotFound:
+                return pod
+            self.events.normal(key.plane, wanted, "SuccessfulDelete", f"Deleted pod: {metadata['name']}")
+            return pod
+
+        deleted = await slow_start(self._lanes.of(key.space), surplus, delete)
+        if deleted.error is not None:
+            raise deleted.error
+
+    async def _write(self, key: ObjectKey, wanted: Object, status: Object) -> None:
+        if status != wanted.get("status"):
+            wanted["status"] = status
+            await self.client(key).update(key.tenant, DAEMON_SETS, wanted, subresource="status")
+
+
+def _placing(node: Object) -> tuple[Object, object]:
+    """What of a node decides who may run on it."""
+    return labels(node), get(node, "spec", "taints")

@@ -1,0 +1,124 @@
+"""A workload's templates over time, as ControllerRevisions: what stateful and daemon sets roll back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api.errors import AlreadyExists, NotFound
+from alcove.api.objects import Object, get
+from alcove.api.validation import same
+from alcove.client.client import Client
+from alcove.client.keys import ObjectKey
+from alcove.client.mirror import Mirror
+from alcove.client.resources import CONTROLLER_REVISIONS, Resource
+from alcove.controllers.controller import Refused, controller_of
+from alcove.controllers.together import together
+from alcove.controllers.workloads.owning import reference
+from alcove.controllers.workloads.templates import template_hash
+
+HASH_LABEL = "controller.kubernetes.io/hash"
+
+
+def data_of(workload: Object) -> Object:
+    """What a revision keeps: a patch that brings the template back."""
+    return {"spec": {"template": {**workload["spec"]["template"], "$patch": "replace"}}}
+
+
+def template_of(revision: Object) -> Object:
+    template: Object = get(revision, "data", "spec", "template", default={})
+    return {field: value for field, value in template.items() if field != "$patch"}
+
+
+def same_as(workload: Object, revisions: Iterable[Object]) -> Object | None:
+    """The newest revision with the workload's template."""
+    wanted = data_of(workload)
+    found = [each for each in revisions if same(each.get("data"), wanted)]
+    return max(found, key=number, default=None)
+
+
+def number(revision: Object) -> int:
+    return int(revision.get("revision") or 0)
+
+
+def next_number(revisions: Iterable[Object]) -> int:
+    return max((number(each) for each in revisions), default=0) + 1
+
+
+def new_revision(resource: Resource, workload: Object, revision: int) -> Object:
+    collisions = get(workload, "status", "collisionCount", default=0)
+    digest = template_hash(workload["spec"]["template"], collisions)
+    own = get(workload, "spec", "template", "metadata", "labels", default={})
+    return {
+        "metadata": {
+            "name": f"{workload['metadata']['name']}-{digest}",
+            "namespace": workload["metadata"]["namespace"],
+            "labels": {**own, HASH_LABEL: digest},
+            "ownerReferences": [reference(resource, workload)],
+        },
+        "data": data_of(workload),
+        "revision": revision,
+    }
+
+
+def outlived(workload: Object, revisions: Sequence[Object], used: set[str]) -> list[Object]:
+    """Revisions that nothing uses, beyond those to be kept, the oldest."""
+    idle = sorted((each for each in revisions if each["metadata"]["name"] not in used), key=number)
+    return idle[: max(0, len(idle) - workload["spec"].get("revisionHistoryLimit", 10))]
+
+
+class History:
+    """Reads and writes the revisions of one kind's objects."""
+
+    def __init__(self, resource: Resource, revisions: Mirror) -> None:
+        """The mirror must have the index `controller`."""
+        self._resource = resource
+        self._revisions = revisions
+
+    def known(self, key: ObjectKey, workload: Object) -> list[Object]:
+        found = self._revisions.find("controller", key.plane, key.tenant, workload["metadata"]["uid"])
+        return [each for each in found if each["metadata"]["namespace"] == key.namespace]
+
+    async def update(self, client: Client, key: ObjectKey, workload: Object, known: list[Object]) -> Object:
+        """The revision of the workload's template; one that comes back gets the highest number."""
+        there = same_as(workload, known)
+        if there is None:
+            return await self._new(client, key, workload, next_number(known))
+        others = [each for each in known if each is not there]
+        if others and number(there) < next_number(others):
+            there["revision"] = next_number(others)
+            return await client.update(key.tenant, CONTROLLER_REVISIONS, there)
+        return there
+
+    async def _new(self, client: Client, key: ObjectKey, workload: Object, number_: int) -> Object:
+        made = new_revision(self._resource, workload, number_)
+        try:
+            return await client.create(key.tenant, CONTROLLER_REVISIONS, made)
+        except AlreadyExists as error:
+            name = made["metadata"]["name"]
+            there = await client.get(key.tenant, CONTROLLER_REVISIONS, name, namespace=key.namespace)
+            owner = controller_of(there) or {}
+            if owner.get("uid") == workload["metadata"]["uid"] and same_as(workload, [there]):
+                return there
+            # Another template has the name: the next attempt takes another one.
+            collisions = get(workload, "status", "collisionCount", default=0) + 1
+            patch = {"status": {"collisionCount": collisions}}
+            await client.patch(
+                key.tenant, self._resource, key.name, patch, namespace=key.namespace, subresource="status"
+            )
+            raise Refused(error.message) from error
+
+    async def forget(self, client: Client, key: ObjectKey, workload: Object, used: set[str]) -> None:
+        async def delete(revision: Object) -> None:
+            metadata = revision["metadata"]
+            try:
+                await client.delete(
+                    key.tenant,
+                    CONTROLLER_REVISIONS,
+                    metadata["name"],
+                    namespace=key.namespace,
+                    uid=metadata["uid"],
+                )
+            except NotFound:
+                pass
+
+        await together(delete(each) for each in outlived(workload, self.known(key, workload), used))
