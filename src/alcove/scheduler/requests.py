@@ -28,7 +28,11 @@ class Requests(Struct, frozen=True):
 def read_requests(spec: Object, resized: Resized) -> Requests:
     """Raises QuantityError."""
     asked = _total(spec, resized, {})
-    shown = _total(spec, resized, SHOWN_LEAST)
+    least = SHOWN_LEAST
+    if get(spec, "resources", "requests"):
+        # What is asked for as a whole says enough of the containers that ask for nothing.
+        least = {name: nano for name, nano in SHOWN_LEAST.items() if name not in asked}
+    shown = _total(spec, resized, least)
     amounts = {name: amount for name, nano in asked.items() if (amount := counted(name, nano))}
     return Requests(
         {**amounts, PODS: 1}, counted(CPU, shown.get(CPU, 0)), counted(MEMORY, shown.get(MEMORY, 0))

@@ -115,7 +115,7 @@ def _candidates(storage: Storage, claim: Claim) -> list[Volume]:
     """Volumes the claim could get, smallest first; or the one that was made for it, and no other."""
     fitting = [
         volume
-        for volume in storage.volumes.values()
+        for volume in storage.volumes_of_class(claim.storage_class)
         if volume.size >= claim.size
         and volume.volume_mode == claim.volume_mode
         and volume.attributes_class == claim.attributes_class
@@ -129,7 +129,6 @@ def _candidates(storage: Storage, claim: Claim) -> list[Volume]:
         for volume in fitting
         if not storage.is_taken(volume)
         and volume.is_available
-        and volume.storage_class == claim.storage_class
         and claim.modes <= volume.modes
         and (claim.selector is None or claim.selector.matches(volume.labels))
     ]

@@ -113,10 +113,7 @@ def test_a_bound_volume_is_used_where_it_can_be_reached() -> None:
             [{**claim("c", volume="v"), "status": {"phase": "Lost"}}],
             'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"',
         ),
-        (
-            [claim("c", volume="v", bound=True)],
-            "2 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-        ),
+        ([claim("c", volume="v", bound=True)], 'persistentvolume "v" not found'),
         ([claim("c")], "2 node(s) didn't find available persistent volumes to bind"),
     ],
 )

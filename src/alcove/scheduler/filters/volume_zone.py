@@ -20,7 +20,15 @@ class VolumeZone(Filter):
     cured_by = Cause.NODE_ADDED | Cause.NODE_RELABELED | Cause.STORAGE
 
     def applies(self, world: World, pod: Pod) -> bool:
-        return bool(pod.shape.claims) and bool(_zones(world, pod))
+        return bool(pod.shape.claims)
+
+    def fault(self, world: World, pod: Pod) -> str:
+        storage = world.storage(pod.tenant)
+        for use in pod.shape.claims:
+            claim = storage.claims.get((pod.namespace, use.name))
+            if claim is not None and claim.volume and claim.volume not in storage.volumes:
+                return f'persistentvolume "{claim.volume}" not found'
+        return ""
 
     def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
         """A node without any zone label is taken to be in every zone."""
