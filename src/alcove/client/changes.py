@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -39,7 +40,13 @@ class Change(Struct, frozen=True):
     @property
     def old(self) -> Object | None:
         """As it was before, decoded when asked; None for ADDED."""
-        return orjson.loads(self.old_body) if self.old_body else None
+        return _decoded(self.old_body) if self.old_body else None
+
+
+@lru_cache(maxsize=1)
+def _decoded(body: bytes) -> Object:
+    """Decoded once for all who hear of one change, one after the other."""
+    return orjson.loads(body)  # type: ignore[no-any-return]
 
 
 Subscriber = Callable[[Change], None]
