@@ -1,0 +1,232 @@
+"""What a runtime is told to run: the OCI configuration of sandboxes and containers, from the pod. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from alcove.agent.cgroups import Limits
+from alcove.agent.runtime import security
+from alcove.agent.runtime.base import Isolation, SpecRefused
+from alcove.agent.runtime.expand import environment, expand
+from alcove.agent.runtime.resources import oci_resources
+from alcove.agent.runtime.users import User
+from alcove.api.objects import Object
+
+OCI_VERSION = "1.0.2"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHM_BYTES = 64 << 20
+PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait")
+"""Holds a sandbox, and buries the orphans of a pod whose containers share their processes."""
+_PING = {"net.ipv4.ping_group_range": "0 2147483647"}
+
+
+class ImageConfig(Struct, frozen=True):
+    """What an image says about running it."""
+
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    working_dir: str = ""
+    user: str = ""
+    stop_signal: str = ""
+
+
+class Mount(Struct, frozen=True):
+    """A file or directory of the node inside the container."""
+
+    source: str
+    destination: str
+    read_only: bool = False
+    propagation: str = "rprivate"
+
+
+class IdMapping(Struct, frozen=True):
+    """The user namespace of a pod: its ids from 0 are the node's from `host_start`."""
+
+    host_start: int
+    count: int = 65_536
+
+
+class Namespaces(Struct, frozen=True):
+    """Paths of what a container shares; empty: it gets its own. An empty network is the node's."""
+
+    network: str = ""
+    ipc: str = ""
+    uts: str = ""
+    pid: str = ""
+    user: str = ""
+
+
+class Place(Struct, frozen=True):
+    """Where and how strictly a container is run."""
+
+    isolation: Isolation
+    policy: security.Policy
+    rootfs: str
+    cgroup: str
+    limits: Limits
+    seccomp: Object
+    """As `seccomp.load` gave it."""
+    namespaces: Namespaces = Namespaces()
+    mapping: IdMapping | None = None
+    unified_cgroups: bool = False
+    oom_score: int = 0
+
+
+def sandbox_config(pod: Object, place: Place, hostname: str) -> Object:
+    """The sandbox of a pod: it holds the namespaces, the pod's name and its sysctls."""
+    security.check_pod(pod, place.policy)
+    process = {
+        "user": {"uid": 0, "gid": 0},
+        "args": list(PAUSE),
+        "env": [f"PATH={PATH}"],
+        "cwd": "/",
+        "noNewPrivileges": True,
+        "capabilities": _capability_sets(()),
+        "oomScoreAdj": place.oom_score,
+    }
+    config = _config(place, process, ())
+    config["hostname"] = hostname
+    config["root"]["readonly"] = True
+    config["linux"]["sysctl"] = _sysctls(pod, place)
+    config["linux"]["seccomp"] = security.seccomp_profile({}, {}, (), place.policy, place.seccomp)
+    return config
+
+
+def container_config(
+    pod: Object,
+    container: Object,
+    image: ImageConfig,
+    variables: Sequence[tuple[str, str]],
+    user: User,
+    mounts: Iterable[Mount],
+    place: Place,
+) -> Object:
+    """`variables` are the container's own, resolved but not expanded, in order."""
+    have = security.capabilities(container, place.policy)
+    env = _environment(container, image, variables, user)
+    own: Object = container.get("securityContext") or {}
+    process = {
+        "terminal": bool(container.get("tty")),
+        "user": {"uid": user.uid, "gid": user.gid, "additionalGids": list(user.groups)},
+        "args": command(container, image, env),
+        "env": [f"{name}={value}" for name, value in env.items()],
+        "cwd": container.get("workingDir") or image.working_dir or "/",
+        "noNewPrivileges": security.no_new_privileges(container),
+        "capabilities": _capability_sets(have),
+        "oomScoreAdj": place.oom_score,
+    }
+    config = _config(place, process, mounts)
+    config["root"]["readonly"] = bool(own.get("readOnlyRootFilesystem"))
+    config["linux"]["seccomp"] = security.seccomp_profile(pod, container, have, place.policy, place.seccomp)
+    if security.is_privileged(container, place.policy):
+        config["linux"] |= {"maskedPaths": [], "readonlyPaths": []}
+        config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    return config
+
+
+def command(container: Object, image: ImageConfig, env: Mapping[str, str]) -> list[str]:
+    """A container's command comes without the image's arguments; its arguments come with the image's command."""
+    entry = container.get("command") or image.entrypoint
+    args = container.get("args") or (() if container.get("command") else image.command)
+    asked = [expand(each, env) for each in (*entry, *args)]
+    if not asked:
+        raise SpecRefused("no command specified")
+    return asked
+
+
+def _environment(
+    container: Object, image: ImageConfig, variables: Sequence[tuple[str, str]], user: User
+) -> dict[str, str]:
+    """The image's variables as they are, the container's own over them, and what every program expects."""
+    env = {"PATH": PATH, "HOME": user.home}
+    if container.get("tty"):
+        env["TERM"] = "xterm"
+    for pair in image.env:
+        name, _, value = pair.partition("=")
+        env[name] = value
+    return env | environment(variables)
+
+
+def _capability_sets(have: Sequence[str]) -> Object:
+    """No ambient and no inheritable ones: a program of another user than root starts with none."""
+    return {name: list(have) for name in ("bounding", "effective", "permitted")}
+
+
+def _config(place: Place, process: Object, mounts: Iterable[Mount]) -> Object:
+    linux: Object = {
+        "cgroupsPath": place.cgroup,
+        "namespaces": _namespaces(place),
+        "resources": oci_resources(place.limits),
+        "maskedPaths": list(security.MASKED_PATHS),
+        "readonlyPaths": list(security.READONLY_PATHS),
+        "rootfsPropagation": "private",
+    }
+    if place.mapping is not None and not place.namespaces.user:
+        mapping = {"containerID": 0, "hostID": place.mapping.host_start, "size": place.mapping.count}
+        linux |= {"uidMappings": [mapping], "gidMappings": [mapping]}
+    return {
+        "ociVersion": OCI_VERSION,
+        "process": process,
+        "root": {"path": place.rootfs, "readonly": False},
+        "mounts": [*_own_mounts(place), *_mounts(mounts, place)],
+        "linux": linux,
+    }
+
+
+def _namespaces(place: Place) -> list[Object]:
+    shared = place.namespaces
+    wanted = {"pid": shared.pid, "ipc": shared.ipc, "uts": shared.uts, "mount": "", "cgroup": ""}
+    if shared.network:
+        wanted["network"] = shared.network
+    if place.mapping is not None:
+        wanted["user"] = shared.user
+    return [{"type": kind, "path": path} if path else {"type": kind} for kind, path in wanted.items()]
+
+
+def _own_mounts(place: Place) -> list[Object]:
+    """What every container has. In a user namespace of its own it may not mount the network's part of /sys."""
+    mounts = [
+        _mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
+        _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
+        _mount(
+            "/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"
+        ),
+        _mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"),
+    ]
+    if place.mapping is None:
+        mounts.append(_mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", "ro"))
+    else:
+        mounts.append(
+            _mount("/sys", "tmpfs", "tmpfs", "nosuid", "noexec", "nodev", "ro", "mode=755", "size=0")
+        )
+    if place.isolation is Isolation.NAMESPACES:
+        mounts.append(_mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"))
+        if place.unified_cgroups and place.mapping is None:
+            options = ("nosuid", "noexec", "nodev", "relatime", "ro")
+            mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", *options))
+    return mounts
+
+
+def _mount(destination: str, kind: str, source: str, *options: str) -> Object:
+    return {"destination": destination, "type": kind, "source": source, "options": list(options)}
+
+
+def _mounts(mounts: Iterable[Mount], place: Place) -> list[Object]:
+    """In order of depth: what is mounted inside another mount comes after it."""
+    ordered = sorted(mounts, key=lambda mount: len(PurePosixPath(mount.destination).parts))
+    told = []
+    for mount in ordered:
+        options = ["rbind", mount.propagation, "ro" if mount.read_only else "rw", "nodev"]
+        if place.mapping is not None:
+            options.append("idmap")
+        told.append(_mount(mount.destination, "bind", mount.source, *options))
+    return told
+
+
+def _sysctls(pod: Object, place: Place) -> dict[str, str]:
+    """The pod's own, and leave to ping without raw sockets; none in the node's own network."""
+    asked = (pod.get("securityContext") or {}).get("sysctls") or ()
+    defaults = _PING if place.namespaces.network and place.isolation is Isolation.NAMESPACES else {}
+    return {**defaults, **{each["name"]: each["value"] for each in asked}}

@@ -1,0 +1,96 @@
+"""The OCI runtimes that the driver can use, and the script each is called by on this machine.
+
+A script, because each has a way of its own that the machine may need: `crun` fails where an empty version 2
+hierarchy is mounted beside version 1, so it is called where that is not to be seen; `runsc` of some versions
+fails on newer kernels unless /proc/sys/net is hidden from it, and its containers are no processes of this
+machine, so that one that waits stands in for each. Mounts are changed in a mount namespace of the call's own.
+"""
+
+import shlex
+import shutil
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.agent.cgroups import Cgroups, Layout
+from alcove.agent.runtime.base import HandlerName, Isolation
+
+_DIRECT = """\
+#!/bin/sh
+exec {call} "$@"
+"""
+
+_STAND_IN = """\
+#!/bin/sh
+# conmon waits for a process of this machine; a container in gVisor is none. So one that waits for it
+# stands in: its id goes into the file where conmon looks, and it exits as the container does. Until the
+# container is started, it also holds the streams that conmon gave for it.
+[ "$1" = create ] || exec {call} "$@"
+for word in "$@"; do
+    case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
+    before=$word
+done
+{call} "$@" || exit
+(
+    until [ -e "$bundle/{started}" ]; do
+        [ -d "$bundle" ] || exit 255
+        sleep 0.02
+    done
+    exec </dev/null >/dev/null 2>&1
+    told=$({call} wait "$word") || exit 255
+    code=${{told##*:}}
+    exit "${{code%%[!0-9]*}}"
+) &
+echo "$!" >"$pid_file"
+"""
+
+STARTED = "started"
+"""The file in a bundle that says its container was started."""
+
+
+class Flavor(Struct, frozen=True):
+    handler: HandlerName
+    binary: str
+    isolation: Isolation
+    options: tuple[str, ...] = ()
+    hides_proc_sys_net: bool = False
+
+    def find(self) -> str | None:
+        """Where the program is; None: not installed."""
+        return shutil.which(self.binary, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+CRUN = Flavor(HandlerName("crun"), "crun", Isolation.NAMESPACES)
+RUNC = Flavor(HandlerName("runc"), "runc", Isolation.NAMESPACES)
+GVISOR = Flavor(
+    HandlerName("gvisor"),
+    "runsc",
+    Isolation.SANDBOX,
+    ("--platform=systrap", "--overlay2=none", "--network=sandbox"),
+)
+GVISOR_HIDING = Flavor(
+    GVISOR.handler, GVISOR.binary, GVISOR.isolation, GVISOR.options, hides_proc_sys_net=True
+)
+"""For kernels whose /proc/sys/net the version of gVisor does not understand."""
+
+
+def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
+    """The text of the script that calls `program` with its state in `root`."""
+    words = [program, f"--root={root}", *flavor.options]
+    call = shlex.join(words)
+    hiding = _hiding(flavor, cgroups)
+    if hiding:
+        inner = f'{hiding} && exec "$0" "$@"'
+        prefix = ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", inner]
+        call = shlex.join([*prefix, *words])
+    if flavor.isolation is Isolation.SANDBOX:
+        return _STAND_IN.format(call=call, started=STARTED)
+    return _DIRECT.format(call=call)
+
+
+def _hiding(flavor: Flavor, cgroups: Cgroups) -> str:
+    if flavor.hides_proc_sys_net:
+        return "mount -t tmpfs -o ro tmpfs /proc/sys/net"
+    if flavor.binary == CRUN.binary and cgroups.layout is Layout.HYBRID:
+        return f"umount {shlex.quote(str(cgroups.unified))}"
+    return ""

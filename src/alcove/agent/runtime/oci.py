@@ -1,0 +1,355 @@
+"""The driver for OCI runtimes: `crun`, `runc` and `runsc` behind the `Runtime` interface.
+
+What is known of a container is in its directory, not in this process: an agent that starts anew sees the
+same containers, and waits for the same ends.
+"""
+
+import asyncio
+import os
+import shutil
+import signal as signals
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import orjson
+
+from alcove.agent.cgroups import Cgroups, Usage
+from alcove.agent.runtime import conmon
+from alcove.agent.runtime.base import (
+    ContainerId,
+    ContainerSpec,
+    CreateFailed,
+    Exec,
+    Isolation,
+    NoSuchContainer,
+    Phase,
+    RuntimeFailure,
+    Status,
+)
+from alcove.agent.runtime.bundle import Bundle, Record, process_of
+from alcove.agent.runtime.flavors import Flavor, script
+
+CALL_SECONDS_MAX = 30.0
+MONITOR_SECONDS_MAX = 5.0
+_POLL_SECONDS = 0.02
+
+
+class OciRuntime:
+    """Everything of it on this machine is below `folder`, which must not survive a reboot, and `cgroup`."""
+
+    def __init__(self, flavor: Flavor, folder: Path, cgroups: Cgroups) -> None:
+        program, monitor = flavor.find(), shutil.which(conmon.PROGRAM)
+        if program is None or monitor is None:
+            raise RuntimeFailure(f"{flavor.binary if program is None else conmon.PROGRAM} is not installed")
+        self.handler = flavor.handler
+        self.isolation = flavor.isolation
+        self._cgroups = cgroups
+        self._monitor = monitor
+        self._bundles = folder / "containers"
+        self._bundles.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._script = folder / flavor.binary
+        _install(self._script, script(flavor, program, folder / "state", cgroups))
+        self._making: set[ContainerId] = set()
+
+    async def create(self, spec: ContainerSpec) -> None:
+        spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        bundle = Bundle.make(self._bundles, spec)
+        self._making.add(spec.id)
+        try:
+            await conmon.create(self._monitor, self._script, bundle, spec)
+            bundle.process()
+        except BaseException:
+            await asyncio.shield(self._delete(bundle))
+            raise
+        finally:
+            self._making.discard(spec.id)
+
+    async def start(self, container: ContainerId) -> None:
+        bundle = self._find(container)
+        status = await self._status(bundle)
+        if status.phase is not Phase.CREATED:
+            return
+        if self.isolation is Isolation.SANDBOX and not status.is_sandbox:
+            await self._start_with_streams(bundle)
+        else:
+            await self._call("start", bundle.runtime_id)
+        bundle.set_started()
+
+    async def status(self, container: ContainerId) -> Status:
+        return await self._status(self._find(container))
+
+    async def list(self) -> Sequence[Status]:
+        found = []
+        for path in sorted(self._bundles.iterdir()):
+            bundle = Bundle(path)
+            if bundle.id in self._making:
+                continue
+            try:
+                found.append(await self._status(bundle))
+            except NoSuchContainer:
+                await self._delete(bundle)  # Its maker was stopped before it could write down what it makes.
+        return found
+
+    async def wait(self, container: ContainerId) -> Status:
+        bundle = self._find(container)
+        while True:
+            status = await self._status(bundle)
+            if status.phase in (Phase.EXITED, Phase.BROKEN):
+                return status
+            process = bundle.process()
+            await _ended(bundle.monitor() or (process.id if process is not None else 0))
+
+    async def kill(self, container: ContainerId, signal: int) -> None:
+        bundle = self._find(container)
+        if (await self._status(bundle)).phase is not Phase.RUNNING:
+            return
+        try:
+            await self._call("kill", bundle.runtime_id, str(signal))
+        except CreateFailed:
+            if await self._is_running(bundle):
+                raise
+
+    async def delete(self, container: ContainerId) -> None:
+        bundle = Bundle(self._bundles / container)
+        if bundle.path.exists():
+            await self._delete(bundle)
+
+    async def exec(self, container: ContainerId, process: Exec) -> int:
+        bundle = self._find(container)
+        if (await self._status(bundle)).phase is not Phase.RUNNING:
+            raise NoSuchContainer(f"{container} is not running")
+        with tempfile.TemporaryDirectory(dir=bundle.path) as folder:
+            return await self._exec(bundle, Path(folder), process)
+
+    async def stats(self, container: ContainerId) -> Usage:
+        bundle = self._find(container)
+        record = bundle.record()
+        if self.isolation is not Isolation.SANDBOX or record.id == record.sandbox:
+            return self._cgroups.usage(record.cgroup)
+        told = orjson.loads(await self._call("events", "--stats", bundle.runtime_id))["data"]
+        memory = told["memory"]["usage"].get("usage", 0)
+        cpu = told["cpu"]["usage"].get("total", 0)
+        return Usage(cpu, memory, memory, told["pids"].get("current", 0))
+
+    async def reopen_log(self, container: ContainerId) -> None:
+        conmon.reopen_log(self._find(container))
+
+    def attach_path(self, container: ContainerId) -> Path:
+        """conmon's socket for the container's streams."""
+        return self._find(container).path / "attach"
+
+    def _find(self, container: ContainerId) -> Bundle:
+        bundle = Bundle(self._bundles / container)
+        if not bundle.path.is_dir():
+            raise NoSuchContainer(container)
+        return bundle
+
+    async def _start_with_streams(self, bundle: Bundle) -> None:
+        """gVisor gives a container of a sandbox the streams of the call that starts it, not that makes it."""
+        process = bundle.process()
+        held = Path(f"/proc/{process.id if process is not None else 0}/fd")
+        log = bundle.path / "start.log"
+        with ExitStack() as closing:
+            streams: list[int] = []
+            for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+                try:
+                    streams.append(os.open(held / str(number), mode))
+                except OSError as error:
+                    raise CreateFailed(f"the streams of {bundle.id} are gone: {error}") from error
+                closing.callback(os.close, streams[-1])
+            child = await asyncio.create_subprocess_exec(
+                *(str(self._script), f"--log={log}", "start", bundle.runtime_id),
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+            )
+        if await child.wait():
+            raise CreateFailed(_complaint(log))
+
+    async def _status(self, bundle: Bundle) -> Status:
+        record = bundle.record()
+        phase = await self._phase(bundle)
+        if phase is Phase.EXITED and not bundle.oom_killed and self._cgroups.oom_kills(self._limited(record)):
+            bundle.set_oom_killed()
+        process = bundle.process()
+        is_seen = phase in (Phase.CREATED, Phase.RUNNING) and self.isolation is not Isolation.SANDBOX
+        return Status(
+            id=record.id,
+            sandbox=record.sandbox,
+            phase=phase,
+            labels=record.labels,
+            created_at=record.created_at,
+            started_at=bundle.started_at,
+            finished_at=bundle.finished_at,
+            exit_code=bundle.exit_code() or 0,
+            oom_killed=phase is Phase.EXITED and bundle.oom_killed,
+            process=process.id if process is not None and is_seen else 0,
+        )
+
+    def _limited(self, record: Record) -> str:
+        """The group whose memory the container uses up: in gVisor all of a sandbox is one process."""
+        if self.isolation is not Isolation.SANDBOX:
+            return record.cgroup
+        try:
+            return self._find(record.sandbox).record().cgroup
+        except NoSuchContainer:
+            return record.cgroup
+
+    async def _phase(self, bundle: Bundle) -> Phase:
+        if bundle.exit_code() is not None:
+            return Phase.EXITED
+        if bundle.process() is None:
+            return Phase.BROKEN
+        if bundle.is_alive():
+            if bundle.started_at:
+                return Phase.RUNNING
+            # Started or not: whoever started it may have been stopped before writing it down.
+            if await self._is_running(bundle):
+                bundle.set_started()
+                return Phase.RUNNING
+            return Phase.CREATED
+        if bundle.monitor() is None and bundle.exit_code() is None:
+            bundle.set_lost()
+        return Phase.EXITED if bundle.exit_code() is not None else Phase.RUNNING
+
+    async def _is_running(self, bundle: Bundle) -> bool:
+        try:
+            told = orjson.loads(await self._call("state", bundle.runtime_id))
+        except CreateFailed:
+            return False
+        return bool(told.get("status") == "running")
+
+    async def _exec(self, bundle: Bundle, folder: Path, process: Exec) -> int:
+        told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
+        (folder / "process.json").write_bytes(msgspec.json.encode(told))
+        pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
+        child = await asyncio.create_subprocess_exec(
+            *(str(self._script), "exec", "--process", str(folder / "process.json")),
+            *(pid_option, str(folder / "pid"), bundle.runtime_id),
+            stdin=_stream(process.stdin),
+            stdout=_stream(process.stdout),
+            stderr=_stream(process.stderr),
+            start_new_session=process.tty,
+        )
+        try:
+            return await child.wait()
+        finally:
+            if child.returncode is None:
+                await asyncio.shield(self._end_exec(bundle, folder / "pid", child))
+
+    async def _end_exec(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
+        """Whoever asked for the process has left: it must not go on."""
+        pid = _content(pid_file)
+        try:
+            if pid and self.isolation is Isolation.SANDBOX:
+                await self._call("kill", "--pid", pid, bundle.runtime_id, str(int(signals.SIGKILL)))
+            elif pid:
+                os.kill(int(pid), signals.SIGKILL)
+        except (CreateFailed, ProcessLookupError):
+            pass  # It ended by itself meanwhile.
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+    async def _delete(self, bundle: Bundle) -> None:
+        """Safe to repeat, and from any point on where another was stopped."""
+        try:
+            await self._call("delete", "--force", bundle.runtime_id)
+        except CreateFailed:
+            pass  # The runtime never knew it, or does not any more.
+        self._end_stand_in(bundle)
+        await self._end_monitor(bundle)
+        try:
+            group = bundle.record().cgroup
+        except NoSuchContainer:
+            group = ""
+        if group:
+            self._cgroups.kill(group)
+            for _ in range(int(MONITOR_SECONDS_MAX / _POLL_SECONDS)):
+                if self._cgroups.remove(group):
+                    break
+                await asyncio.sleep(_POLL_SECONDS)
+        bundle.remove()
+
+    def _end_stand_in(self, bundle: Bundle) -> None:
+        process = bundle.process()
+        if self.isolation is Isolation.SANDBOX and process is not None and bundle.is_alive():
+            os.kill(process.id, signals.SIGKILL)
+
+    async def _end_monitor(self, bundle: Bundle) -> None:
+        """Lets conmon write the last of the log; then it has to go."""
+        monitor = bundle.monitor()
+        if monitor is None:
+            return
+        try:
+            async with asyncio.timeout(MONITOR_SECONDS_MAX):
+                await _ended(monitor)
+        except TimeoutError:
+            if bundle.monitor() == monitor:
+                os.kill(monitor, signals.SIGKILL)
+
+    async def _call(self, *arguments: str) -> bytes:
+        """What the runtime says. CreateFailed carries its complaint."""
+        child = await asyncio.create_subprocess_exec(
+            str(self._script), *arguments, stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                told, complaint = await child.communicate()
+        except TimeoutError:
+            raise CreateFailed(f"{arguments[0]} did not end within {CALL_SECONDS_MAX:.0f} seconds") from None
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        if child.returncode:
+            raise CreateFailed(complaint.decode(errors="replace").strip() or f"{arguments[0]} failed")
+        return told
+
+
+def _install(path: Path, text: str) -> None:
+    """As a new file: shells may be reading the old one."""
+    draft = path.with_suffix(".new")
+    draft.write_text(text)
+    draft.chmod(0o700)
+    draft.rename(path)
+
+
+def _complaint(log: Path) -> str:
+    """The last thing a runtime wrote into its log of lines of JSON."""
+    lines = _content(log).splitlines() or ["{}"]
+    try:
+        return str(orjson.loads(lines[-1]).get("msg") or "start failed")
+    except orjson.JSONDecodeError:
+        return lines[-1]
+
+
+def _content(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _stream(descriptor: int | None) -> int:
+    return asyncio.subprocess.DEVNULL if descriptor is None else descriptor
+
+
+async def _ended(pid: int) -> None:
+    """Returns when the process, anybody's child, has ended; at once if there is none."""
+    if process_of(pid) is None:
+        await asyncio.sleep(0)
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

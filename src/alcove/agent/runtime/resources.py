@@ -1,0 +1,79 @@
+"""Requests and limits as control groups and the kernel's killer take them."""
+
+from msgspec import Struct
+
+from alcove.agent.cgroups import CPU_PERIOD_US, Limits
+from alcove.api.kinds.core.pods.totals import Amounts, container_limits, container_requests, qos_class
+from alcove.api.objects import Object
+from alcove.api.quantity import of
+
+PROCESSES_MAX = 4_096
+"""In one container; gVisor's own threads count as well."""
+_SHARES_MIN, _SHARES_MAX = 2, 262_144
+_GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
+
+
+class Machine(Struct, frozen=True):
+    """What the node has and the agent may do."""
+
+    memory_bytes: int
+    oom_score_floor: int = -1_000
+    """The lowest score the agent may give: its own, where it may not go below."""
+
+
+def shares_of(cpu_milli: int) -> int:
+    return min(max(cpu_milli * 1_024 // 1_000, _SHARES_MIN), _SHARES_MAX)
+
+
+def container_limits_of(container: Object) -> Limits:
+    resources: Object = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    cpu = of(limits["cpu"]).milli if "cpu" in limits else 0
+    asked = of(requests["cpu"]).milli if "cpu" in requests else cpu
+    memory = of(limits["memory"]).value if "memory" in limits else 0
+    return Limits(cpu, shares_of(asked), memory, PROCESSES_MAX)
+
+
+def pod_limits_of(pod: Object) -> Limits:
+    """A limit holds for the pod only where every container has one."""
+    limits, requests = container_limits(pod), container_requests(pod)
+    containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    cpu = limits["cpu"].milli if _all_have(containers, "cpu") else 0
+    memory = limits["memory"].value if _all_have(containers, "memory") else 0
+    return Limits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
+
+
+def _all_have(containers: list[Object], resource: str) -> bool:
+    return all(resource in ((each.get("resources") or {}).get("limits") or {}) for each in containers)
+
+
+def _milli(amounts: Amounts) -> int:
+    return amounts["cpu"].milli if "cpu" in amounts else 0
+
+
+def oom_score(pod: Object, container: Object, machine: Machine) -> int:
+    """Who is killed first when the node's memory is full: those who promised least, as the kubelet scores."""
+    match qos_class(pod):
+        case "Guaranteed":
+            score = _GUARANTEED_OOM_SCORE
+        case "BestEffort":
+            score = _BEST_EFFORT_OOM_SCORE
+        case _:
+            requests = (container.get("resources") or {}).get("requests") or {}
+            memory = of(requests["memory"]).value if "memory" in requests else 0
+            share = 1_000 - 1_000 * memory // max(1, machine.memory_bytes)
+            score = min(max(share, 1_000 + _GUARANTEED_OOM_SCORE), _BEST_EFFORT_OOM_SCORE - 1)
+    return max(score, machine.oom_score_floor)
+
+
+def oci_resources(limits: Limits) -> Object:
+    """As the OCI runtime specification has them; swap is never used."""
+    cpu: Object = {"shares": limits.cpu_shares or _SHARES_MIN}
+    if limits.cpu_milli:
+        cpu |= {"quota": max(1_000, limits.cpu_milli * CPU_PERIOD_US // 1_000), "period": CPU_PERIOD_US}
+    resources: Object = {"devices": [{"allow": False, "access": "rwm"}], "cpu": cpu}
+    if limits.memory_bytes:
+        resources["memory"] = {"limit": limits.memory_bytes, "swap": limits.memory_bytes}
+    if limits.processes:
+        resources["pids"] = {"limit": limits.processes}
+    return resources

@@ -1,0 +1,138 @@
+"""What a container may do: capabilities, profiles, hidden paths; and what a tenant may ask for at all.
+
+Less than most runtimes give: no raw sockets (unprivileged ping works), no device nodes, no audit records.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.agent.runtime import seccomp
+from alcove.agent.runtime.base import Isolation, SpecRefused
+from alcove.api.objects import Object
+
+DEFAULT_CAPABILITIES = (
+    *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE"),
+    *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
+)
+ALL_CAPABILITIES = (
+    *("CAP_AUDIT_CONTROL", "CAP_AUDIT_READ", "CAP_AUDIT_WRITE", "CAP_BLOCK_SUSPEND", "CAP_BPF"),
+    *("CAP_CHECKPOINT_RESTORE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER"),
+    *("CAP_FSETID", "CAP_IPC_LOCK", "CAP_IPC_OWNER", "CAP_KILL", "CAP_LEASE", "CAP_LINUX_IMMUTABLE"),
+    *("CAP_MAC_ADMIN", "CAP_MAC_OVERRIDE", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE"),
+    *("CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_PERFMON", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP"),
+    *("CAP_SETUID", "CAP_SYSLOG", "CAP_SYS_ADMIN", "CAP_SYS_BOOT", "CAP_SYS_CHROOT", "CAP_SYS_MODULE"),
+    *("CAP_SYS_NICE", "CAP_SYS_PACCT", "CAP_SYS_PTRACE", "CAP_SYS_RAWIO", "CAP_SYS_RESOURCE"),
+    *("CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_WAKE_ALARM"),
+)
+MASKED_PATHS = (
+    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
+    *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
+    *("/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/selinux"),
+)
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+HARMLESS_CAPABILITIES = frozenset(
+    [*DEFAULT_CAPABILITIES, *("CAP_AUDIT_WRITE", "CAP_IPC_LOCK", "CAP_LEASE", "CAP_NET_RAW", "CAP_SYS_NICE")]
+)
+"""What a tenant may add: nothing in it reaches beyond the container."""
+SAFE_SYSCTLS = frozenset(
+    [
+        *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports"),
+        *("net.ipv4.ip_unprivileged_port_start", "net.ipv4.ping_group_range", "net.ipv4.tcp_fin_timeout"),
+        *("net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_keepalive_time"),
+        *("net.ipv4.tcp_syncookies", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
+    ]
+)
+
+
+class Policy(Struct, frozen=True):
+    """What a pod may ask for beyond the ordinary."""
+
+    privileged: bool
+    unconfined: bool
+    """No seccomp profile."""
+    any_capability: bool
+    any_sysctl: bool
+    host_namespaces: bool
+
+
+TENANT = Policy(
+    privileged=False, unconfined=False, any_capability=False, any_sysctl=False, host_namespaces=False
+)
+TENANT_SANDBOXED = Policy(
+    privileged=False, unconfined=True, any_capability=True, any_sysctl=False, host_namespaces=False
+)
+"""Behind a kernel of its own: what capabilities allow ends there, and so does every system call."""
+RING0 = Policy(privileged=True, unconfined=True, any_capability=True, any_sysctl=True, host_namespaces=True)
+
+
+def policy_of(is_ring0: bool, isolation: Isolation) -> Policy:
+    if is_ring0:
+        return RING0
+    return TENANT_SANDBOXED if isolation is Isolation.SANDBOX else TENANT
+
+
+def check_pod(pod: Object, policy: Policy) -> None:
+    """SpecRefused where the pod asks for what only ring0 may have."""
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(field) and not policy.host_namespaces:
+            raise SpecRefused(f"{field} is not allowed for pods of tenants")
+    for sysctl in (pod.get("securityContext") or {}).get("sysctls") or ():
+        if sysctl["name"] not in SAFE_SYSCTLS and not policy.any_sysctl:
+            raise SpecRefused(f"forbidden sysctl: {sysctl['name']!r} is not allowed")
+
+
+def is_privileged(container: Object, policy: Policy) -> bool:
+    asked = bool((container.get("securityContext") or {}).get("privileged"))
+    if asked and not policy.privileged:
+        raise SpecRefused("privileged containers are not allowed for pods of tenants")
+    return asked
+
+
+def capabilities(container: Object, policy: Policy) -> tuple[str, ...]:
+    """The capabilities that a container's processes may have at most, sorted."""
+    if is_privileged(container, policy):
+        return ALL_CAPABILITIES
+    asked = (container.get("securityContext") or {}).get("capabilities") or {}
+    added = [_full_name(name) for name in asked.get("add") or ()]
+    dropped = [_full_name(name) for name in asked.get("drop") or ()]
+    have = set() if "CAP_ALL" in dropped else set(DEFAULT_CAPABILITIES) - set(dropped)
+    if "CAP_ALL" in added:
+        added = [name for name in ALL_CAPABILITIES if name not in dropped]
+    _check_added(added, policy)
+    return tuple(sorted(have | set(added)))
+
+
+def _full_name(name: str) -> str:
+    upper = name.upper()
+    return upper if upper.startswith("CAP_") else f"CAP_{upper}"
+
+
+def _check_added(added: Sequence[str], policy: Policy) -> None:
+    for name in added:
+        if name not in ALL_CAPABILITIES:
+            raise SpecRefused(f"unknown capability {name}")
+        if name not in HARMLESS_CAPABILITIES and not policy.any_capability:
+            raise SpecRefused(f"capability {name} is not allowed for pods of tenants")
+
+
+def seccomp_profile(
+    pod: Object, container: Object, have: Sequence[str], policy: Policy, raw: Object
+) -> Object | None:
+    """The container's seccomp profile; None: none. `raw` is what `seccomp.load` gave."""
+    if is_privileged(container, policy):
+        return None
+    own = (container.get("securityContext") or {}).get("seccompProfile")
+    profile = own or (pod.get("securityContext") or {}).get("seccompProfile") or {"type": "RuntimeDefault"}
+    match profile["type"]:
+        case "RuntimeDefault":
+            return seccomp.default_profile(raw, have)
+        case "Unconfined" if policy.unconfined:
+            return None
+        case kind:
+            raise SpecRefused(f"seccomp profile {kind} is not allowed for pods of tenants")
+
+
+def no_new_privileges(container: Object) -> bool:
+    """Whether programs may not gain rights when they start. Said by `allowPrivilegeEscalation: false`."""
+    return (container.get("securityContext") or {}).get("allowPrivilegeEscalation") is False

@@ -1,0 +1,249 @@
+"""Containers for tests: a sandbox and containers of the built-in image in any runtime, with nothing left behind.
+
+async with ContainerLab(runtime, folder) as lab:
+    sandbox = await lab.sandbox()
+    container = await lab.container(sandbox, {"command": ["sh", "-c", "exit 3"]})
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from struct import pack
+from tempfile import TemporaryDirectory
+
+from msgspec import structs
+
+from alcove.agent.cgroups import Cgroups, Limits
+from alcove.agent.images import builtin
+from alcove.agent.images.model import ToolMissing
+from alcove.agent.images.snapshots import Snapshots
+from alcove.agent.runtime import seccomp, security
+from alcove.agent.runtime.base import (
+    ContainerId,
+    ContainerSpec,
+    HandlerName,
+    Isolation,
+    Runtime,
+    RuntimeFailure,
+    SpecRefused,
+)
+from alcove.agent.runtime.canary import Canary
+from alcove.agent.runtime.config import (
+    IdMapping,
+    Mount,
+    Namespaces,
+    Place,
+    container_config,
+    sandbox_config,
+)
+from alcove.agent.runtime.flavors import Flavor
+from alcove.agent.runtime.handlers import TRIED
+from alcove.agent.runtime.oci import OciRuntime
+from alcove.agent.runtime.resources import PROCESSES_MAX, container_limits_of
+from alcove.agent.runtime.users import resolve
+from alcove.api.objects import Object
+from alcove.dataplane import namespaces
+from alcove.dataplane.errors import DataPlaneError
+
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+_NUMBERS = count(1)
+_KNOWN: dict[str, tuple[Flavor | None, str]] = {}
+
+
+def lacking() -> str:
+    """Why no containers can be run here; empty: they can."""
+    if os.geteuid() != 0:
+        return "needs root"
+    try:
+        builtin.find()
+        seccomp.load()
+        namespaces.make("alcove-probe-c")
+        namespaces.remove("alcove-probe-c")
+    except (ToolMissing, SpecRefused, DataPlaneError, OSError) as error:
+        return f"needs busybox, a seccomp profile and network namespaces: {error}"
+    return ""
+
+
+async def working_flavor(handler: str) -> tuple[Flavor | None, str]:
+    """How the handler's runtime is called on this machine; or None, and why it does not work."""
+    if handler not in _KNOWN:
+        _KNOWN[handler] = await _find(handler)
+    return _KNOWN[handler]
+
+
+async def _find(handler: str) -> tuple[Flavor | None, str]:
+    why = lacking()
+    if why:
+        return None, why
+    if TRIED[HandlerName(handler)][0].find() is None:
+        return None, f"{TRIED[HandlerName(handler)][0].binary} is not installed"
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "image").mkdir()
+        builtin.build(builtin.find(), folder / "image")
+        return await _prove(handler, folder)
+
+
+async def _prove(handler: str, folder: Path) -> tuple[Flavor | None, str]:
+    why = ""
+    for flavor in TRIED[HandlerName(handler)]:
+        try:
+            await Canary(folder / "image", folder)(OciRuntime(flavor, folder, Cgroups.of_machine()))
+        except (RuntimeFailure, OSError) as error:
+            why = f"{handler} does not work here: {error}"
+            continue
+        return flavor, ""
+    return None, why
+
+
+class ContainerLab:
+    def __init__(self, runtime: Runtime, folder: Path, policy: security.Policy | None = None) -> None:
+        self.runtime = runtime
+        self.folder = folder
+        self.policy = policy or security.policy_of(False, runtime.isolation)
+        self.name = f"alcove-test-{os.getpid()}-{next(_NUMBERS)}"
+        self.cgroups = Cgroups.of_machine()
+        self.snapshots = Snapshots(folder / "snapshots")
+        self.rootfs = folder / "image"
+        self._profile = seccomp.load()
+        self._networks: list[str] = []
+
+    async def __aenter__(self) -> "ContainerLab":
+        if not self.rootfs.exists():
+            self.rootfs.mkdir()
+            builtin.build(builtin.find(), self.rootfs)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        statuses = await self.runtime.list()
+        for status in sorted(statuses, key=lambda each: each.is_sandbox):
+            await self.runtime.delete(status.id)
+        for id in self.snapshots.ids():
+            self.snapshots.remove(id)
+        self.cgroups.kill(self.name)
+        self.cgroups.remove(self.name)
+        for network in self._networks:
+            namespaces.remove(network)
+
+    def log(self, container: ContainerId) -> Path:
+        return self.folder / "logs" / f"{container}.log"
+
+    def lines(self, container: ContainerId, stream: str = "stdout") -> list[str]:
+        """What the container said, without time and stream."""
+        told = self.log(container).read_text().splitlines() if self.log(container).exists() else []
+        lines = [""]
+        for _, each, tag, text in (line.split(" ", 3) for line in told):
+            if each == stream:
+                lines[-1] += text
+                if tag == "F":  # Else the rest of the line comes with the next entry.
+                    lines.append("")
+        return lines[:-1]
+
+    async def sandbox(
+        self,
+        pod: Object | None = None,
+        mapping: IdMapping | None = None,
+        memory_bytes_max: int = 0,
+        processes_max: int = PROCESSES_MAX,
+    ) -> ContainerId:
+        """A running sandbox with a network of its own."""
+        id = ContainerId(f"{self.name}-s{next(_NUMBERS)}")
+        _make_network(id)
+        self._networks.append(id)
+        network = str(namespaces.path_of(id))
+        place = self._place(
+            id, Namespaces(network=network), mapping, Limits(0, 256, memory_bytes_max, processes_max)
+        )
+        config = sandbox_config(pod or {}, place, "pod")
+        await self.runtime.create(ContainerSpec(id, id, config, self.log(id), {"pod": id}))
+        await self.runtime.start(id)
+        return id
+
+    async def spec(
+        self,
+        sandbox: ContainerId,
+        container: Object,
+        pod: Object | None = None,
+        mounts: Sequence[Mount] = (),
+        mapping: IdMapping | None = None,
+        variables: Sequence[tuple[str, str]] = (),
+        processes_max: int = PROCESSES_MAX,
+    ) -> ContainerSpec:
+        id = ContainerId(f"{self.name}-c{next(_NUMBERS)}")
+        shared = await self._shared(sandbox, pod or {}, mapping)
+        limits = structs.replace(container_limits_of(container), processes=processes_max)
+        place = self._place(id, shared, mapping, limits)
+        user = resolve(pod or {}, container, "", builtin.ACCOUNTS)
+        config = container_config(pod or {}, container, builtin.CONFIG, variables, user, mounts, place)
+        stdin = bool(container.get("stdin"))
+        return ContainerSpec(
+            id, sandbox, config, self.log(id), {"pod": sandbox}, stdin, bool(container.get("stdinOnce"))
+        )
+
+    async def container(
+        self,
+        sandbox: ContainerId,
+        container: Object,
+        pod: Object | None = None,
+        mounts: Sequence[Mount] = (),
+        mapping: IdMapping | None = None,
+    ) -> ContainerId:
+        """A container that was started."""
+        spec = await self.spec(sandbox, container, pod, mounts, mapping)
+        await self.runtime.create(spec)
+        await self.runtime.start(spec.id)
+        return spec.id
+
+    async def output(self, sandbox: ContainerId, command: str, container: Object | None = None) -> list[str]:
+        """What a shell command in a new container says, both streams, and its exit code last."""
+        id = await self.container(sandbox, {**(container or {}), "command": ["sh", "-c", command]})
+        status = await self.runtime.wait(id)
+        return [*self.lines(id), *self.lines(id, "stderr"), str(status.exit_code)]
+
+    async def _shared(self, sandbox: ContainerId, pod: Object, mapping: IdMapping | None) -> Namespaces:
+        """What a container shares with its sandbox."""
+        network = str(namespaces.path_of(sandbox))
+        if self.runtime.isolation is not Isolation.NAMESPACES:
+            return Namespaces(network=network)
+        process = (await self.runtime.status(sandbox)).process
+        own = f"/proc/{process}/ns"
+        shares_processes = bool(pod.get("shareProcessNamespace"))
+        return Namespaces(
+            network=network,
+            ipc=f"{own}/ipc",
+            uts=f"{own}/uts",
+            pid=f"{own}/pid" if shares_processes else "",
+            user=f"{own}/user" if mapping is not None else "",
+        )
+
+    def _place(
+        self,
+        id: ContainerId,
+        shared: Namespaces,
+        mapping: IdMapping | None,
+        limits: Limits,
+    ) -> Place:
+        return Place(
+            isolation=self.runtime.isolation,
+            policy=self.policy,
+            rootfs=str(self.snapshots.mount(id, self.rootfs)),
+            cgroup=f"/{self.name}/{id}",
+            limits=limits,
+            seccomp=self._profile,
+            namespaces=shared,
+            mapping=mapping,
+            oom_score=int(Path("/proc/self/oom_score_adj").read_text()),
+        )
+
+
+def _make_network(name: str) -> None:
+    """A network namespace with nothing but a loopback that is up."""
+    namespace = namespaces.make(name)
+    try:
+        with namespaces.inside(namespace), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            fcntl.ioctl(control, _SIOCSIFFLAGS, pack("16sh22x", b"lo", _IFF_UP))
+    finally:
+        os.close(namespace)
