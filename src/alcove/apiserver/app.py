@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from alcove.api.errors import ApiError, InternalError
 from alcove.api.ids import ALL, GroupResource
-from alcove.apiserver import flow, paths, resolve
+from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
 from alcove.apiserver.call import Call
@@ -194,6 +194,8 @@ class App:
         if not call.target.is_resource:
             return self._parts.routes.answer(call)
         call.kind = resolve.kind_of(self._kinds, call)
+        if fencing.HEADER in call.request.headers:
+            fencing.check(self._parts.services.cache, call)
         return self._parts.handlers.answer(call)
 
 

@@ -76,7 +76,8 @@ class Page(Struct, frozen=True):
 
 class Client:
     """`wrote` is told the revision of every write that succeeded; `permitted` is asked before each write,
-    and raises where this process may no longer write (it lost its lease)."""
+    and raises where this process may no longer write (it lost its lease); `fence` names the lease and its
+    holder to the server, which takes no write of a holder that was."""
 
     def __init__(
         self,
@@ -86,13 +87,14 @@ class Client:
         policy: retry.Policy | None = None,
         wrote: Wrote = lambda _tenant, _resource, _revision: None,
         permitted: Permitted = lambda: None,
+        fence: str = "",
     ) -> None:
         self._transport = transport
         self._policy = policy or retry.Policy()
         self._wrote = wrote
         self._permitted = permitted
-        self._user_agent = user_agent
         self._headers = {"User-Agent": user_agent, "Accept": JSON}
+        self._fence = {"Alcove-Fence": fence} if fence else {}
 
     # Reading
 
@@ -250,7 +252,8 @@ class Client:
     ) -> Object:
         self._permitted()
         body = orjson.dumps(value) if value is not None else b""
-        answer = await self.request(method, path, body, {"Content-Type": kind} if body else {})
+        headers = {**self._fence, "Content-Type": kind} if body else self._fence
+        answer = await self.request(method, path, body, headers)
         if revision := objects.get(answer, "metadata", "resourceVersion"):
             self._wrote(tenant, resource, Revision(int(revision)))
         return answer

@@ -22,7 +22,7 @@ from alcove.client.changes import Index, Trim, without_managed_fields
 from alcove.client.client import Client, Permitted, Selection
 from alcove.client.errors import PlaneLeft
 from alcove.client.informer import Informer
-from alcove.client.keys import PlaneId
+from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.resources import Resource
 from alcove.client.transport import Transport
@@ -43,9 +43,13 @@ class _Wanted(Struct, frozen=True):
 
 
 class Planes:
-    def __init__(self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None) -> None:
-        """`permitted` is asked before every write to any plane; it raises where this process may not."""
+    def __init__(
+        self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None, fence: str = ""
+    ) -> None:
+        """`permitted` is asked before every write to any plane; it raises where this process may not.
+        `fence` is what the home plane holds every write against: the lease is there."""
         self._user_agent = user_agent
+        self._fence = fence
         self._permitted = permitted
         self._planes: dict[PlaneId, _Plane] = {}
         self._mirrors: dict[_Wanted, Mirror] = {}
@@ -75,7 +79,13 @@ class Planes:
             for mirror in self._by_resource.get(resource, ()):
                 mirror.owe(plane, tenant, revision)
 
-        client = Client(transport, user_agent=self._user_agent, wrote=wrote, permitted=self._permitted)
+        client = Client(
+            transport,
+            user_agent=self._user_agent,
+            wrote=wrote,
+            permitted=self._permitted,
+            fence=self._fence if plane == HOME else "",
+        )
         joined = self._planes[plane] = _Plane(client, {})
         for wanted, mirror in self._mirrors.items():
             self._start(plane, joined, wanted, mirror)

@@ -6,7 +6,8 @@
 Whether a lease has run out is measured by this process' own clock, from when it saw the lease change
 last: clocks of different machines need not agree. The leader stops writing `deadline` after its last
 renewal began, well before anybody else may take the lease: `check` is asked before every write and
-raises from that moment on. A lease given up in good order is taken at once.
+raises from that moment on. What slips through, for a process can be paused between any two steps, the
+server refuses: every write carries the `fence`. A lease given up in good order is taken at once.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ class Timing(Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0
     deadline_seconds: float = 10.0
     renew_seconds: float = 2.0
+
+    @classmethod
+    def of(cls, lease_seconds: float) -> Timing:
+        """The other times follow: three tries before the deadline, a third of the lease after it."""
+        return cls(
+            lease_seconds=lease_seconds,
+            deadline_seconds=lease_seconds * 2 / 3,
+            renew_seconds=lease_seconds / 7,
+        )
 
 
 class Seen(Struct, frozen=True):
@@ -75,6 +85,11 @@ class Leader:
         self._lease: Object | None = None
         self._seen: Seen | None = None
         self._valid_until = float("-inf")
+
+    @property
+    def fence(self) -> str:
+        """What the server is told with every write, to refuse it when another holds the lease."""
+        return f"{self._name}/{self._identity}"
 
     @property
     def is_leading(self) -> bool:

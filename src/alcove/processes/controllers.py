@@ -32,6 +32,7 @@ from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Options
 from alcove.controllers.leader import Leader, Timing
 from alcove.controllers.metrics import Metrics
+from alcove.controllers.tenants.template import BadTemplate, NetworkTemplate
 from alcove.controllers.work import Work, work
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
@@ -68,7 +69,7 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         try:
             while True:
                 async with leader.leading() as lost:
-                    planes = Planes(user_agent=USER_AGENT, permitted=leader.check)
+                    planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
                     await _until(lost, work(wanted, planes, transport, leads))
         finally:
             trimming.cancel()
@@ -89,12 +90,19 @@ async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> Non
         await asyncio.wait((work_task, lost_task))
 
 
-def main(kubeconfig_path: Path | None, network_template: Path | None, probe_port: int | None) -> str:
+def main(
+    kubeconfig_path: Path | None, network_template: Path | None, probe_port: int | None, lease_seconds: float
+) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
+    try:
+        NetworkTemplate.load(network_template)
+    except BadTemplate as error:
+        return str(error)
     config = Config(
         kubeconfig=kubeconfig_path or kubeconfig.default_path(),
         options=Options(default_network_template=network_template),
         probe_port=probe_port,
+        timing=Timing.of(lease_seconds),
     )
 
     async def until_signal() -> None:

@@ -126,12 +126,15 @@ def controllers(
     probe_port: Annotated[
         int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
     ] = None,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1, help="How long the others wait for a leader that no longer answers.")
+    ] = 15.0,
 ) -> None:
     """Run every controller, in one process at a time."""
     from alcove.processes.controllers import main as run_controllers
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    if told := run_controllers(kubeconfig, default_network_template_path, probe_port):
+    if told := run_controllers(kubeconfig, default_network_template_path, probe_port, lease_seconds):
         raise typer.Exit(_fail(told))
 
 

@@ -15,8 +15,11 @@ START_SECONDS_MAX = 30.0
 class LocalControllers:
     """`with LocalControllers(server): …`; several at once compete for the lease."""
 
-    def __init__(self, server: LocalServer, directory: Path, *options: str) -> None:
-        self._server = server
+    def __init__(
+        self, server: LocalServer, directory: Path, *options: str, kubeconfig: Path | None = None
+    ) -> None:
+        """`kubeconfig` where they do not go straight to the server."""
+        self._kubeconfig = kubeconfig or server.admin_kubeconfig
         self._log = directory / "controllers.log"
         self._options = options
         self._process: subprocess.Popen[str] | None = None
@@ -33,7 +36,7 @@ class LocalControllers:
     def start(self) -> None:
         """Returns at once; `wait` until it leads."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        arguments = ["--kubeconfig", str(self._server.admin_kubeconfig), *self._options]
+        arguments = ["--kubeconfig", str(self._kubeconfig), *self._options]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "alcove.processes.main", "controllers", *arguments],
@@ -47,6 +50,10 @@ class LocalControllers:
         assert self._process is not None and self._process.stdout is not None
         if self._process.stdout.readline() != "leading\n":
             raise RuntimeError(f"the controllers did not start: {self.log}")
+
+    def send(self, sent: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(sent)
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
