@@ -481,6 +481,8 @@ def test_services_with_chosen_addresses_and_with_none(ring0: Caller, acme: Calle
     service(acme, "stray", clusterIP="192.0.2.1")
     message = told(acme, "stray", "FailedProvision")
     assert message == "address 192.0.2.1 is outside the network's range for services (10.96.0.0/16)"
+    service(acme, "both", ipFamilyPolicy="RequireDualStack")
+    assert told(acme, "both", "FailedProvision").endswith('but network "default" has only IPv4')
     headless = service(acme, "headless", clusterIP="None", selector={"a": "b"})
     away = service(acme, "away", type="ExternalName", externalName="example.org")
     assert cluster_ip(acme, "chosen") == "10.96.3.3"

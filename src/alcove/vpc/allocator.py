@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from alcove.api import objects
 from alcove.api.addresses import Address, Network
 from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME
@@ -42,6 +44,7 @@ class Allocator:
         self._now = now
         self._pools: dict[int, dict[Network, Pool]] = {}
         world.endpoints.subscribe(self._changed)
+        world.dividers.subscribe(self._forget)
 
     async def claim(self, place: Place, purpose: Purpose, chosen: Address | None = None) -> Object:
         """Creates an endpoint with the chosen address, or else the lowest free one.
@@ -104,9 +107,11 @@ class Allocator:
                     pool.held(claim[1])
         return pool
 
-    def forget(self, scope: int) -> None:
-        """Nothing has this number any more."""
-        self._pools.pop(scope, None)
+    def _forget(self, change: Change) -> None:
+        """A number that nobody has any more has no addresses either."""
+        vni = read_number(objects.get(change.obj, "spec", "vni"))
+        if change.kind is Kind.DELETED and vni and change.key.name == claims.divider_name(vni, 0):
+            self._pools.pop(vni, None)
 
     def _changed(self, change: Change) -> None:
         claim = None if change.kind is Kind.UPDATED else claims.claimed(change.key.name)

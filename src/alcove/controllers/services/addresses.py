@@ -96,6 +96,9 @@ class ServiceAddressController(Controller):
         self, key: ObjectKey, service: Object, network: Object, backing: Backing, there: list[Object]
     ) -> Result:
         """Claims what the service has or is to have, then writes it into the service."""
+        if service["spec"].get("ipFamilyPolicy") == "RequireDualStack":
+            told = f'network "{network_of(service)}" has only IPv{backing.network.version}'
+            raise Refused(f"a service of both families is required, but {told}")
         cidrs, given = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
         kept = [each for each in there if not given or spec_of(each, "ip") == given]
         await self._release(each for each in there if each not in kept[:1])
