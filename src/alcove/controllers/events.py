@@ -94,6 +94,10 @@ class Recorder:
         self._queued[told.tenant] += 1
         self._queue.put_nowait(told)
 
+    async def drained(self) -> None:
+        """Waits until everything that was told is written, or dropped."""
+        await self._queue.join()
+
     async def run(self) -> None:
         while True:
             told = await self._queue.get()
@@ -104,6 +108,8 @@ class Recorder:
                 # The tenant or namespace may be going away, the plane may have left.
                 self.dropped += 1
                 log.debug("event not written", extra={"reason": told.reason, "error": str(error)})
+            finally:
+                self._queue.task_done()
 
     async def _write(self, told: Told) -> None:
         now = self._clock()

@@ -1,0 +1,125 @@
+"""Events: in the object's tenant, counted when they repeat, silenced when there are too many."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+
+import pytest
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.client import kubeconfig
+from alcove.client.client import Client
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.pool import HttpPool
+from alcove.client.resources import EVENTS
+from alcove.controllers import events as module
+from alcove.controllers.events import Events, Recorder, Told, described, reference
+from alcove.testing.server import LocalServer
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+async def client(server: LocalServer) -> AsyncIterator[Client]:
+    pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+    yield Client(pool)
+    await pool.close()
+
+
+def pod(name: str, tenant: str = "system") -> Object:
+    metadata = {"name": name, "namespace": "default", "tenant": tenant, "uid": f"uid-{name}"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+async def written(
+    client: Client, tell: Callable[[Events], None], clock: Callable[[], float] = time.time
+) -> tuple[Recorder, list[Object]]:
+    """What came of telling, about one pod."""
+    name = f"events-{next(_NUMBERS)}"
+
+    def client_of(_plane: PlaneId) -> Client:
+        return client
+
+    recorder = Recorder(client_of, clock)
+    events = Events(recorder, "tester")
+    events_about = _About(events, pod(name))
+    tell(events_about)
+    task = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(10):
+        await recorder.drained()
+    task.cancel()
+    found = await client.list(SYSTEM, EVENTS, namespace="default", fields=f"involvedObject.name={name}")
+    return recorder, found
+
+
+class _About(Events):
+    """Says everything about one object."""
+
+    def __init__(self, events: Events, obj: Object) -> None:
+        super().__init__(events._recorder, "tester")
+        self._obj = obj
+
+    def say(self, reason: str, message: str = "m") -> None:
+        self.warning(HOME, self._obj, reason, message)
+
+
+async def test_the_same_is_counted(client: Client) -> None:
+    def tell(events: Events) -> None:
+        assert isinstance(events, _About)
+        for _ in range(5):
+            events.say("Failed")
+        events.say("Other")
+
+    _, found = await written(client, tell)
+    assert {(each["reason"], each["count"]) for each in found} == {("Failed", 5), ("Other", 1)}
+    assert found[0]["source"] == {"component": "tester"} and found[0]["type"] == "Warning"
+
+
+async def test_an_object_with_too_much_to_say_is_silenced(client: Client) -> None:
+    def tell(events: Events) -> None:
+        assert isinstance(events, _About)
+        for number in range(module.BURST_PER_OBJECT + 10):
+            events.say("Failed", f"number {number}")
+
+    recorder, found = await written(client, tell, clock=lambda: 1_700_000_000.0 + next(_TICKS) * 1e-3)
+    assert len(found) == module.BURST_PER_OBJECT and recorder.dropped == 10
+
+
+_TICKS = count()
+
+
+async def test_one_tenants_flood_leaves_room_for_others() -> None:
+    def client_of(_plane: PlaneId) -> Client:
+        raise AssertionError("nobody writes yet")
+
+    recorder = Recorder(client_of, time.time)
+    events = Events(recorder, "tester")
+    for number in range(10_000):
+        events.warning(HOME, pod(f"p{number}", "greedy"), "Failed", "m")
+    before = recorder.dropped
+    events.warning(HOME, pod("p", "small"), "Failed", "m")
+    assert recorder.dropped == before == 10_000 - module.QUEUED_PER_TENANT_MAX
+
+
+async def test_what_cannot_be_written_is_dropped(client: Client) -> None:
+    recorder = Recorder(lambda _plane: client, time.time)
+    Events(recorder, "tester").normal(HOME, pod("p", "no-such-tenant"), "Fine", "m")
+    task = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(10):
+        await recorder.drained()
+    assert recorder.dropped == 1 and not task.done()
+    task.cancel()
+
+
+def test_an_event_says_what_it_is_about() -> None:
+    involved = reference(pod("x"))
+    told = Told(HOME, TenantId("a"), involved, "Normal", "Fine", "ü" * 2_000, "tester")
+    event = described(told, 1_700_000_000.25)
+    assert event["metadata"]["namespace"] == "default" and event["metadata"]["name"].startswith("x.")
+    assert event["involvedObject"]["kind"] == "Pod" and event["count"] == 1
+    assert len(event["message"].encode()) <= module.MESSAGE_BYTES_MAX
+    spaceless = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    told = Told(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
+    assert described(told, 0)["metadata"]["namespace"] == "default"
