@@ -3,7 +3,8 @@
 An API server and the controllers, as a user starts them, and this program as a client that watches.
 
 one by one   a tenant is created, and the next one when all its first objects are there
-at once      all are created without waiting, then all deleted: their times make the ratio
+at once      all are created without waiting, then all deleted: their times make the ratio, and memory
+             is compared before and after
 
 A tenant is ready when its namespaces have their service accounts and certificates and its role, binding
 and network are there: 13 objects of two levels of controllers. Times begin with the request.
@@ -111,6 +112,8 @@ class Figures(Struct):
     ready_ms: list[float]
     create_s: float
     delete_s: float
+    rss_before_mb: list[float]
+    """Of each process, after as many tenants have come and gone as follow now."""
 
     def percentile(self, share: float) -> float:
         ordered = sorted(self.ready_ms)
@@ -160,7 +163,7 @@ def control_plane() -> Iterator[tuple[LocalServer, LocalControllers]]:
             yield server, controllers
 
 
-async def measure(path: Path, count: int) -> Figures:
+async def measure(path: Path, count: int, pids: list[int]) -> Figures:
     pool = HttpPool(kubeconfig.load(path))
     async with Planes(user_agent="bench") as planes:
         ready = Ready(planes)
@@ -169,20 +172,23 @@ async def measure(path: Path, count: int) -> Figures:
         single = [TenantId(f"one-{number}") for number in range(count)]
         ready_ms = await one_by_one(client, ready, single)
         await delete(client, ready, single)
+        await asyncio.sleep(AFTERWARDS_SECONDS)
+        before = [resident_mb(pid) for pid in pids]
         burst = [TenantId(f"all-{number}") for number in range(count)]
         create_s = await all_at_once(client, ready, burst)
         delete_s = await delete(client, ready, burst)
     await pool.close()
-    return Figures(ready_ms, create_s, delete_s)
+    return Figures(ready_ms, create_s, delete_s, before)
 
 
 def run(count: int) -> dict[str, float]:
     with control_plane() as (server, controllers):
         time.sleep(SETTLE_SECONDS)
-        before = resident_mb(controllers.pid), resident_mb(server.pid)
-        figures = uvloop.run(measure(server.admin_kubeconfig, count))
+        pids = [controllers.pid, server.pid]
+        fresh = [resident_mb(pid) for pid in pids]
+        figures = uvloop.run(measure(server.admin_kubeconfig, count, pids))
         time.sleep(AFTERWARDS_SECONDS)
-        after = resident_mb(controllers.pid), resident_mb(server.pid)
+        after = [resident_mb(pid) for pid in pids]
     return {
         "tenants": count,
         "tenant_ready_p50_ms": round(figures.percentile(0.5), 1),
@@ -190,9 +196,11 @@ def run(count: int) -> dict[str, float]:
         "tenants_create_s": round(figures.create_s, 2),
         "tenants_delete_s": round(figures.delete_s, 2),
         "tenant_delete_to_create_ratio": round(figures.delete_s / figures.create_s, 2),
-        "controllers_rss_before_mb": round(before[0], 1),
+        "controllers_rss_fresh_mb": round(fresh[0], 1),
+        "controllers_rss_before_mb": round(figures.rss_before_mb[0], 1),
         "controllers_rss_after_mb": round(after[0], 1),
-        "apiserver_rss_before_mb": round(before[1], 1),
+        "apiserver_rss_fresh_mb": round(fresh[1], 1),
+        "apiserver_rss_before_mb": round(figures.rss_before_mb[1], 1),
         "apiserver_rss_after_mb": round(after[1], 1),
     }
 

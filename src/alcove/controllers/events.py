@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -33,12 +33,12 @@ SAME_SECONDS = 600.0
 BURST_PER_OBJECT = 25
 REFILL_SECONDS = 300.0
 """After a burst, an object may tell one thing more each time this has passed."""
+BUCKETS = 1 << 13
 MESSAGE_BYTES_MAX = 1_024
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
-_T = TypeVar("_T")
 ClientOf = Callable[[PlaneId], Client]
 
 
@@ -70,9 +70,22 @@ class _Kept(Struct):
     last: float
 
 
-class _Bucket(Struct):
-    tokens: float
-    since: float
+class _Buckets:
+    """How much each object may still tell. A table of fixed size, by hash: two objects that meet in it
+    share, which is no harm, and nothing is kept of objects that are gone."""
+
+    def __init__(self) -> None:
+        self._used = array("d", bytes(8 * BUCKETS))
+        self._since = array("d", bytes(8 * BUCKETS))
+
+    def take(self, mark: object, now: float) -> bool:
+        place = hash(mark) % BUCKETS
+        refilled = (now - self._since[place]) / REFILL_SECONDS
+        used = max(self._used[place] - refilled, 0.0)
+        self._since[place] = now
+        may = used + 1 <= BURST_PER_OBJECT
+        self._used[place] = used + 1 if may else used
+        return may
 
 
 class Recorder:
@@ -84,7 +97,7 @@ class Recorder:
         self._queue: asyncio.Queue[Told] = asyncio.Queue(QUEUED_MAX)
         self._queued: Counter[TenantId] = Counter()
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
-        self._buckets: OrderedDict[object, _Bucket] = OrderedDict()
+        self._buckets = _Buckets()
         self.dropped = 0
 
     def tell(self, told: Told) -> None:
@@ -113,10 +126,11 @@ class Recorder:
 
     async def _write(self, told: Told) -> None:
         now = self._clock()
+        self._forget(now)
         kept = self._kept.get(told.sameness)
         if kept is not None and now - kept.last < SAME_SECONDS and await self._count(told, kept, now):
             return
-        if self._may_tell(told, now):
+        if self._buckets.take(told.object_mark, now):
             await self._create(told, now)
         else:
             self.dropped += 1
@@ -125,7 +139,9 @@ class Recorder:
         event = described(told, now)
         namespace = event["metadata"]["namespace"]
         made = await self._client_of(told.plane).create(told.tenant, EVENTS, event, namespace=namespace)
-        _remember(self._kept, told.sameness, _Kept(made["metadata"]["name"], 1, now))
+        self._kept[told.sameness] = _Kept(made["metadata"]["name"], 1, now)
+        if len(self._kept) > REMEMBERED_MAX:
+            self._kept.popitem(last=False)
 
     async def _count(self, told: Told, kept: _Kept, now: float) -> bool:
         patch = {"count": kept.count + 1, "lastTimestamp": meta.format_time(now)}
@@ -141,21 +157,10 @@ class Recorder:
         self._kept.move_to_end(told.sameness)
         return True
 
-    def _may_tell(self, told: Told, now: float) -> bool:
-        bucket = self._buckets.pop(told.object_mark, None) or _Bucket(BURST_PER_OBJECT, now)
-        bucket.tokens = min(bucket.tokens + (now - bucket.since) / REFILL_SECONDS, BURST_PER_OBJECT)
-        bucket.since = now
-        _remember(self._buckets, told.object_mark, bucket)
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
-
-
-def _remember(kept: OrderedDict[object, _T], key: object, value: _T) -> None:
-    kept[key] = value
-    if len(kept) > REMEMBERED_MAX:
-        kept.popitem(last=False)
+    def _forget(self, now: float) -> None:
+        """What is too old to be counted again."""
+        while self._kept and now - next(iter(self._kept.values())).last >= SAME_SECONDS:
+            self._kept.popitem(last=False)
 
 
 class Events:

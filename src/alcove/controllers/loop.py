@@ -93,11 +93,14 @@ class Loop:
 
     async def _work(self) -> None:
         while True:
-            taken = await self.queue.take()
-            try:
-                await self._turn(taken)
-            finally:
-                self.queue.done(taken.key)
+            await self._next()
+
+    async def _next(self) -> None:
+        taken = await self.queue.take()
+        try:
+            await self._turn(taken)
+        finally:
+            self.queue.done(taken.key)
 
     async def _turn(self, taken: Taken) -> None:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,6 @@ watch that deleted it or by being asked: no two watches are at the same revision
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
@@ -22,10 +21,10 @@ from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.deletion import delete_as_known
 from alcove.controllers.everything import Known
 from alcove.controllers.garbage import plan
+from alcove.controllers.garbage.gone import Gone
 from alcove.controllers.garbage.plan import FOREGROUND, ORPHAN, Delete, Judged, Keep, Orphan, Owner, Wait
 from alcove.controllers.together import together
 
-GONE_KEPT_MAX = 10_000
 INVALID_NAMESPACE = "OwnerRefInvalidNamespace"
 
 
@@ -42,8 +41,7 @@ class GarbageCollector(Controller):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        """Uids that no object has any more; none ever comes back."""
+        self._gone = Gone()
         self.on_everything(self._concerned)
 
     async def fresh(self, key: ObjectKey) -> None:
@@ -54,7 +52,7 @@ class GarbageCollector(Controller):
     def _concerned(self, resource: Resource, change: Change) -> Iterable[Item]:
         known = Known(resource, change.key, change.obj["metadata"])
         if change.kind is Kind.DELETED:
-            self._note_gone(known.uid)
+            self._gone.add(known.uid)
             yield from map(_item, self.everything.dependents(change.key.space, known.uid))
             yield from self._waiting_owners(known)
             return
@@ -161,17 +159,12 @@ class GarbageCollector(Controller):
                 place.tenant, place.resource, place.name, namespace=place.namespace
             )
         except NotFound:
-            self._note_gone(uid)
+            self._gone.add(uid)
             return Owner.GONE
         if found["metadata"]["uid"] != uid:
-            self._note_gone(uid)
+            self._gone.add(uid)
             return Owner.GONE
         return Owner.SOLID
-
-    def _note_gone(self, uid: str) -> None:
-        self._gone[uid] = None
-        if len(self._gone) > GONE_KEPT_MAX:
-            self._gone.popitem(last=False)
 
     def _tell_invalid(self, known: Known, reference: Object) -> None:
         told = f'ownerRef [{reference["kind"]} {reference["name"]}] does not exist in namespace ""'
