@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler import volumeplans
 from alcove.scheduler.causes import Cause
 from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable, ref
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.fairness import Account, Fairness
 from alcove.scheduler.judge import NO_SLOT, Explanation, Judge
 from alcove.scheduler.ledger import PLANE_FLIGHTS_MAX, Flight, Ledger
@@ -36,8 +37,6 @@ ATTEMPTS_MAX = 64
 """Attempts in one call that may end without anything to tell."""
 TELLING_TURNS = 8
 """Of so many calls, one may tell a waiting pod why it waits, even while there is more to place."""
-RETELL_SECONDS = 10.0
-"""A reason that changed is told again after so long, not sooner."""
 
 
 class Scheduler:
@@ -67,34 +66,40 @@ class Scheduler:
             self.judge,
             profiles,
         )
-        self._planes: dict[str, TenantId | None] = {HOME: None}
-        self._closed: set[str] = set()
-        self._stalled: dict[str, set[TenantId]] = {}
+        self._planes: dict[PlaneId, TenantId | None] = {HOME: None}
+        self._closed: set[PlaneId] = set()
+        self._stalled: dict[PlaneId, set[TenantId]] = {}
         """Plane → tenants with pods that cannot be served while it is closed or has too much under way."""
         self._prepared: deque[Flight] = deque()
         self._calls = 0
 
     # What planes there are.
 
-    def add_plane(self, name: str, tenant: TenantId | None) -> None:
+    def add_plane(self, name: PlaneId, tenant: TenantId | None) -> None:
         """A plane that serves one dedicated tenant: it is heard about no other. None: about all."""
         self._planes[name] = tenant
 
-    def remove_plane(self, name: str) -> None:
-        """The plane is no more, and its pods neither."""
+    def know_plane(self, name: PlaneId) -> None:
+        """All there is on the plane was told. Until then, what nodes note of it counts instead."""
+        for slot in self.world.know_plane(name):
+            self._waking.room(slot)
+
+    def remove_plane(self, name: PlaneId) -> None:
+        """The plane is no more, and its pods neither. What nodes note of it counts until that is gone."""
         self._planes.pop(name, None)
+        self.world.forget_plane(name)
         self._closed.discard(name)
         for pods in list(self.roster.pods.values()):
             for pod in [each for each in pods.values() if each.plane == name]:
                 self._observer.forget(pod)
         self._resume(name)
 
-    def set_plane_open(self, name: str, is_open: bool) -> None:
+    def set_plane_open(self, name: PlaneId, is_open: bool) -> None:
         """Whether decisions can be sent to the plane now. What was sent before stays as it is."""
         (self._closed.discard if is_open else self._closed.add)(name)
         self._resume(name)
 
-    def _resume(self, plane: str) -> None:
+    def _resume(self, plane: PlaneId) -> None:
         # Not before there is room for several: else every answer would have all tenants try for one place.
         if plane not in self._closed and self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
             for tenant in self._stalled.pop(plane, ()):
@@ -167,8 +172,9 @@ class Scheduler:
         times = [due for due in (self.queue.due(), self.ledger.next_due()) if due is not None]
         return min(times, default=None)
 
-    def schedule_next(self) -> Decision | None:
-        """The next decision. None: nothing can be decided just now."""
+    def schedule_next(self, may_tell: bool = True) -> Decision | None:
+        """The next decision. None: nothing can be decided just now. `may_tell`: pods may be told why they
+        wait; whoever has enough of that to do says no."""
         now = self._clock()
         self.queue.tick(now)
         self._waking.flush()
@@ -176,7 +182,7 @@ class Scheduler:
         early = self._send_again(now) or self._bind_prepared(now)
         if early is not None:
             return early
-        if self._calls % TELLING_TURNS == 0 and (told := self._tell_waiting(now)):
+        if may_tell and self._calls % TELLING_TURNS == 0 and (told := self._tell_waiting(now)):
             return told
         for _ in range(ATTEMPTS_MAX):
             account = self.fairness.next()
@@ -185,7 +191,7 @@ class Scheduler:
             decision = self._serve(account, now)
             if decision is not None:
                 return decision
-        return self._tell_waiting(now)
+        return self._tell_waiting(now) if may_tell else None
 
     def _send_again(self, now: float) -> Decision | None:
         """What is in doubt, or waited for its volumes too long."""
@@ -207,19 +213,13 @@ class Scheduler:
         return None
 
     def _tell_waiting(self, now: float) -> Decision | None:
-        waiting = self.queue.untold()
+        waiting = self.queue.untold(now)
         if waiting is None:
             return None
         pod, text = waiting
-        return self._tell(pod, text, now)
-
-    def _tell(self, pod: Pod, text: str, now: float, is_denominated: bool = False) -> Decision | None:
-        if pod.told == text and not is_denominated:
-            return None
-        if pod.told and now - pod.told_at < RETELL_SECONDS and not is_denominated:
-            return None
-        pod.told, pod.told_at = text, now
-        return Unschedulable(ref(pod), text, is_denominated)
+        told = Unschedulable(ref(pod), text, pod.is_denominated)
+        pod.told, pod.told_at, pod.is_denominated = text, now, False
+        return told
 
     def _serve(self, account: Account, now: float) -> Decision | None:
         """The tenant's turn: place its first pod, or find out why not."""
@@ -237,7 +237,7 @@ class Scheduler:
         if objection := self.fairness.objection(account, amounts):
             self.fairness.failed(account)
             self.queue.block(pod, ticket, Cause.QUOTA, objection, now)
-            return self._tell(pod, objection, now)
+            return None
         return self._attempt(account, pod, ticket, now)
 
     def _attempt(self, account: Account, pod: Pod, ticket: int, now: float) -> Decision | None:
@@ -263,6 +263,7 @@ class Scheduler:
         """Somebody more important was nominated for the pod's node: it has to look elsewhere."""
         self.queue.remove(pod)
         self.world.denominate(pod)
+        pod.is_denominated = True
         self.queue.add(pod)
 
     def _outranked(self, pod: Pod) -> list[tuple[Pod, str]]:
@@ -299,8 +300,9 @@ class Scheduler:
             if not isinstance(preempting, str):
                 return preempting
             text = f"{text} preemption: {preempting}"
+        pod.is_denominated = pod.is_denominated or (bool(nominated) and not pod.nominated)
         self.queue.block(pod, ticket, why.cured_by, text, now)
-        return self._tell(pod, text, now, is_denominated=bool(nominated) and not pod.nominated)
+        return None
 
     def _preempt(self, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float) -> Decision | str:
         """Have others evicted, or say why that does not help."""
@@ -316,8 +318,8 @@ class Scheduler:
         victims = outcome.candidate.victims
         preemption.doomed.update(victims)
         self.world.nominate(pod, node)
+        pod.told, pod.told_at, pod.is_denominated = why.text, now, False
         self.queue.block(pod, ticket, why.cured_by | Cause.ROOM | Cause.POD_GONE, why.text, now)
-        pod.told, pod.told_at = why.text, now
         return Preempt(ref(pod), node, tuple(ref(victim) for victim in victims), why.text)
 
     def _check_preparing(self, tenant: TenantId) -> None:

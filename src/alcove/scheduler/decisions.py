@@ -5,12 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
+from alcove.client.keys import PlaneId
 from alcove.scheduler.pods import Pod
 from alcove.scheduler.volumeplans import VolumePlan
 
 
 class PodRef(Struct, frozen=True):
-    plane: str
+    plane: PlaneId
     tenant: TenantId
     namespace: str
     name: str

@@ -8,9 +8,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-
-HOME = "home"
-"""The plane that serves ring0 and all shared tenants."""
+from alcove.client.keys import PlaneId
 
 
 class Kind(Enum):
@@ -26,7 +24,7 @@ class Kind(Enum):
 
 
 class Event(Struct):
-    plane: str
+    plane: PlaneId
     tenant: TenantId
     kind: Kind
     obj: Object

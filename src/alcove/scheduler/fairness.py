@@ -111,6 +111,10 @@ class Fairness:
             self._owed[resource] = self._owed.get(resource, 0) + sign * missing
 
     @property
+    def has_ready(self) -> bool:
+        return self._weight_ready > 0
+
+    @property
     def has_minima(self) -> bool:
         """Whether something is guaranteed to somebody."""
         return bool(self._owed)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from alcove.client.keys import PlaneId
 from alcove.scheduler.fairness import Fairness
 from alcove.scheduler.pods import Pod, State
 from alcove.scheduler.storage import ClaimKey
@@ -39,7 +40,7 @@ class Flight(Struct):
     """A decision on its way to the plane."""
 
     pod: Pod
-    plane: str
+    plane: PlaneId
     node: str
     due: float
     """When it is in doubt, or to be sent again."""
@@ -60,9 +61,9 @@ class Ledger:
         self.flights: dict[Pod, Flight] = {}
         self._due: list[tuple[float, int, Flight]] = []
         self._numbers = 0
-        self._planes: dict[str, int] = {}
+        self._planes: dict[PlaneId, int] = {}
 
-    def in_flight(self, plane: str) -> int:
+    def in_flight(self, plane: PlaneId) -> int:
         return self._planes.get(plane, 0)
 
     def assume(self, pod: Pod, node: str, now: float, plan: VolumePlan = NO_VOLUMES) -> Flight:

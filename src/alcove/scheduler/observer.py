@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object, labels, name
+from alcove.client.keys import HOME
 from alcove.scheduler import storage, tenants
 from alcove.scheduler.budgets import Budget, read_budget
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.fairness import Fairness
 from alcove.scheduler.judge import Judge
 from alcove.scheduler.ledger import Ledger

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from alcove.api.ids import TenantId
+from alcove.client.keys import PlaneId
 from alcove.scheduler.groups import Group
 from alcove.scheduler.shapes import Shape
 
@@ -25,6 +26,7 @@ class Pod:
         "attempts",
         "created",
         "group",
+        "is_denominated",
         "is_leaving",
         "may_preempt",
         "name",
@@ -44,7 +46,7 @@ class Pod:
         "uid",
     )
 
-    def __init__(self, uid: str, plane: str, tenant: TenantId, namespace: str, name: str) -> None:
+    def __init__(self, uid: str, plane: PlaneId, tenant: TenantId, namespace: str, name: str) -> None:
         self.uid = uid
         self.plane = plane
         self.tenant = tenant
@@ -66,6 +68,8 @@ class Pod:
         """Where it is counted in the arrays; -1: nowhere."""
         self.nominated = ""
         """The node on which others make room for it."""
+        self.is_denominated = False
+        """It was nominated for a node and no longer is, which its object does not say yet."""
         self.attempts = 0
         """Failures to bind in a row."""
         self.told = ""

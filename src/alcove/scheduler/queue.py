@@ -23,6 +23,14 @@ BLOCKED_SECONDS_MAX = 300.0
 """After so long a cohort is tried again, whatever happened: should an event have been missed."""
 
 
+RETELL_SECONDS = 10.0
+"""A reason that changed is told again after so long, not sooner."""
+
+
+def _is_news(pod: Pod, text: str, now: float) -> bool:
+    return not pod.told or (pod.told != text and now - pod.told_at >= RETELL_SECONDS)
+
+
 class Line:
     """One tenant's."""
 
@@ -161,7 +169,6 @@ class Queue:
         cohort = line.cohorts.get(key)
         if cohort is None:
             cohort = line.cohorts[key] = Cohort(key, line.account)
-        equals = list(cohort) if cohort.has_untold else []
         pod.queued = ticket
         cohort.add(pod)
         self.size += 1
@@ -169,27 +176,30 @@ class Queue:
             self.blocked.remove(cohort)
         cohort.cured_by, cohort.text, cohort.since = cured_by, text, now
         self.blocked.add(cohort, self._world.demand(pod.shape).amounts)
-        for other in equals:
-            if not other.told:
-                self._tell_later(other, cohort)
-        cohort.has_untold = False
+        self._tell_later(pod, cohort)
+        if cohort.has_untold:
+            for other in cohort:
+                if other is not pod and not other.told:
+                    self._tell_later(other, cohort)
+            cohort.has_untold = False
         self._update(line)
 
     def _tell_later(self, pod: Pod, cohort: Cohort) -> None:
         self._untold.setdefault(pod.tenant, deque()).append((pod, cohort))
 
-    def untold(self) -> tuple[Pod, str] | None:
-        """A pod that waits in a blocked cohort and was not told why; tenants take turns."""
+    def untold(self, now: float) -> tuple[Pod, str] | None:
+        """A pod that waits in a blocked cohort and is to be told why; tenants take turns."""
         while self._untold:
             tenant, pods = self._untold.popitem(last=False)
             pod, cohort = pods.popleft()
             if pods:
                 self._untold[tenant] = pods
-            if pod.queued <= 0 or pod.told:
+            if pod.queued <= 0:
                 continue
-            if cohort.is_blocked:
+            if not cohort.is_blocked:
+                cohort.has_untold = cohort.has_untold or not pod.told
+            elif pod.is_denominated or _is_news(pod, cohort.text, now):
                 return pod, cohort.text
-            cohort.has_untold = True
         return None
 
     def wake(self, cohorts: list[Cohort]) -> None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object, get, labels
+from alcove.client.keys import PlaneId
 from alcove.scheduler import podterms
 from alcove.scheduler.groups import Group
 from alcove.scheduler.pods import Pod
@@ -48,7 +49,7 @@ class Roster:
         self.pods: dict[TenantId, dict[str, Pod]] = {}
         """Tenant → uid → pod."""
 
-    def read(self, plane: str, tenant: TenantId, obj: Object) -> Pod:
+    def read(self, plane: PlaneId, tenant: TenantId, obj: Object) -> Pod:
         """A pod as the object describes it; not yet on the roster."""
         metadata, spec = obj["metadata"], obj["spec"]
         # The texts that many pods share are kept once.

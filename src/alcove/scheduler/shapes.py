@@ -121,7 +121,8 @@ def shape_key(tenant: str, pod: Object) -> bytes:
 
 
 def _container(container: Object) -> list[Any]:
-    found = [container.get("image"), container.get("restartPolicy"), get(container, "resources", "requests")]
+    asked = get(container, "resources", "requests") or None
+    found = [container.get("image"), container.get("restartPolicy"), asked]
     for port in container.get("ports") or ():
         if port.get("hostPort"):
             found.append([port["hostPort"], port.get("hostIP"), port.get("protocol")])

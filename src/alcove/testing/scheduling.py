@@ -9,6 +9,7 @@ from typing import Any
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME
 from alcove.scheduler.arrays import EVERY
 from alcove.scheduler.filters.base import Scope
 from alcove.scheduler.judge import NO_SLOT, Judge
@@ -135,7 +136,7 @@ class Scene:
             self.world.put_node(read_node(each))
 
     def pod(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
-        return self.roster.read("home", tenant, obj)
+        return self.roster.read(HOME, tenant, obj)
 
     def place(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
         """A pod that is on the node its spec names."""

@@ -8,12 +8,13 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.scheduler.core import RETELL_SECONDS, Scheduler
+from alcove.client.keys import HOME, PlaneId
+from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, Unschedulable
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.ledger import ANSWER_SECONDS_MAX
 from alcove.scheduler.nodes import ZONE
-from alcove.scheduler.queue import BLOCKED_SECONDS_MAX
+from alcove.scheduler.queue import BLOCKED_SECONDS_MAX, RETELL_SECONDS
 from alcove.testing.scheduling import OTHER, TENANT, far, near, node, pod, spread, term
 
 
@@ -27,7 +28,7 @@ class Desk:
             self.see(Kind.NODE, each, SYSTEM)
 
     def see(
-        self, kind: Kind, obj: Object, tenant: TenantId = TENANT, plane: str = HOME, gone: bool = False
+        self, kind: Kind, obj: Object, tenant: TenantId = TENANT, plane: PlaneId = HOME, gone: bool = False
     ) -> Object:
         self.core.observe(Event(plane, tenant, kind, obj, gone))
         return obj
@@ -248,11 +249,11 @@ def test_ceiling_of_a_tenant_blocks_and_is_lifted() -> None:
 
 def test_a_plane_speaks_only_for_its_tenant() -> None:
     desk = Desk(node("n", cpu="2"))
-    desk.core.add_plane("plane-acme", TENANT)
-    desk.see(Kind.POD, pod("intruder", cpu="2", on="n"), OTHER, "plane-acme")
-    desk.see(Kind.NODE, node("fake"), SYSTEM, "plane-acme")
-    desk.see(Kind.POD, pod("nobody", cpu="2", on="n"), TENANT, "unknown-plane")
-    desk.see(Kind.POD, pod("honest", cpu="1"), TENANT, "plane-acme")
+    desk.core.add_plane(PlaneId("plane-acme"), TENANT)
+    desk.see(Kind.POD, pod("intruder", cpu="2", on="n"), OTHER, PlaneId("plane-acme"))
+    desk.see(Kind.NODE, node("fake"), SYSTEM, PlaneId("plane-acme"))
+    desk.see(Kind.POD, pod("nobody", cpu="2", on="n"), TENANT, PlaneId("unknown-plane"))
+    desk.see(Kind.POD, pod("honest", cpu="1"), TENANT, PlaneId("plane-acme"))
     assert desk.placed() == {"honest": "n"}
     assert desk.core.world.nodes.slots.keys() == {"n"}
 
@@ -269,9 +270,9 @@ def test_a_tenants_uid_is_no_other_tenants_pod() -> None:
 
 def test_a_tenant_that_moves_planes_is_counted_once() -> None:
     desk = Desk(node("n", cpu="2"))
-    desk.core.add_plane("own", TENANT)
+    desk.core.add_plane(PlaneId("own"), TENANT)
     moving = desk.pod("moving", cpu="1", on="n")
-    desk.see(Kind.POD, moving, TENANT, "own")
+    desk.see(Kind.POD, moving, TENANT, PlaneId("own"))
     desk.see(Kind.POD, moving, TENANT, HOME, gone=True)  # The old plane is emptied.
     desk.pod("p", OTHER, cpu="1")
     desk.pod("q", OTHER, cpu="1")
@@ -280,9 +281,9 @@ def test_a_tenant_that_moves_planes_is_counted_once() -> None:
 
 def test_a_slow_plane_holds_up_nobody_else() -> None:
     desk = Desk(node("n", pods="1000"), flights_max=4)
-    desk.core.add_plane("slow", TENANT)
+    desk.core.add_plane(PlaneId("slow"), TENANT)
     for number in range(20):
-        desk.see(Kind.POD, pod(f"s{number}"), TENANT, "slow")
+        desk.see(Kind.POD, pod(f"s{number}"), TENANT, PlaneId("slow"))
         desk.pod(f"q{number}", OTHER)
     decisions = [each for each in desk.decide() if isinstance(each, Bind)]
     assert sum(each.pod.plane == "slow" for each in decisions) == 4
@@ -412,11 +413,11 @@ def test_flapping_nodes() -> None:
 
 def test_removing_a_plane_frees_what_it_had() -> None:
     desk = Desk(node("n", cpu="1"))
-    desk.core.add_plane("own", TENANT)
-    desk.see(Kind.POD, pod("p", cpu="1", on="n"), TENANT, "own")
+    desk.core.add_plane(PlaneId("own"), TENANT)
+    desk.see(Kind.POD, pod("p", cpu="1", on="n"), TENANT, PlaneId("own"))
     desk.pod("q", OTHER, cpu="1")
     assert desk.placed() == {}
-    desk.core.remove_plane("own")
+    desk.core.remove_plane(PlaneId("own"))
     assert desk.placed() == {"q": "n"}
 
 

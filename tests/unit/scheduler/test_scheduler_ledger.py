@@ -11,19 +11,24 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, PodRef
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.testing.scheduling import node, pod
 
 NODES = {"n1": 4, "n2": 3}
-PLANES = {HOME: [TenantId("acme"), TenantId("other")], "own-1": [TenantId("big")], "own-2": [TenantId("far")]}
+PLANES = {
+    HOME: [TenantId("acme"), TenantId("other")],
+    PlaneId("own-1"): [TenantId("big")],
+    PlaneId("own-2"): [TenantId("far")],
+}
 
 
 class Plane:
     """An API server as the scheduler meets it: what is so, what it has not yet told, what it was asked."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: PlaneId) -> None:
         self.name = name
         self.pods: dict[str, tuple[TenantId, Object]] = {}
         self.untold: list[Event] = []
@@ -61,9 +66,9 @@ class Cluster:
     def start(self) -> Scheduler:
         """A scheduler that knows what lists tell, and nothing else."""
         core = Scheduler(lambda: self.now, flights_max=self.random.choice([2, 100]))
-        for name, tenants in PLANES.items():
-            if name != HOME:
-                core.add_plane(name, tenants[0])
+        for plane_id, tenants in PLANES.items():
+            if plane_id != HOME:
+                core.add_plane(plane_id, tenants[0])
         for name, cpu in self.nodes.items():
             core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(cpu))))
         for plane in self.planes.values():

@@ -8,9 +8,10 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, Preempt, Unschedulable
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.nodes import ZONE
 from alcove.testing.scheduling import OTHER, TENANT, asking, far, near, node, pod, spread, term
 
@@ -245,8 +246,11 @@ def test_the_more_important_take_over_what_is_being_freed() -> None:
     desk.ask("middle", cpu="1", priority=5)
     desk.decide()
     desk.ask("high", cpu="1", priority=10)
-    assert desk.preempts() == ("n", {"low"})
-    desk.decide()
+    taking, giving_up = desk.decide()
+    assert isinstance(taking, Preempt)
+    assert (taking.pod.name, taking.node) == ("high", "n")
+    assert isinstance(giving_up, Unschedulable)
+    assert (giving_up.pod.name, giving_up.is_denominated) == ("middle", True)
     desk.see(Kind.POD, victim, gone=True)
     assert [each.pod.name for each in desk.decide() if isinstance(each, Bind)] == ["high"]
 

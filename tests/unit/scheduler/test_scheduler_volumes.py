@@ -8,9 +8,10 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, Prepare, Unschedulable
-from alcove.scheduler.events import HOME, Event, Kind
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.ledger import CLAIMS_SECONDS_MAX
 from alcove.scheduler.nodes import HOSTNAME, ZONE
 from alcove.testing.scheduling import OTHER, TENANT, node, pod

@@ -1,0 +1,144 @@
+"""`alcove scheduler`: one scheduler over all planes, in the process that holds the lease.
+
+A process without the lease knows nothing: it begins with what planes tell once it leads, so that all it
+knows was read after the scheduler before it had stopped deciding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+import uvloop
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
+from alcove.client import kubeconfig
+from alcove.client.client import Client
+from alcove.client.errors import BadKubeconfig
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.controllers.events import Recorder, Told
+from alcove.controllers.leader import Leader, Timing
+from alcove.processes.controllers import identity
+from alcove.processes.memory import keep_trimmed
+from alcove.processes.probes import serve_probes
+from alcove.scheduler.core import Scheduler
+from alcove.scheduler.decisions import PodRef
+from alcove.scheduler.fairness import Fairness, FirstCome
+from alcove.scheduler.metrics import Metrics
+from alcove.scheduler.runner import WARNING, Runner
+
+log = logging.getLogger(__name__)
+
+LEASE = "kube-scheduler"
+USER_AGENT = "alcove-scheduler"
+COMPONENT = "default-scheduler"
+FLIGHTS_MAX = 32
+"""Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    kubeconfig: Path
+    planes: Mapping[TenantId, Path] = {}
+    """Kubeconfigs of dedicated tenants' planes."""
+    is_fair: bool = True
+    """False: the oldest pod of all is next, whosever it is."""
+    probe_port: int | None = None
+    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
+    timing: Timing = Timing()
+
+
+async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
+    """Runs until cancelled; `leads` is called each time this process begins to decide."""
+    home = HttpPool(kubeconfig.load(config.kubeconfig))
+    others = {tenant: HttpPool(kubeconfig.load(path)) for tenant, path in config.planes.items()}
+    leader = Leader(Client(home, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    metrics = Metrics()
+    async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
+        trimming = asyncio.create_task(keep_trimmed(), name="memory")
+        try:
+            while True:
+                async with leader.leading() as lost:
+                    await _until(lost, _lead(config, leader, metrics, home, others, leads))
+        finally:
+            trimming.cancel()
+            for transport in (home, *others.values()):
+                await transport.close()
+
+
+async def _lead(
+    config: Config,
+    leader: Leader,
+    metrics: Metrics,
+    home: HttpPool,
+    others: Mapping[TenantId, HttpPool],
+    leads: Callable[[], None],
+) -> None:
+    planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
+    fairness = Fairness() if config.is_fair else FirstCome()
+    core = Scheduler(time.monotonic, fairness, flights_max=FLIGHTS_MAX)
+    # What goes wrong is told before what went well: each has a queue of its own.
+    troubles, news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
+
+    def note(pod: PodRef, type_: str, reason: str, message: str) -> None:
+        involved = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+        }
+        told = Told(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
+        (troubles if type_ == WARNING else news).tell(told)
+
+    runner = Runner(planes, core, note, clock=time.monotonic, wall=time.time)
+    metrics.follow(core, runner)
+
+    def join_others() -> None:
+        for tenant, transport in others.items():
+            runner.join(tenant, transport)
+
+    async with asyncio.TaskGroup() as tasks:
+        for recorder in (troubles, news):
+            tasks.create_task(recorder.run(), name="events")
+        await runner.run(home, join_others, leads)
+
+
+async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
+    """Works until the lease is lost, or until working fails, which is told."""
+    work_task, lost_task = asyncio.create_task(working), asyncio.create_task(lost.wait())
+    try:
+        await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
+        if work_task.done():
+            work_task.result()
+    finally:
+        for task in (work_task, lost_task):
+            task.cancel()
+        await asyncio.wait((work_task, lost_task))
+
+
+def main(config: Config) -> str:
+    """Runs until a signal; returns what went wrong, or nothing."""
+
+    async def until_signal() -> None:
+        working = asyncio.create_task(run(config, lambda: typer.echo("leading")))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+    try:
+        uvloop.run(until_signal())
+    except BadKubeconfig as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot serve probes on port {config.probe_port}: {error.strerror or error}"
+    return ""

@@ -1,0 +1,67 @@
+"""What the scheduler counts, as Prometheus reads it. Numbers are taken when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from alcove.scheduler.core import Scheduler
+
+if TYPE_CHECKING:
+    from alcove.scheduler.runner import Runner
+
+TENANTS_SHOWN = 10
+
+
+class Metrics(Collector):
+    def __init__(self) -> None:
+        self._core: Scheduler | None = None
+        self._runner: Runner | None = None
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def follow(self, core: Scheduler, runner: Runner) -> None:
+        """From now on these are counted: a scheduler begins anew each time it leads."""
+        self._core, self._runner = core, runner
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterable[Metric]:
+        core, runner = self._core, self._runner
+        if core is None or runner is None:
+            return
+        yield CounterMetricFamily("alcove_scheduler_placed", "Pods bound to nodes.", value=runner.placed)
+        yield CounterMetricFamily("alcove_scheduler_turns", "Tenants' turns.", value=core.fairness.turns)
+        yield GaugeMetricFamily("alcove_scheduler_pending_pods", "Pods in line.", value=core.queue.size)
+        yield GaugeMetricFamily(
+            "alcove_scheduler_blocked_cohorts",
+            "Sets of equal pods that fit nowhere now.",
+            value=len(core.queue.blocked),
+        )
+        yield GaugeMetricFamily("alcove_scheduler_nodes", "Nodes known.", value=core.world.nodes.count)
+        yield GaugeMetricFamily(
+            "alcove_scheduler_bindings_under_way",
+            "Decisions whose outcome is not known yet.",
+            value=len(core.ledger.flights),
+        )
+        yield self._shares(core)
+
+    @staticmethod
+    def _shares(core: Scheduler) -> Metric:
+        """Of the few tenants that have most: their number is no measure of a process."""
+        family = GaugeMetricFamily(
+            "alcove_scheduler_dominant_share", "Greatest part of a resource in use.", labels=["tenant"]
+        )
+        fairness = core.fairness
+        shares = [(fairness.share(account), tenant) for tenant, account in fairness.accounts.items()]
+        for share, tenant in sorted(shares, reverse=True)[:TENANTS_SHOWN]:
+            family.add_metric([tenant], share)
+        return family
