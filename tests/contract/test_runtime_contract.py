@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -19,7 +20,7 @@ from alcove.agent.runtime.base import (
     Runtime,
     RuntimeFailure,
 )
-from alcove.agent.runtime.config import Mount
+from alcove.agent.runtime.config import IdMapping, Mount
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.api.objects import Object
@@ -37,6 +38,14 @@ async def runtime_of(handler: str, folder: Path) -> Runtime:
     if flavor is None:
         pytest.skip(why)
     return OciRuntime(flavor, folder / "run", Cgroups.of_machine())
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that other users than root may pass through, as root of a pod is one on the node."""
+    with TemporaryDirectory(prefix="alcove-runtime-") as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
 
 
 @pytest.fixture(params=[*REAL, "hollow"])
@@ -177,6 +186,17 @@ async def test_containers_of_a_sandbox_share_network_and_name_but_not_processes(
     assert int(processes) < 5
 
 
+async def test_containers_of_a_pod_may_share_their_processes(lab: ContainerLab) -> None:
+    pod: Object = {"shareProcessNamespace": True}
+    sandbox = await lab.sandbox(pod)
+    await lab.container(sandbox, {"command": ["sleep", "4243"]}, pod)
+    container = await lab.container(
+        sandbox, {"command": ["sh", "-c", "cat /proc/*/cmdline | tr '\\0' '\\n'"]}, pod
+    )
+    await lab.runtime.wait(container)
+    assert "4243" in " ".join(lab.lines(container))
+
+
 async def test_user_groups_directory_and_variables(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     container: Object = {
@@ -190,6 +210,28 @@ async def test_user_groups_directory_and_variables(lab: ContainerLab) -> None:
     await lab.runtime.start(spec.id)
     await lab.runtime.wait(spec.id)
     assert lab.lines(spec.id) == ["1000", "3000", "3000 4000 5000", "/tmp", "/ hello you"]
+
+
+async def test_root_of_a_pod_with_a_user_namespace_is_nobody_on_the_node(
+    lab: ContainerLab, tmp_path: Path
+) -> None:
+    if lab.runtime.handler != "crun":
+        pytest.skip("files of volumes with mapped ids are crun's; gVisor has users of its own making")
+    mapping = IdMapping(200_000)
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    sandbox = await lab.sandbox(mapping=mapping)
+    script = "id -u; stat -c %u /bin/busybox; echo x >/etc/new && echo y >/v/new; stat -c %u /etc/new /v/new; sleep 1000"
+    mounts = [Mount(str(volume), "/v")]
+    container = await lab.container(
+        sandbox, {"command": ["sh", "-c", script]}, mounts=mounts, mapping=mapping
+    )
+    await _until(lambda: len(lab.lines(container)) == 4)
+    assert lab.lines(container) == ["0"] * 4
+    process = (await lab.runtime.status(container)).process
+    assert os.stat(f"/proc/{process}").st_uid == 200_000  # noqa: PTH116
+    assert (lab.snapshots.mount(container, lab.rootfs) / "etc/new").stat().st_uid == 200_000
+    assert (volume / "new").stat().st_uid == 0
 
 
 async def test_a_root_directory_can_be_read_only_and_mounts_too(lab: ContainerLab, tmp_path: Path) -> None:
@@ -311,6 +353,30 @@ async def test_nothing_runs_in_what_does_not_run(lab: ContainerLab) -> None:
     await lab.runtime.wait(container)
     with pytest.raises(NoSuchContainer):
         await lab.runtime.exec(container, Exec(["true"]))
+
+
+# Streams of the container itself
+
+
+async def _attached(runtime: Runtime, container: ContainerId, data: bytes) -> bytes:
+    """What comes out after `data` went in, as whoever attaches sees it."""
+    assert isinstance(runtime, OciRuntime)
+    with runtime.attach(container) as stream:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(stream, data)
+        told = b""
+        async with asyncio.timeout(20):
+            while b"you said" not in told:
+                told += (await loop.sock_recv(stream, 8_192))[1:]
+        return told
+
+
+@pytest.mark.parametrize("tty", [False, True])
+async def test_input_and_output_of_a_container_that_is_attached_to(lab: ContainerLab, tty: bool) -> None:
+    sandbox = await lab.sandbox()
+    script = "read line; echo you said $line; sleep 1000"
+    container = await lab.container(sandbox, {"command": ["sh", "-c", script], "stdin": True, "tty": tty})
+    assert b"you said hello" in await _attached(lab.runtime, container, b"hello\n")
 
 
 # Logs and what is left

@@ -25,7 +25,6 @@ from alcove.agent.runtime.base import (
     ContainerId,
     ContainerSpec,
     HandlerName,
-    Isolation,
     Runtime,
     RuntimeFailure,
     SpecRefused,
@@ -38,6 +37,7 @@ from alcove.agent.runtime.config import (
     Place,
     container_config,
     sandbox_config,
+    shared_namespaces,
 )
 from alcove.agent.runtime.flavors import Flavor
 from alcove.agent.runtime.handlers import TRIED
@@ -100,16 +100,18 @@ async def _prove(handler: str, folder: Path) -> tuple[Flavor | None, str]:
 
 
 class ContainerLab:
-    def __init__(self, runtime: Runtime, folder: Path, policy: security.Policy | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, folder: Path, policy: security.Policy | None = None, name: str = ""
+    ) -> None:
         self.runtime = runtime
         self.folder = folder
         self.policy = policy or security.policy_of(False, runtime.isolation)
-        self.name = f"alcove-test-{os.getpid()}-{next(_NUMBERS)}"
+        self.name = name or f"alcove-test-{os.getpid()}-{next(_NUMBERS)}"
+        """Begins the name of everything that is made."""
         self.cgroups = Cgroups.of_machine()
         self.snapshots = Snapshots(folder / "snapshots")
         self.rootfs = folder / "image"
         self._profile = seccomp.load()
-        self._networks: list[str] = []
 
     async def __aenter__(self) -> "ContainerLab":
         if not self.rootfs.exists():
@@ -125,7 +127,7 @@ class ContainerLab:
             self.snapshots.remove(id)
         self.cgroups.kill(self.name)
         self.cgroups.remove(self.name)
-        for network in self._networks:
+        for network in namespaces.names(self.name):
             namespaces.remove(network)
 
     def log(self, container: ContainerId) -> Path:
@@ -152,7 +154,6 @@ class ContainerLab:
         """A running sandbox with a network of its own."""
         id = ContainerId(f"{self.name}-s{next(_NUMBERS)}")
         _make_network(id)
-        self._networks.append(id)
         network = str(namespaces.path_of(id))
         place = self._place(
             id, Namespaces(network=network), mapping, Limits(0, 256, memory_bytes_max, processes_max)
@@ -204,20 +205,9 @@ class ContainerLab:
         return [*self.lines(id), *self.lines(id, "stderr"), str(status.exit_code)]
 
     async def _shared(self, sandbox: ContainerId, pod: Object, mapping: IdMapping | None) -> Namespaces:
-        """What a container shares with its sandbox."""
         network = str(namespaces.path_of(sandbox))
-        if self.runtime.isolation is not Isolation.NAMESPACES:
-            return Namespaces(network=network)
         process = (await self.runtime.status(sandbox)).process
-        own = f"/proc/{process}/ns"
-        shares_processes = bool(pod.get("shareProcessNamespace"))
-        return Namespaces(
-            network=network,
-            ipc=f"{own}/ipc",
-            uts=f"{own}/uts",
-            pid=f"{own}/pid" if shares_processes else "",
-            user=f"{own}/user" if mapping is not None else "",
-        )
+        return shared_namespaces(pod, self.runtime.isolation, network, process, mapping)
 
     def _place(
         self,
@@ -229,14 +219,20 @@ class ContainerLab:
         return Place(
             isolation=self.runtime.isolation,
             policy=self.policy,
-            rootfs=str(self.snapshots.mount(id, self.rootfs)),
+            rootfs=str(self.snapshots.mount(id, self.rootfs, shared.user)),
             cgroup=f"/{self.name}/{id}",
             limits=limits,
             seccomp=self._profile,
             namespaces=shared,
             mapping=mapping,
             oom_score=int(Path("/proc/self/oom_score_adj").read_text()),
+            capabilities=_held(),
         )
+
+
+def _held() -> tuple[str, ...]:
+    fields = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+    return security.held(int(fields["CapBnd"], 16))
 
 
 def _make_network(name: str) -> None:

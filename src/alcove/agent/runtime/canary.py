@@ -9,8 +9,15 @@ from pathlib import Path
 
 from alcove.agent.cgroups import Cgroups, Limits
 from alcove.agent.runtime import seccomp, security
-from alcove.agent.runtime.base import ContainerId, ContainerSpec, Isolation, Runtime, RuntimeFailure
-from alcove.agent.runtime.config import ImageConfig, Namespaces, Place, container_config, sandbox_config
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, Runtime, RuntimeFailure
+from alcove.agent.runtime.config import (
+    ImageConfig,
+    Namespaces,
+    Place,
+    container_config,
+    sandbox_config,
+    shared_namespaces,
+)
 from alcove.agent.runtime.resources import PROCESSES_MAX
 from alcove.agent.runtime.users import User
 from alcove.dataplane import namespaces
@@ -51,10 +58,8 @@ class Canary:
         network = str(namespaces.path_of(self._network))
         place = self._place(runtime, _SANDBOX, Namespaces(network=network))
         await self._run(runtime, _SANDBOX, sandbox_config({}, place, "canary"))
-        shared = Namespaces(network=network)
-        if runtime.isolation is Isolation.NAMESPACES:
-            own = f"/proc/{(await runtime.status(_SANDBOX)).process}/ns"
-            shared = Namespaces(network=network, ipc=f"{own}/ipc", uts=f"{own}/uts")
+        process = (await runtime.status(_SANDBOX)).process
+        shared = shared_namespaces({}, runtime.isolation, network, process, None)
         container = {"command": ["sh", "-c", f"echo {WORD}; exit {EXIT_CODE}"]}
         image = ImageConfig(env=("PATH=/bin",))
         place = self._place(runtime, _CONTAINER, shared)

@@ -58,6 +58,24 @@ class Namespaces(Struct, frozen=True):
     user: str = ""
 
 
+def shared_namespaces(
+    pod: Object, isolation: Isolation, network: str, sandbox_process: int, mapping: IdMapping | None
+) -> Namespaces:
+    """What the containers of a pod share: what their sandbox holds, which is `sandbox_process` on the node."""
+    shares_processes = bool(pod.get("shareProcessNamespace"))
+    if isolation is not Isolation.NAMESPACES:
+        # Within gVisor's sandbox all is shared but processes, and those among all who name the same file.
+        return Namespaces(network=network, pid="/proc/self/ns/pid" if shares_processes else "")
+    own = f"/proc/{sandbox_process}/ns"
+    return Namespaces(
+        network=network,
+        ipc=f"{own}/ipc",
+        uts=f"{own}/uts",
+        pid=f"{own}/pid" if shares_processes else "",
+        user=f"{own}/user" if mapping is not None else "",
+    )
+
+
 class Place(Struct, frozen=True):
     """Where and how strictly a container is run."""
 
@@ -72,6 +90,8 @@ class Place(Struct, frozen=True):
     mapping: IdMapping | None = None
     unified_cgroups: bool = False
     oom_score: int = 0
+    capabilities: tuple[str, ...] = security.ALL_CAPABILITIES
+    """What the node can give at all."""
 
 
 def sandbox_config(pod: Object, place: Place, hostname: str) -> Object:
@@ -104,7 +124,7 @@ def container_config(
     place: Place,
 ) -> Object:
     """`variables` are the container's own, resolved but not expanded, in order."""
-    have = security.capabilities(container, place.policy)
+    have = security.capabilities(container, place.policy, place.capabilities)
     env = _environment(container, image, variables, user)
     own: Object = container.get("securityContext") or {}
     process = {
@@ -225,8 +245,22 @@ def _mounts(mounts: Iterable[Mount], place: Place) -> list[Object]:
     return told
 
 
+def network_sysctls(pod: Object) -> dict[str, str]:
+    """Settings of the pod's network: leave to ping without raw sockets, and what the pod asks for.
+
+    A runtime sets them, except in a pod with a user namespace of its own, whose root may not: there whoever
+    makes the network has to.
+    """
+    return {name: value for name, value in {**_PING, **_asked(pod)}.items() if name.startswith("net.")}
+
+
+def _asked(pod: Object) -> dict[str, str]:
+    sysctls = (pod.get("securityContext") or {}).get("sysctls") or ()
+    return {each["name"]: each["value"] for each in sysctls}
+
+
 def _sysctls(pod: Object, place: Place) -> dict[str, str]:
-    """The pod's own, and leave to ping without raw sockets; none in the node's own network."""
-    asked = (pod.get("securityContext") or {}).get("sysctls") or ()
-    defaults = _PING if place.namespaces.network and place.isolation is Isolation.NAMESPACES else {}
-    return {**defaults, **{each["name"]: each["value"] for each in asked}}
+    others = {name: value for name, value in _asked(pod).items() if not name.startswith("net.")}
+    if place.mapping is not None or not place.namespaces.network:
+        return others
+    return {**network_sysctls(pod), **others}

@@ -31,16 +31,17 @@ for word in "$@"; do
     before=$word
 done
 {call} "$@" || exit
+exec 3<&0
 (
     until [ -e "$bundle/{started}" ]; do
         [ -d "$bundle" ] || exit 255
         sleep 0.02
     done
-    exec </dev/null >/dev/null 2>&1
+    exec </dev/null >/dev/null 2>&1 3<&-
     told=$({call} wait "$word") || exit 255
     code=${{told##*:}}
     exit "${{code%%[!0-9]*}}"
-) &
+) <&3 &
 echo "$!" >"$pid_file"
 """
 

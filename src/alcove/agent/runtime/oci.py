@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 import signal as signals
+import socket
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -137,9 +138,19 @@ class OciRuntime:
     async def reopen_log(self, container: ContainerId) -> None:
         conmon.reopen_log(self._find(container))
 
-    def attach_path(self, container: ContainerId) -> Path:
-        """conmon's socket for the container's streams."""
-        return self._find(container).path / "attach"
+    def attach(self, container: ContainerId) -> socket.socket:
+        """The container's streams, from now on. What is sent is its input; of each packet received the first
+        byte tells the stream (2: output, 3: errors)."""
+        folder = os.open(self._find(container).path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            stream.connect(f"/proc/self/fd/{folder}/attach")  # The whole path may be too long for a socket.
+        except OSError as error:
+            stream.close()
+            raise NoSuchContainer(f"{container} is not running") from error
+        finally:
+            os.close(folder)
+        return stream
 
     def _find(self, container: ContainerId) -> Bundle:
         bundle = Bundle(self._bundles / container)

@@ -16,15 +16,16 @@ DEFAULT_CAPABILITIES = (
     *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
 )
 ALL_CAPABILITIES = (
-    *("CAP_AUDIT_CONTROL", "CAP_AUDIT_READ", "CAP_AUDIT_WRITE", "CAP_BLOCK_SUSPEND", "CAP_BPF"),
-    *("CAP_CHECKPOINT_RESTORE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER"),
-    *("CAP_FSETID", "CAP_IPC_LOCK", "CAP_IPC_OWNER", "CAP_KILL", "CAP_LEASE", "CAP_LINUX_IMMUTABLE"),
-    *("CAP_MAC_ADMIN", "CAP_MAC_OVERRIDE", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE"),
-    *("CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_PERFMON", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP"),
-    *("CAP_SETUID", "CAP_SYSLOG", "CAP_SYS_ADMIN", "CAP_SYS_BOOT", "CAP_SYS_CHROOT", "CAP_SYS_MODULE"),
-    *("CAP_SYS_NICE", "CAP_SYS_PACCT", "CAP_SYS_PTRACE", "CAP_SYS_RAWIO", "CAP_SYS_RESOURCE"),
-    *("CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_WAKE_ALARM"),
+    *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL"),
+    *("CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_LINUX_IMMUTABLE", "CAP_NET_BIND_SERVICE"),
+    *("CAP_NET_BROADCAST", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_IPC_OWNER"),
+    *("CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_PACCT"),
+    *("CAP_SYS_ADMIN", "CAP_SYS_BOOT", "CAP_SYS_NICE", "CAP_SYS_RESOURCE", "CAP_SYS_TIME"),
+    *("CAP_SYS_TTY_CONFIG", "CAP_MKNOD", "CAP_LEASE", "CAP_AUDIT_WRITE", "CAP_AUDIT_CONTROL"),
+    *("CAP_SETFCAP", "CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN", "CAP_SYSLOG", "CAP_WAKE_ALARM"),
+    *("CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ", "CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE"),
 )
+"""In the kernel's order: the place is the bit."""
 MASKED_PATHS = (
     *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats"),
     *("/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats"),
@@ -89,16 +90,23 @@ def is_privileged(container: Object, policy: Policy) -> bool:
     return asked
 
 
-def capabilities(container: Object, policy: Policy) -> tuple[str, ...]:
-    """The capabilities that a container's processes may have at most, sorted."""
+def held(mask: int) -> tuple[str, ...]:
+    """The capabilities of a mask, as /proc shows it."""
+    return tuple(name for bit, name in enumerate(ALL_CAPABILITIES) if mask >> bit & 1)
+
+
+def capabilities(
+    container: Object, policy: Policy, everything: Sequence[str] = ALL_CAPABILITIES
+) -> tuple[str, ...]:
+    """The capabilities that a container's processes may have at most; `everything` is what the node can give."""
     if is_privileged(container, policy):
-        return ALL_CAPABILITIES
+        return tuple(everything)
     asked = (container.get("securityContext") or {}).get("capabilities") or {}
     added = [_full_name(name) for name in asked.get("add") or ()]
     dropped = [_full_name(name) for name in asked.get("drop") or ()]
     have = set() if "CAP_ALL" in dropped else set(DEFAULT_CAPABILITIES) - set(dropped)
     if "CAP_ALL" in added:
-        added = [name for name in ALL_CAPABILITIES if name not in dropped]
+        added = [name for name in everything if name not in dropped]
     _check_added(added, policy)
     return tuple(sorted(have | set(added)))
 
