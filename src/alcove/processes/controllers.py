@@ -22,12 +22,14 @@ import typer
 import uvloop
 from msgspec import Struct
 
+from alcove.api.errors import ApiError
 from alcove.client import kubeconfig
 from alcove.client.client import Client
-from alcove.client.errors import BadKubeconfig
+from alcove.client.errors import BadKubeconfig, ClientError
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.client.transport import Transport
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Options
 from alcove.controllers.leader import Leader, Timing
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LEASE = "alcove-controllers"
 USER_AGENT = "alcove-controllers"
+AGAIN_SECONDS = 1.0
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -68,12 +71,22 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         trimming = asyncio.create_task(keep_trimmed(), name="memory")
         try:
             while True:
-                async with leader.leading() as lost:
-                    planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
-                    await _until(lost, work(wanted, planes, transport, leads))
+                await _lead(leader, wanted, transport, leads)
         finally:
             trimming.cancel()
             await transport.close()
+
+
+async def _lead(leader: Leader, wanted: Work, transport: Transport, leads: Callable[[], None]) -> None:
+    """One term as the leader, until the lease is lost or the server is away before work has begun."""
+    async with leader.leading() as lost:
+        planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
+        try:
+            await _until(lost, work(wanted, planes, transport, leads))
+        except* (ClientError, ApiError) as errors:
+            log.warning("work interrupted", extra={"errors": [str(error) for error in errors.exceptions]})
+    # After losing the lease too: whoever took it needs the server more than we do.
+    await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
