@@ -1,0 +1,29 @@
+"""What the server says it serves."""
+
+import pytest
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.client import Client
+from alcove.client.discovery import _parsed, served
+from alcove.client.resources import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, NETWORKS, PODS, TENANTS
+from alcove.testing.server import LocalServer
+
+
+async def test_every_resource_is_told_once(client: Client) -> None:
+    found = {each.resource: each.verbs for each in await served(client, SYSTEM)}
+    assert {PODS, DEPLOYMENTS, TENANTS, NETWORKS, HORIZONTAL_POD_AUTOSCALERS} <= set(found)
+    names = [(resource.group, resource.resource) for resource in found]
+    assert len(names) == len(set(names))
+    assert ("events.k8s.io", "events") not in names and ("", "networks") not in names
+    assert "watch" in found[PODS]
+
+
+async def test_a_tenant_is_not_told_of_ring0s(client: Client, server: LocalServer) -> None:
+    server.make_tenant("discovered")
+    found = {each.resource for each in await served(client, TenantId("discovered"))}
+    assert PODS in found and TENANTS not in found
+
+
+def test_what_is_no_discovery_is_noticed() -> None:
+    with pytest.raises(KeyError):
+        list(_parsed({"kind": "Status"}))

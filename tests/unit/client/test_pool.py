@@ -1,0 +1,64 @@
+"""Kept connections: used again while they are good, never when they may not be."""
+
+import asyncio
+
+import pytest
+
+from alcove.client import kubeconfig, pool
+from alcove.client.errors import Unreachable
+from alcove.client.pool import HttpPool
+from alcove.testing.server import LocalServer
+
+HEADERS = {"Accept": "application/json"}
+
+
+@pytest.fixture
+def small(server: LocalServer) -> HttpPool:
+    return HttpPool(kubeconfig.load(server.admin_kubeconfig), connections_max=2)
+
+
+async def test_requests_one_after_another_share_a_connection(small: HttpPool) -> None:
+    for _ in range(5):
+        assert (await small.request("GET", "/version", HEADERS)).status == 200
+    assert len(small._idle) == 1
+    await small.close()
+
+
+async def test_there_are_never_more_than_allowed(small: HttpPool) -> None:
+    answers = await asyncio.gather(*(small.request("GET", "/version", HEADERS) for _ in range(20)))
+    assert {answer.status for answer in answers} == {200} and len(small._idle) <= 2
+    await small.close()
+
+
+async def test_old_and_closed_connections_are_not_used_again(
+    small: HttpPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await small.request("GET", "/version", HEADERS)
+    first = small._idle[0][0]
+    monkeypatch.setattr(pool, "IDLE_SECONDS_MAX", 0.0)
+    await small.request("GET", "/version", HEADERS)
+    assert small._idle[0][0] is not first and not first.is_usable
+    monkeypatch.undo()
+    second = small._idle[0][0]
+    second.close()
+    await asyncio.sleep(0)
+    assert (await small.request("GET", "/version", HEADERS)).status == 200
+    await small.close()
+
+
+async def test_streams_do_not_use_up_the_connections(small: HttpPool) -> None:
+    path = "/api/v1/tenants/all/pods?watch=1"
+    async with small.stream(path, HEADERS), small.stream(path, HEADERS), small.stream(path, HEADERS):
+        assert (await small.request("GET", "/version", HEADERS)).status == 200
+    assert not small._streams
+    await small.close()
+
+
+async def test_an_answer_that_does_not_come_is_given_up(
+    small: HttpPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ANSWER_SECONDS_MAX", 0.1)
+    with pytest.raises(Unreachable, match="no answer") as given_up:
+        await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
+    assert given_up.value.sent and not small._idle
+    await small.close()
