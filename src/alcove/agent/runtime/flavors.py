@@ -40,7 +40,8 @@ exec 3<&0
     exec </dev/null >/dev/null 2>&1 3<&-
     told=$({call} wait "$word") || exit 255
     code=${{told##*:}}
-    exit "${{code%%[!0-9]*}}"
+    code=${{code%%[!0-9]*}}
+    exit "${{code:-255}}"
 ) <&3 &
 echo "$!" >"$pid_file"
 """

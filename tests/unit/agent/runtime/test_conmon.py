@@ -1,0 +1,78 @@
+"""How conmon is called and what it says, with a program in its place."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.runtime import conmon
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, CreateFailed
+from alcove.agent.runtime.bundle import Bundle
+
+
+def make(
+    folder: Path, terminal: bool = False, stdin: bool = False, once: bool = False
+) -> tuple[Bundle, ContainerSpec]:
+    config = {"linux": {"cgroupsPath": "/x"}, "process": {"terminal": terminal}}
+    id = ContainerId("c1")
+    spec = ContainerSpec(id, id, config, Path("/log"), {}, stdin, once)
+    return Bundle.make(folder, spec), spec
+
+
+def program(folder: Path, says: str) -> str:
+    """Writes down how it is called, and says what it is told to where conmon would."""
+    path = folder / "conmon"
+    lines = [
+        f"#!{sys.executable}",
+        "import os, sys",
+        f"open({str(folder / 'arguments')!r}, 'w').write(' '.join(sys.argv))",
+        f"os.write(int(os.environ['_OCI_SYNCPIPE']), {says.encode()!r})",
+    ]
+    path.write_text("\n".join(lines))
+    path.chmod(0o755)
+    return str(path)
+
+
+async def test_a_container_that_was_made(tmp_path: Path) -> None:
+    bundle, spec = make(tmp_path)
+    path = program(tmp_path, '{"data": 42}\n')
+    await conmon.create(path, Path("/runtime"), bundle, spec)
+    told = (tmp_path / "arguments").read_text()
+    assert "--runtime /runtime" in told
+    assert "--cid c1_" in told
+    assert "--log-path k8s-file:/log" in told
+    assert "--terminal" not in told
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ('{"data": -1, "message": "no such file"}\n', "no such file"),
+        ('{"data": -1}\n', "gave no reason"),
+        ("", "without a word"),
+    ],
+)
+async def test_a_container_that_was_not_made(tmp_path: Path, says: str, why: str) -> None:
+    bundle, spec = make(tmp_path)
+    with pytest.raises(CreateFailed, match=why):
+        await conmon.create(program(tmp_path, says), Path("/runtime"), bundle, spec)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "stdin", "once", "expected"),
+    [
+        (False, False, False, set()),
+        (True, False, False, {"--terminal"}),
+        (False, True, False, {"--stdin", "--leave-stdin-open"}),
+        (True, True, True, {"--terminal", "--stdin"}),
+    ],
+)
+def test_streams(tmp_path: Path, terminal: bool, stdin: bool, once: bool, expected: set[str]) -> None:
+    bundle, spec = make(tmp_path, terminal, stdin, once)
+    told = set(conmon._arguments(Path("/runtime"), bundle, spec))
+    assert told & {"--terminal", "--stdin", "--leave-stdin-open"} == expected
+
+
+def test_a_log_nobody_writes_any_more_is_not_opened_anew(tmp_path: Path) -> None:
+    bundle, _ = make(tmp_path)
+    conmon.reopen_log(bundle)

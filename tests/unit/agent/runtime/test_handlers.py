@@ -1,0 +1,73 @@
+"""Who gets which runtime: what was asked for or nothing, never less."""
+
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.runtime.base import HandlerName, NoSuchHandler, Runtime, RuntimeFailure
+from alcove.agent.runtime.handlers import Handlers, prove_all
+from alcove.agent.runtime.hollow import HollowRuntime
+
+
+def runtime(name: str) -> Runtime:
+    made = HollowRuntime()
+    made.handler = HandlerName(name)
+    return made
+
+
+def handlers(proven: list[str], failed: list[str]) -> Handlers:
+    return Handlers(
+        {HandlerName(name): runtime(name) for name in proven},
+        {HandlerName(name): "it died" for name in failed},
+    )
+
+
+@pytest.mark.parametrize(
+    ("proven", "failed", "asked", "is_ring0", "expected"),
+    [
+        (["crun", "gvisor"], [], "", False, "gvisor"),
+        (["crun", "gvisor"], [], "", True, "crun"),
+        (["crun", "gvisor"], [], "crun", False, "crun"),
+        (["crun", "gvisor"], [], "runsc", False, "gvisor"),
+        (["crun"], [], "", False, "crun"),
+        (["runc"], [], "", True, "runc"),
+        (["gvisor"], [], "", True, "gvisor"),
+        (["hollow"], [], "", False, "hollow"),
+        (["crun"], ["gvisor"], "", True, "crun"),
+    ],
+)
+def test_picks(proven: list[str], failed: list[str], asked: str, is_ring0: bool, expected: str) -> None:
+    assert handlers(proven, failed).pick(asked, is_ring0=is_ring0).handler == expected
+
+
+@pytest.mark.parametrize(
+    ("proven", "failed", "asked", "is_ring0", "why"),
+    [
+        (["crun"], [], "gvisor", False, "it is not installed"),
+        (["crun"], ["gvisor"], "gvisor", False, "it died"),
+        (["crun"], ["gvisor"], "", False, "it died"),
+        (["gvisor"], ["crun"], "", True, "it died"),
+        (["gvisor"], [], "kata", False, "kata"),
+        ([], [], "", False, "no container runtime"),
+        (["hollow"], ["gvisor"], "", False, "it died"),
+    ],
+)
+def test_never_something_weaker(
+    proven: list[str], failed: list[str], asked: str, is_ring0: bool, why: str
+) -> None:
+    with pytest.raises(NoSuchHandler, match=why):
+        handlers(proven, failed).pick(asked, is_ring0=is_ring0)
+
+
+def test_what_a_node_says_that_it_has() -> None:
+    assert handlers(["crun", "gvisor"], ["runc"]).names() == ["crun", "gvisor", "runsc"]
+
+
+async def test_what_is_installed_but_runs_nothing_is_not_proven(tmp_path: Path) -> None:
+    async def dies(_: Runtime) -> None:
+        raise RuntimeFailure("it died")
+
+    found = await prove_all(tmp_path, Cgroups(""), dies)
+    assert found.proven == {}
+    assert all("it died" in why or "not installed" in why for why in found.failed.values())

@@ -1,0 +1,98 @@
+"""The default seccomp profile, from a small one like the distribution's."""
+
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.runtime.base import SpecRefused
+from alcove.agent.runtime.seccomp import NAMESPACE_FLAGS, PROFILE, default_profile, load
+from alcove.api.objects import Object
+
+RAW: Object = {
+    "defaultAction": "SCMP_ACT_ERRNO",
+    "defaultErrnoRet": 38,
+    "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86"]}],
+    "syscalls": [
+        {
+            "names": ["read", "mount", "clone", "clone3", "unshare", "io_uring_setup"],
+            "action": "SCMP_ACT_ALLOW",
+        },
+        {"names": ["arch_prctl"], "action": "SCMP_ACT_ALLOW", "includes": {"arches": ["amd64"]}},
+        {"names": ["breakpoint"], "action": "SCMP_ACT_ALLOW", "includes": {"arches": ["arm64"]}},
+        {"names": ["bpf"], "action": "SCMP_ACT_ALLOW", "includes": {"caps": ["CAP_SYS_ADMIN"]}},
+        {
+            "names": ["bpf"],
+            "action": "SCMP_ACT_ERRNO",
+            "errnoRet": 1,
+            "excludes": {"caps": ["CAP_SYS_ADMIN"]},
+        },
+        {
+            "names": ["personality"],
+            "action": "SCMP_ACT_ALLOW",
+            "args": [{"index": 0, "value": 8, "valueTwo": 0, "op": "SCMP_CMP_EQ"}],
+        },
+        {"names": ["mount_setattr"], "action": "SCMP_ACT_ALLOW"},
+    ],
+}
+
+
+def actions(profile: Object) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for rule in profile["syscalls"]:
+        for name in rule["names"]:
+            found.setdefault(name, []).append(rule["action"].removeprefix("SCMP_ACT_"))
+    return found
+
+
+def test_an_ordinary_container_makes_no_namespaces_and_mounts_nothing() -> None:
+    profile = default_profile(RAW, (), "x86_64")
+    told = actions(profile)
+    assert told["read"] == ["ALLOW"]
+    assert told["arch_prctl"] == ["ALLOW"]
+    assert "breakpoint" not in told
+    for name in ("mount", "unshare", "bpf", "mount_setattr", "io_uring_setup", "clone3"):
+        assert told[name] == ["ERRNO"], name
+    [clone] = [rule for rule in profile["syscalls"] if "clone" in rule["names"]]
+    assert clone["args"] == [
+        {"index": 0, "value": NAMESPACE_FLAGS, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    ]
+    [clone3] = [rule for rule in profile["syscalls"] if "clone3" in rule["names"]]
+    assert clone3["errnoRet"] == 38
+    assert profile["architectures"] == ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]
+    assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
+
+
+def test_an_administrator_may_but_some_calls_nobody() -> None:
+    told = actions(default_profile(RAW, ["CAP_SYS_ADMIN"], "x86_64"))
+    for name in ("mount", "unshare", "bpf", "clone", "clone3", "mount_setattr"):
+        assert told[name] == ["ALLOW"], name
+    assert "io_uring_setup" not in told
+
+
+def test_another_machine() -> None:
+    profile = default_profile(RAW, (), "aarch64")
+    assert "breakpoint" in actions(profile)
+    assert profile["architectures"] == ["SCMP_ARCH_AARCH64"]
+
+
+def test_arguments_are_kept() -> None:
+    rules = default_profile(RAW, (), "x86_64")["syscalls"]
+    [rule] = [rule for rule in rules if "personality" in rule["names"]]
+    assert rule["args"] == [{"index": 0, "value": 8, "op": "SCMP_CMP_EQ"}]
+
+
+def test_no_profile_is_no_less_a_profile(tmp_path: Path) -> None:
+    with pytest.raises(SpecRefused, match="no seccomp profile"):
+        load(tmp_path / "missing")
+    (tmp_path / "bad").write_text("{")
+    with pytest.raises(SpecRefused):
+        load(tmp_path / "bad")
+
+
+@pytest.mark.skipif(not PROFILE.exists(), reason="the distribution's profile is not installed")
+def test_the_distributions_profile_is_understood() -> None:
+    told = actions(default_profile(load(), ()))
+    for name in ("read", "execve", "futex", "openat", "socket"):
+        assert "ALLOW" in told[name], name
+    for name in ("mount", "unshare", "setns", "bpf", "keyctl", "ptrace", "init_module", "open_by_handle_at"):
+        assert name == "ptrace" or "ALLOW" not in told.get(name, []), name
