@@ -135,6 +135,21 @@ def test_a_tenant_that_is_not_empty_cannot_be_finalized_by_anybody(
     wait_until(lambda: control_plane.system.get(f"/api/v1/tenants/{name}").status == 404)
 
 
+def test_by_kubectl_alone(control_plane: LocalServer, name: str) -> None:
+    tenant = f"apiVersion: v1\nkind: Tenant\nmetadata:\n  name: {name}\n"
+    assert "created" in control_plane.system.kubectl("create", "-f", "-", stdin=tenant)
+    wait_until(lambda: is_ready(control_plane, name))
+    at = ("--server", f"https://127.0.0.1:{control_plane.address[1]}/tenants/{name}")
+    told = control_plane.system.kubectl("get", "ns,clusterrole,net", *at)
+    assert "namespace/kube-public" in told and "admin-role" in told and "flat" in told
+    assert "Active" in control_plane.system.kubectl("get", "tenant", name)
+    assert "deleted" in control_plane.system.kubectl("delete", "tenant", name, "--timeout=30s")
+    gone = control_plane.system.kubectl("get", "tenant", name, check=False)
+    assert f'tenants "{name}" not found' in gone
+    told = control_plane.system.kubectl("get", "ns,clusterrole,net", *at, "--ignore-not-found", check=False)
+    assert "admin-role" not in told and "kube-public" not in told
+
+
 def test_a_tenant_can_be_made_again_under_its_old_name(control_plane: LocalServer, name: str) -> None:
     for _ in range(3):
         make(control_plane, name)
@@ -171,6 +186,44 @@ def fill(server: LocalServer, name: str) -> None:
     for path, obj in things:
         answer = server.system.post(path, obj)
         assert answer.status in (201, 409), answer.body
+    fill_custom(server, name)
+
+
+def fill_custom(server: LocalServer, name: str) -> None:
+    """A custom kind with a held object, and then a webhook that nobody answers and that refuses everything."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition = {
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    path = f"/apis/apiextensions.k8s.io/v1/tenants/{name}/customresourcedefinitions"
+    assert server.system.post(path, definition).status == 201
+    widgets = f"/apis/example.com/v1/tenants/{name}/namespaces/web/widgets"
+    wait_until(lambda: server.system.get(widgets).status == 200)
+    widget = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "finalizers": ["example.com/held"]},
+    }
+    assert server.system.post(widgets, widget).status == 201
+    webhook = {
+        "name": "refuse.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [
+            {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"], "scope": "*"}
+        ],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+    }
+    path = f"/apis/admissionregistration.k8s.io/v1/tenants/{name}/validatingwebhookconfigurations"
+    answer = server.system.post(path, {"metadata": {"name": "refuse"}, "webhooks": [webhook]})
+    assert answer.status == 201, answer.body
 
 
 @pytest.mark.slow
