@@ -215,7 +215,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.close())
         self.store = self.run(self.opened())
         assert self.run(self.store.revision()) >= self.model.revision
-        assert self.run(self.store.compacted()) == self.model.compacted
+        found = self.run(self.store.compacted())
+        # Before the first write there is nothing to forget: etcd, which begins at 1, does not tell 1 from 0.
+        assert found == self.model.compacted or (found == 0 and self.model.compacted == 1)
 
 
 def test_store_is_equal_to_its_model(new_place: Callable[[], Open]) -> None:

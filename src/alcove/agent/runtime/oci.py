@@ -11,7 +11,7 @@ import signal as signals
 import socket
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -288,7 +288,9 @@ class OciRuntime:
     def _end_stand_in(self, bundle: Bundle) -> None:
         process = bundle.process()
         if self.isolation is Isolation.SANDBOX and process is not None and bundle.is_alive():
-            os.kill(process.id, signals.SIGKILL)
+            # It may end by itself between the look and the kill.
+            with suppress(ProcessLookupError):
+                os.kill(process.id, signals.SIGKILL)
 
     async def _end_monitor(self, bundle: Bundle) -> None:
         """Lets conmon write the last of the log; then it has to go."""
