@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -22,6 +23,8 @@ from alcove.apiserver.negotiate import Form
 from alcove.apiserver.render import View, render
 
 PENDING_EVENTS_MAX = 1000
+FIRST_AT_ONCE_MAX = 256
+"""Of what is there when a watch begins: told in slices, so that others get their turn in between."""
 BOOKMARK_SECONDS = 60.0
 
 Matches = Callable[[Entry], bool]
@@ -124,7 +127,10 @@ class Watcher:
         self._view = view
         self._matches = matches
         """None: everything in the scope."""
-        self._initial = initial
+        self._initial: Iterator[Event | Entry | bytes] | None = iter(initial)
+        """What is still to be told before anything else; None: all of it is."""
+        self._held: list[Event] = []
+        """Events that came meanwhile."""
         self._after = after
         """Only events after this revision are told."""
         self._revision = revision
@@ -141,23 +147,50 @@ class Watcher:
     def start(self, writer: Writer) -> None:
         self._writer = writer
         self._hub.add(self)
-        for first in self._initial:
+        # Taken as it is now, at the revision that the events go on from.
+        self._initial = iter(list(self._initial or ()))
+        self._timers.append(asyncio.get_running_loop().call_later(self._seconds_max, self._time_out))
+        self._begin()
+
+    def resume(self) -> None:
+        if self._initial is not None:
+            self._begin()
+        else:
+            self._write()
+
+    @property
+    def _is_full(self) -> bool:
+        """More than this should not wait to be sent."""
+        return self._writer is not None and self._writer.paused
+
+    def _begin(self) -> None:
+        """Tells a slice of what comes first; goes on in the next turn, or when there is room again."""
+        if self._writer is None or self._initial is None or self._is_full:
+            return
+        slice_ = list(islice(self._initial, FIRST_AT_ONCE_MAX))
+        for first in slice_:
             match first:
                 case bytes():
                     self._mark(first)
                 case Entry():
                     self._tell(Kind.ADDED, Event(Kind.ADDED, first, None))
                 case Event():
-                    self.offer(first)
-        self._initial = ()
-        loop = asyncio.get_running_loop()
-        self._timers.append(loop.call_later(self._seconds_max, self._time_out))
-        if self._bookmarks:
-            self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._bookmark))
+                    self._offer(first)
         self._write()
+        if len(slice_) == FIRST_AT_ONCE_MAX:
+            asyncio.get_running_loop().call_soon(self._begin)
+        else:
+            self._begun()
 
-    def resume(self) -> None:
+    def _begun(self) -> None:
+        self._initial = None
+        held, self._held = self._held, []
+        for event in held:
+            self._offer(event)
         self._write()
+        if self._bookmarks and self._writer is not None:
+            loop = asyncio.get_running_loop()
+            self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._bookmark))
 
     def stop(self) -> None:
         self._hub.remove(self)
@@ -171,7 +204,14 @@ class Watcher:
     def offer(self, event: Event) -> None:
         if self._is_still_allowed is not None and not self._is_still_allowed():
             self._revoke()
-            return
+        elif self._initial is None:
+            self._offer(event)
+        elif len(self._held) >= PENDING_EVENTS_MAX:
+            self._expire()
+        else:
+            self._held.append(event)
+
+    def _offer(self, event: Event) -> None:
         told = self._kind(event) if event.revision > self._after else None
         if told is not None:
             self._tell(told, event)
@@ -226,7 +266,8 @@ class Watcher:
         self._end(error_event(Forbidden("the right to this watch has ended")))
 
     def _time_out(self) -> None:
-        self._end(bookmark(self._view, self._revision()) if self._bookmarks else b"")
+        marks = self._bookmarks and self._initial is None
+        self._end(bookmark(self._view, self._revision()) if marks else b"")
 
     def _end(self, last: bytes) -> None:
         writer = self._writer
@@ -261,6 +302,10 @@ class ConvertingWatcher(Watcher):
     def _mark(self, line: bytes) -> None:
         self._enqueue(line)
 
+    @property
+    def _is_full(self) -> bool:
+        return self._task is not None or super()._is_full
+
     def _enqueue(self, item: tuple[Kind, Entry] | bytes) -> None:
         if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
             self._expire()
@@ -285,6 +330,7 @@ class ConvertingWatcher(Watcher):
         except ApiError as error:
             self._end(error_event(error))
         self._task = None
+        self._begin()
 
     def stop(self) -> None:
         super().stop()

@@ -15,7 +15,7 @@ import httptools
 from alcove.client.errors import ClientError, Malformed, Unreachable
 from alcove.client.transport import Response
 
-BUFFERED_BYTES_MAX = 1 << 20
+BUFFERED_BYTES_MAX = 256 << 10
 """Of a stream, before the socket is left unread."""
 
 

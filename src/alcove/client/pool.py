@@ -17,6 +17,8 @@ from alcove.client.kubeconfig import Account
 from alcove.client.transport import Response
 
 CONNECTIONS_MAX = 32
+CONNECTING_MAX = 4
+"""Handshakes are the most work that a server has with a client: a hundred at once would stop it for everybody."""
 CONNECT_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 200.0
@@ -36,6 +38,7 @@ class HttpPool:
             fixed += f"Authorization: Bearer {account.token}\r\n"
         self._fixed = fixed
         self._free = asyncio.Semaphore(connections_max)
+        self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: list[tuple[Connection, float]] = []
         self._streams: set[Connection] = set()
 
@@ -84,7 +87,7 @@ class HttpPool:
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            async with self._connecting, asyncio.timeout(CONNECT_SECONDS_MAX):
                 _, connection = await loop.create_connection(
                     Connection, self._host, self._port, ssl=self._tls
                 )

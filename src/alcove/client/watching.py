@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 
 import orjson
@@ -49,8 +49,8 @@ class Watch:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
-    async def batches(self) -> AsyncIterator[list[Event]]:
-        """Events as they arrive, together as they arrived together.
+    async def batches(self) -> AsyncIterator[Iterator[Event]]:
+        """Events as they arrive, together as they arrived together; each decoded when it is taken.
 
         Raises the ApiError that the server sends as an event (Expired above all), Unreachable when the
         connection breaks, Malformed.
@@ -61,8 +61,7 @@ class Watch:
             rest = lines.pop()
             if len(rest) > LINE_BYTES_MAX:
                 raise Malformed(f"an event of more than {LINE_BYTES_MAX} bytes")
-            if events := [_event(line) for line in lines if line]:
-                yield events
+            yield (_event(line) for line in lines if line)
 
 
 def _event(line: bytes) -> Event:

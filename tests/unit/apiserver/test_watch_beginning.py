@@ -1,0 +1,131 @@
+"""How a watch begins: everything that is there, in slices, then everything that came meanwhile, in order."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from alcove.api import registry
+from alcove.api.ids import GroupResource, Key, Revision, TenantId
+from alcove.apiserver import watch
+from alcove.apiserver.cache.entries import Entry, Event, Kind
+from alcove.apiserver.negotiate import Form
+from alcove.apiserver.render import View
+from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_EVENTS_MAX, Hub, Scope, Watcher
+
+MAPS = GroupResource("", "configmaps")
+ACME = TenantId("acme")
+COUNT = 5 * FIRST_AT_ONCE_MAX + 7
+
+
+@pytest.fixture(scope="module")
+def view() -> View:
+    kind = registry.load().find("", "v1", "configmaps")
+    assert kind is not None
+    return View(kind, Form.JSON)
+
+
+class Lines:
+    """A writer that keeps what is written, in the pieces it was written in."""
+
+    def __init__(self) -> None:
+        self.pieces: list[list[tuple[str, str]]] = []
+        self.paused = False
+        self.closed = False
+        self.is_finished = False
+
+    def write(self, data: bytes) -> None:
+        lines = [orjson.loads(line) for line in data.splitlines()]
+        named = [(line["type"], line["object"].get("metadata", {}).get("name", "")) for line in lines]
+        self.pieces.append(named)
+
+    def finish(self) -> None:
+        self.is_finished = True
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        return [line for piece in self.pieces for line in piece]
+
+
+def entry(name: str, revision: int) -> Entry:
+    meta = {"name": name, "namespace": "default", "uid": name}
+    body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    return Entry(Key(MAPS, ACME, "default", name), Revision(revision), body)
+
+
+def watcher(hub: Hub, view: View, count: int = COUNT) -> Watcher:
+    there = [entry(f"m{number}", number + 1) for number in range(count)]
+    end = watch.bookmark(view, Revision(count), initial_end=True)
+    return Watcher(
+        hub,
+        Scope(MAPS, ACME, None),
+        view,
+        None,
+        initial=[*there, end],
+        after=Revision(count),
+        revision=lambda: Revision(count),
+        seconds_max=60,
+        bookmarks=True,
+    )
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_others_have_their_turn_while_a_long_beginning_is_told(view: View) -> None:
+    writer = Lines()
+    watching = watcher(Hub(), view)
+    watching.start(writer)
+    assert len(writer.lines) == FIRST_AT_ONCE_MAX
+    await turns(10)
+    assert max(len(piece) for piece in writer.pieces) <= FIRST_AT_ONCE_MAX
+    assert writer.lines == [*(("ADDED", f"m{number}") for number in range(COUNT)), ("BOOKMARK", "")]
+    watching.stop()
+
+
+async def test_what_comes_meanwhile_is_told_after_it(view: View) -> None:
+    hub, writer = Hub(), Lines()
+    watching = watcher(hub, view)
+    watching.start(writer)
+    hub.publish([Event(Kind.DELETED, entry("m1000", COUNT + 1), entry("m1000", 1001))])
+    hub.publish([Event(Kind.ADDED, entry("new", COUNT + 2), None)])
+    await turns(10)
+    assert writer.lines[COUNT:] == [("BOOKMARK", ""), ("DELETED", "m1000"), ("ADDED", "new")]
+    hub.publish([Event(Kind.ADDED, entry("newer", COUNT + 3), None)])
+    assert writer.lines[-1] == ("ADDED", "newer")
+    watching.stop()
+
+
+async def test_a_slow_reader_gets_the_rest_when_it_has_caught_up(view: View) -> None:
+    writer = Lines()
+    watching = watcher(Hub(), view)
+    watching.start(writer)
+    writer.paused = True
+    await turns(10)
+    assert len(writer.lines) == FIRST_AT_ONCE_MAX
+    writer.paused = False
+    watching.resume()
+    await turns(10)
+    assert len(writer.lines) == COUNT + 1
+    watching.stop()
+
+
+async def test_too_much_meanwhile_ends_the_watch(view: View) -> None:
+    hub, writer = Hub(), Lines()
+    watching = watcher(hub, view)
+    watching.start(writer)
+    writer.paused = True
+    for number in range(PENDING_EVENTS_MAX + 1):
+        hub.publish([Event(Kind.ADDED, entry(f"n{number}", COUNT + 1 + number), None)])
+    assert writer.is_finished and writer.lines[-1][0] == "ERROR" and hub.count == 0
+
+
+async def test_a_stopped_watch_tells_nothing_more(view: View) -> None:
+    writer = Lines()
+    watching = watcher(Hub(), view)
+    watching.start(writer)
+    watching.stop()
+    await turns(10)
+    assert len(writer.lines) == FIRST_AT_ONCE_MAX
