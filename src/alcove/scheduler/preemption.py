@@ -52,23 +52,29 @@ class Preemption:
         self._judge = judge
         self._budgets = budgets
         self._victim_tenants = victim_tenants
-        self._placed: dict[TenantId, dict[int, set[Pod]]] = {}
-        """Placed pods of each tenant by priority."""
+        self._placed: dict[TenantId, dict[int, dict[str, dict[Pod, None]]]] = {}
+        """Placed pods: tenant → priority → node → pods."""
         self._cursor = 0
         self.doomed: set[Pod] = set()
         """Victims that were chosen and are not gone yet."""
 
     def note_placed(self, pod: Pod) -> None:
-        self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, set()).add(pod)
+        nodes = self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, {})
+        nodes.setdefault(pod.node, {})[pod] = None
 
     def note_gone(self, pod: Pod) -> None:
+        """To be called while the pod still has its node."""
         self.doomed.discard(pod)
         priorities = self._placed.get(pod.tenant, {})
-        pods = priorities.get(pod.priority)
-        if pods is not None:
-            pods.discard(pod)
-            if not pods:
-                del priorities[pod.priority]
+        nodes = priorities.get(pod.priority, {})
+        pods = nodes.get(pod.node)
+        if pods is None:
+            return
+        pods.pop(pod, None)
+        if not pods:
+            del nodes[pod.node]
+        if not nodes:
+            del priorities[pod.priority]
 
     def ineligible(self, pod: Pod, nominated: str, why: Explanation) -> str:
         """Why the pod may not preempt now; empty if it may."""
@@ -87,49 +93,59 @@ class Preemption:
         return victim.tenant == pod.tenant or victim.tenant in self._victim_tenants(pod.tenant)
 
     def find(self, pod: Pod, why: Explanation) -> Outcome:
-        nodes = self._world.nodes
         told: Counter[str] = Counter()
-        candidates: list[Candidate] = []
-        victims = self._potential_victims(pod)
+        victims = self._victims_by_node(pod)
+        curable = np.flatnonzero(why.curable).tolist()
+        if victims:
+            candidates = self._candidates(pod, curable, victims, told)
+            if candidates:
+                return Outcome(min(candidates, key=_cost))
+        else:
+            told[NO_VICTIMS] = len(curable)
+        told[NOT_HELPFUL] = why.nodes - len(curable)
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count))
+        return Outcome(text=f"0/{why.nodes} nodes are available: {reasons}.")
+
+    def _candidates(
+        self, pod: Pod, curable: list[int], victims: list[dict[str, dict[Pod, None]]], told: Counter[str]
+    ) -> list[Candidate]:
         budgets = self._budgets(pod.tenant)
         is_simple = only_resources_matter(self._world, self._judge, pod)
-        tried = 0
-        for slot in self._in_turn(np.flatnonzero(why.curable).tolist()):
-            potential = victims.get(slot)
+        trials_left = TRIALS_MAX
+        found: list[Candidate] = []
+        for slot in self._in_turn(curable):
+            name = self._world.nodes.name(slot)
+            potential = [victim for nodes in victims for victim in nodes.get(name, ())]
             if not potential:
                 told[NO_VICTIMS] += 1
                 continue
-            if len(candidates) >= CANDIDATES_MAX or (tried >= TRIALS_MAX and not is_simple):
+            if len(found) == CANDIDATES_MAX or trials_left == 0:
                 break
-            tried += 1
             self._cursor = slot + 1
-            trial: Trial = (
-                ResourceTrial(self._world, pod, slot)
-                if is_simple
-                else WorldTrial(self._world, self._judge, pod, slot)
-            )
-            found = self._select(trial, slot, potential, budgets, told)
-            if found is not None:
-                candidates.append(found)
-        if candidates:
-            return Outcome(min(candidates, key=_cost))
-        told[NOT_HELPFUL] += nodes.count - int(why.curable.sum())
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count))
-        return Outcome(text=f"0/{nodes.count} nodes are available: {reasons}.")
+            trial: Trial
+            if is_simple:
+                trial = ResourceTrial(self._world, pod, slot)
+            else:
+                trials_left -= 1
+                trial = WorldTrial(self._world, self._judge, pod, slot)
+            candidate = self._select(trial, slot, potential, budgets, told)
+            if candidate is not None:
+                found.append(candidate)
+        return found
 
     def _in_turn(self, slots: list[int]) -> list[int]:
         """Beginning where the last attempt ended, so that not always the same nodes suffer."""
         ahead = [slot for slot in slots if slot >= self._cursor]
         return ahead + slots[: len(slots) - len(ahead)]
 
-    def _potential_victims(self, pod: Pod) -> dict[int, list[Pod]]:
-        found: dict[int, list[Pod]] = {}
-        for tenant in (pod.tenant, *self._victim_tenants(pod.tenant)):
-            for priority, pods in self._placed.get(tenant, {}).items():
-                if priority < pod.priority:
-                    for victim in pods:
-                        found.setdefault(victim.slot, []).append(victim)
-        return found
+    def _victims_by_node(self, pod: Pod) -> list[dict[str, dict[Pod, None]]]:
+        """Whom the pod outranks and may evict: for each such tenant and priority, node → pods."""
+        return [
+            nodes
+            for tenant in (pod.tenant, *self._victim_tenants(pod.tenant))
+            for priority, nodes in self._placed.get(tenant, {}).items()
+            if priority < pod.priority
+        ]
 
     def _select(
         self, trial: Trial, slot: int, potential: list[Pod], budgets: Sequence[Budget], told: Counter[str]
