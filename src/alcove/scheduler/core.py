@@ -100,6 +100,8 @@ class Scheduler:
         self._resume(name)
 
     def _resume(self, plane: PlaneId) -> None:
+        if plane not in self._stalled:
+            return
         # Not before there is room for several: else every answer would have all tenants try for one place.
         if plane not in self._closed and self.ledger.in_flight(plane) <= self._flights_max * 3 // 4:
             for tenant in self._stalled.pop(plane, ()):
@@ -113,6 +115,8 @@ class Scheduler:
         if self._planes[event.plane] not in (None, event.tenant):
             return
         self._observer.take(event)
+        # A binding may be seen before it is answered.
+        self._resume(event.plane)
         if event.kind in (Kind.CLAIM, Kind.VOLUME):
             self._check_preparing(event.tenant)
 

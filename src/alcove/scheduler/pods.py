@@ -28,6 +28,7 @@ class Pod:
         "group",
         "is_denominated",
         "is_leaving",
+        "is_to_be_told",
         "may_preempt",
         "name",
         "namespace",
@@ -75,6 +76,7 @@ class Pod:
         self.told = ""
         """Why it is pending, as last told."""
         self.told_at = 0.0
+        self.is_to_be_told = False
         self.queued = 0
         """The order of arrival."""
 

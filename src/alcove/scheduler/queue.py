@@ -185,6 +185,9 @@ class Queue:
         self._update(line)
 
     def _tell_later(self, pod: Pod, cohort: Cohort) -> None:
+        if pod.is_to_be_told:
+            return
+        pod.is_to_be_told = True
         self._untold.setdefault(pod.tenant, deque()).append((pod, cohort))
 
     def untold(self, now: float) -> tuple[Pod, str] | None:
@@ -192,6 +195,7 @@ class Queue:
         while self._untold:
             tenant, pods = self._untold.popitem(last=False)
             pod, cohort = pods.popleft()
+            pod.is_to_be_told = False
             if pods:
                 self._untold[tenant] = pods
             if pod.queued <= 0:

@@ -299,6 +299,20 @@ def test_a_slow_plane_holds_up_nobody_else() -> None:
     assert total == 20
 
 
+def test_bindings_seen_before_they_are_answered_make_room_for_more() -> None:
+    desk = Desk(node("n", pods="1000"), flights_max=4)
+    pods = {name: desk.pod(name) for name in (f"p{number}" for number in range(40))}
+    total = 0
+    while binds := [each for each in desk.decide() if isinstance(each, Bind)]:
+        assert len(binds) <= 4
+        total += len(binds)
+        for each in binds:
+            made = pods[each.pod.name]
+            desk.see(Kind.POD, {**made, "spec": {**made["spec"], "nodeName": each.node}})
+            desk.core.bound(each.pod)
+    assert total == 40
+
+
 def test_a_closed_plane_gets_no_decisions_until_it_opens() -> None:
     desk = Desk(node("n"))
     desk.core.set_plane_open(HOME, False)
