@@ -1,0 +1,163 @@
+"""Decisions alone, on one core: the core is fed nodes and pods, and asked for decisions until there are none.
+
+The shapes are those of Kubernetes' scheduler_perf (nodes of 4 CPUs and 32 GiB, pods of 100m and 500 MiB),
+so that figures compare. Measured is the time from the first to the last decision; every decision is
+answered at once, as a plane would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.client.keys import HOME
+from alcove.scheduler.core import Scheduler
+from alcove.scheduler.decisions import Bind, Preempt
+from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.nodes import HOSTNAME, ZONE
+from alcove.testing.scheduling import far, node, pod, spread, term
+
+TENANT = TenantId("acme")
+SMALL: dict[str, Any] = {"cpu": "100m", "memory": "500Mi"}
+GREEN, BLUE = {"color": "green"}, {"color": "blue"}
+
+
+class Measured(Struct, frozen=True):
+    pods: int
+    seconds: float
+
+    @property
+    def per_s(self) -> float:
+        return self.pods / self.seconds
+
+
+class Bench:
+    def __init__(self, nodes: int, zones: tuple[str, ...] = ()) -> None:
+        self.core = Scheduler(time.monotonic, flights_max=1 << 30)
+        self._pods: dict[str, Object] = {}
+        for number in range(nodes):
+            labels = {ZONE: zones[number % len(zones)]} if zones else {}
+            self.see(Kind.NODE, node(f"node-{number}", labels), SYSTEM)
+
+    def see(self, kind: Kind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> None:
+        self.core.observe(Event(HOME, tenant, kind, obj, gone))
+
+    def add(self, count: int, make: Callable[[int], Object]) -> None:
+        for number in range(count):
+            made = make(number)
+            self._pods[made["metadata"]["uid"]] = made
+            self.see(Kind.POD, made)
+
+    def run(self, churn: Iterator[None] | None = None) -> Measured:
+        """Decide all there is. `churn` is asked to do its worst every hundred decisions."""
+        placed = decided = 0
+        started = time.perf_counter()
+        while (decision := self.core.schedule_next()) is not None:
+            decided += 1
+            if isinstance(decision, Bind):
+                placed += 1
+                self.core.bound(decision.pod)
+            elif isinstance(decision, Preempt):
+                for victim in decision.victims:
+                    self.see(Kind.POD, self._pods[victim.uid], gone=True)
+            if churn is not None and decided % 100 == 0:
+                next(churn, None)
+        return Measured(placed, time.perf_counter() - started)
+
+
+def basic(nodes: int, pods: int) -> Measured:
+    bench = Bench(nodes)
+    bench.add(1000, lambda number: pod(f"init-{number}", **SMALL))
+    bench.run()
+    bench.add(pods, lambda number: pod(f"pod-{number}", **SMALL))
+    return bench.run()
+
+
+def node_affinity(nodes: int, pods: int) -> Measured:
+    expression = {"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    bench = Bench(nodes, ("zone1",))
+    bench.add(pods, lambda number: pod(f"pod-{number}", affinity=affinity, **SMALL))
+    return bench.run()
+
+
+def anti_affinity(nodes: int, pods: int) -> Measured:
+    """No two on one node, in either of two namespaces."""
+    affinity = far(term(GREEN, HOSTNAME, namespaces=["sched-1", "sched-0"]))
+    bench = Bench(nodes)
+
+    def make(namespace: str, number: int) -> Object:
+        return pod(f"pod-{number}", GREEN, namespace=namespace, affinity=affinity, **SMALL)
+
+    bench.add(1000, lambda number: make("sched-0", number))
+    bench.run()
+    bench.add(pods, lambda number: make("sched-1", number))
+    return bench.run()
+
+
+def topology_spread(nodes: int, pods: int) -> Measured:
+    bench = Bench(nodes, ("moon-1", "moon-2", "moon-3"))
+    bench.add(5000, lambda number: pod(f"init-{number}", **SMALL))
+    bench.run()
+    constraint = spread(BLUE, ZONE, 5)
+    bench.add(
+        pods, lambda number: pod(f"pod-{number}", BLUE, topologySpreadConstraints=[constraint], **SMALL)
+    )
+    return bench.run()
+
+
+def controller_spread(nodes: int, pods: int) -> Measured:
+    """Pods of one ReplicaSet, which spread over nodes and zones by default."""
+    bench = Bench(nodes, ("moon-1", "moon-2", "moon-3"))
+    bench.add(pods, lambda number: pod(f"pod-{number}", BLUE, owner="replicas", **SMALL))
+    return bench.run()
+
+
+def preemption(nodes: int, pods: int) -> Measured:
+    """Every node is full of unimportant pods; each pod that comes costs four of them."""
+    bench = Bench(nodes)
+    bench.add(4 * nodes, lambda number: pod(f"low-{number}", cpu="900m", memory="500Mi"))
+    bench.run()
+    bench.add(pods, lambda number: pod(f"high-{number}", cpu="3000m", memory="500Mi", priority=10))
+    return bench.run()
+
+
+def mixed_churn(nodes: int, pods: int) -> Measured:
+    """While pods are placed, useless nodes come and go, and pods that fit nowhere."""
+    bench = Bench(nodes)
+    bench.add(pods, lambda number: pod(f"pod-{number}", **SMALL))
+
+    def churn() -> Iterator[None]:
+        number = 0
+        while True:
+            number += 1
+            useless = node(f"churn-{number}", pods="0")
+            large = pod(f"large-{number}", cpu="9", priority=10)
+            bench.see(Kind.NODE, useless, SYSTEM)
+            bench.see(Kind.POD, large)
+            yield
+            bench.see(Kind.NODE, useless, SYSTEM, gone=True)
+            bench.see(Kind.POD, large, gone=True)
+
+    return bench.run(churn())
+
+
+def all_different(nodes: int, pods: int) -> Measured:
+    """No pod asks for what another asks for: nothing is known of one from the other."""
+    bench = Bench(nodes)
+    bench.add(pods, lambda number: pod(f"pod-{number}", cpu=f"{100 + number}m", memory="500Mi"))
+    return bench.run()
+
+
+def many_tenants(nodes: int, pods: int) -> Measured:
+    """Pods of a hundred tenants, taking turns."""
+    bench = Bench(nodes)
+    for number in range(pods):
+        bench.see(Kind.POD, pod(f"pod-{number}", **SMALL), TenantId(f"tenant-{number % 100}"))
+    return bench.run()
