@@ -66,6 +66,8 @@ class Config(Struct, frozen=True, kw_only=True):
     port: int = 6443
     hosts: tuple[str, ...] = ()
     """Further names and addresses that clients reach this server by."""
+    listen: tuple[str, ...] = ()
+    """Further addresses of this machine to serve at, on the same port."""
     etcd: tuple[str, ...] = ()
     """Endpoints (`host:port`) of the cluster's own etcd; none: a store of this machine's."""
     etcd_pki: Path | None = None
@@ -171,7 +173,9 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         )
         app = App(parts)
         identify = authenticator.identity_from_certificate
-        async with Server(app.handle, config.host, config.port, serving.context, identify) as server:
+        async with Server(
+            app.handle, (config.host, *config.listen), config.port, serving.context, identify
+        ) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
             chores = [

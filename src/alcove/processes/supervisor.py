@@ -35,6 +35,7 @@ def components(data: Path, port: int) -> tuple[Component, ...]:
     return (
         Component("apiserver", ("apiserver", "--data", str(data), "--port", str(port))),
         Component("controllers", ("controllers", "--kubeconfig", str(kubeconfig)), kubeconfig),
+        Component("scheduler", ("scheduler", "--kubeconfig", str(kubeconfig)), kubeconfig),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from alcove.api.errors import ApiError
@@ -24,8 +24,14 @@ class Server:
     """`async with Server(…)` listens; leaving it stops taking requests, ends streams and closes."""
 
     def __init__(
-        self, handler: Handler, host: str, port: int, tls: ssl.SSLContext | None, identify: Identify | None
+        self,
+        handler: Handler,
+        host: str | Sequence[str],
+        port: int,
+        tls: ssl.SSLContext | None,
+        identify: Identify | None,
     ) -> None:
+        """`host`: one address to listen on, or several at the same port."""
         self._handler = handler
         self._host = host
         self._port = port

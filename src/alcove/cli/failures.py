@@ -1,0 +1,80 @@
+"""How verbs fail: one line that says what to do, and an exit code that scripts can use.
+
+0  done
+1  it failed; the message says why
+2  the command line is wrong
+3  no API server answers, or the cluster is not up
+4  it took longer than --timeout
+5  there is no such thing
+6  the API server does not allow it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+
+import typer
+
+
+class Code(IntEnum):
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    TIMEOUT = 4
+    NOT_FOUND = 5
+    FORBIDDEN = 6
+
+
+class Failure(Exception):
+    """Told to the person who typed the verb. Raised anywhere in a verb, shown once, by `told`."""
+
+    def __init__(self, message: str, code: Code = Code.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def fail(message: str, code: Code = Code.FAILED) -> typer.Exit:
+    """Says it, and gives the exit to raise."""
+    typer.secho(f"error: {message}", err=True, fg=typer.colors.RED)
+    return typer.Exit(code)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Turns what can go wrong with the API and on this machine into a message and an exit code."""
+    try:
+        yield
+    except Failure as failure:
+        raise fail(str(failure), failure.code) from failure
+    except OSError as error:
+        raise fail(_os_message(error)) from error
+    except Exception as error:
+        if (known := _api_failure(error)) is None:
+            raise
+        raise fail(str(error), known) from error
+
+
+def _os_message(error: OSError) -> str:
+    where = f" {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}:{where}" if where else str(error.strerror or error)
+
+
+def _api_failure(error: Exception) -> Code | None:
+    """The code for a refusal of the API or a server that is away; None: no such failure."""
+    # Imported here: who has no failure pays nothing.
+    from alcove.api.errors import ApiError
+    from alcove.cli.connection import ConnectionFailed
+
+    if isinstance(error, ConnectionFailed):
+        return Code.UNREACHABLE
+    if not isinstance(error, ApiError):
+        return None
+    match error.code:
+        case 404:
+            return Code.NOT_FOUND
+        case 401 | 403:
+            return Code.FORBIDDEN
+        case _:
+            return Code.FAILED

@@ -1,0 +1,104 @@
+"""The verb `alcove apiserver`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli.failures import fail
+from alcove.cli.places import default_data
+from alcove.processes.verbs.logs import log_to_stderr
+
+
+def apiserver(
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Directory of the store, keys and certificates [~/.local/state/alcove]."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 6443,
+    listen: Annotated[
+        list[str] | None, typer.Option(help="Further address to listen on, at the same port; repeatable.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Further name or address clients use; repeatable.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="YAML list of static tokens: token, user, tenant, groups.")
+    ] = None,
+    etcd: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Endpoint (host:port) of the cluster's own etcd, for several API servers; repeatable."
+        ),
+    ] = None,
+    etcd_pki: Annotated[
+        Path | None, typer.Option(help="Directory with ca.crt, client.crt and client.key for etcd.")
+    ] = None,
+    tenant_daemonsets: Annotated[
+        bool, typer.Option("--tenant-daemonsets", help="Tenants may have DaemonSets too.")
+    ] = False,
+    pod_security_ceiling: Annotated[
+        str, typer.Option(help="Most that tenants' pods may have: privileged, baseline or restricted.")
+    ] = "baseline",
+    webhook_network: Annotated[
+        list[str] | None,
+        typer.Option(help="Private network that tenants' webhooks may be in all the same; repeatable."),
+    ] = None,
+) -> None:
+    """Serve the tenancy-native Kubernetes API."""
+    from alcove.apiserver.admission.order import Settings
+    from alcove.apiserver.admission.podsecurity.levels import parse_level
+    from alcove.apiserver.outbound.addresses import networks
+    from alcove.processes.apiserver import Config
+
+    ceiling = parse_level(pod_security_ceiling)
+    if ceiling is None:
+        raise typer.BadParameter(f"{pod_security_ceiling} is no level of pod security")
+    try:
+        allowed = networks(webhook_network or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    config = Config(
+        data=data or default_data(),
+        host=host,
+        port=port,
+        hosts=(*(listen or ()), *(name or ())),
+        listen=tuple(listen or ()),
+        etcd=tuple(etcd or ()),
+        etcd_pki=etcd_pki,
+        tokens=token_file,
+        admission=Settings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
+        webhook_networks=allowed,
+    )
+    log_to_stderr()
+    try:
+        _run_apiserver(config)
+    except OSError as error:
+        raise fail(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
+
+
+def _run_apiserver(config: object) -> None:
+    import asyncio
+    import contextlib
+    import signal
+
+    import uvloop
+
+    from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
+
+    assert isinstance(config, Config)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with serve(config) as running:
+            path = write_admin_kubeconfig(config, running)
+            typer.echo(f"serving {running.url}  KUBECONFIG={path}")
+            await stop.wait()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(run())

@@ -1,0 +1,36 @@
+"""The verb `alcove controllers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli.failures import fail
+from alcove.processes.verbs.logs import log_to_stderr
+
+
+def controllers(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+    ] = None,
+    default_network_template_path: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON or YAML of every new tenant's network `default`; `{{.}}` is the tenant's name."
+        ),
+    ] = None,
+    probe_port: Annotated[
+        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+    ] = None,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1, help="How long the others wait for a leader that no longer answers.")
+    ] = 15.0,
+) -> None:
+    """Run every controller, in one process at a time."""
+    from alcove.processes.controllers import main as run_controllers
+
+    log_to_stderr()
+    if told := run_controllers(kubeconfig, default_network_template_path, probe_port, lease_seconds):
+        raise fail(told)

@@ -1,0 +1,51 @@
+"""The verb `alcove scheduler`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli.failures import fail
+from alcove.processes.verbs.logs import log_to_stderr
+
+
+def scheduler(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+    ] = None,
+    plane: Annotated[
+        list[str] | None,
+        typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
+    ] = None,
+    fair: Annotated[
+        bool, typer.Option("--fair/--first-come", help="Fair between tenants, or the oldest pod first.")
+    ] = True,
+    probe_port: Annotated[
+        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+    ] = None,
+    lease_seconds: Annotated[
+        float, typer.Option(min=1, help="How long the others wait for a leader that no longer answers.")
+    ] = 15.0,
+) -> None:
+    """Place pods of all planes on nodes, in one process at a time."""
+    from alcove.api.ids import TenantId
+    from alcove.client.kubeconfig import default_path
+    from alcove.controllers.leader import Timing
+    from alcove.processes.scheduler import Config
+    from alcove.processes.scheduler import main as run_scheduler
+
+    pairs = [each.partition("=") for each in plane or ()]
+    if not all(name and path for name, _, path in pairs):
+        raise typer.BadParameter("a plane is given as TENANT=KUBECONFIG")
+    config = Config(
+        kubeconfig=kubeconfig or default_path(),
+        planes={TenantId(name): Path(path) for name, _, path in pairs},
+        is_fair=fair,
+        probe_port=probe_port,
+        timing=Timing.of(lease_seconds),
+    )
+    log_to_stderr()
+    if told := run_scheduler(config):
+        raise fail(told)
