@@ -7,19 +7,12 @@ it acts on was read after the process before it had stopped.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import secrets
-import signal
-import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import typer
-import uvloop
 from msgspec import Struct
 
 from alcove.api.errors import ApiError
@@ -36,6 +29,7 @@ from alcove.controllers.leader import Leader, Timing
 from alcove.controllers.metrics import Metrics
 from alcove.controllers.tenants.template import BadTemplate, NetworkTemplate
 from alcove.controllers.work import Work, work
+from alcove.processes.leading import identity, run_until_signal, until_lost
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
 
@@ -82,25 +76,11 @@ async def _lead(leader: Leader, wanted: Work, transport: Transport, leads: Calla
     async with leader.leading() as lost:
         planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
         try:
-            await _until(lost, work(wanted, planes, transport, leads))
+            await until_lost(lost, work(wanted, planes, transport, leads))
         except* (ClientError, ApiError) as errors:
             log.warning("work interrupted", extra={"errors": [str(error) for error in errors.exceptions]})
     # After losing the lease too: whoever took it needs the server more than we do.
     await asyncio.sleep(AGAIN_SECONDS)
-
-
-async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
-    """Works until the lease is lost, or until working fails, which is told."""
-    work_task = asyncio.create_task(working)
-    lost_task = asyncio.create_task(lost.wait())
-    try:
-        await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
-        if work_task.done():
-            work_task.result()
-    finally:
-        for task in (work_task, lost_task):
-            task.cancel()
-        await asyncio.wait((work_task, lost_task))
 
 
 def main(
@@ -118,22 +98,10 @@ def main(
         timing=Timing.of(lease_seconds),
     )
 
-    async def until_signal() -> None:
-        working = asyncio.create_task(run(config, lambda: typer.echo("leading")))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
-
     try:
-        uvloop.run(until_signal())
+        run_until_signal(run(config, lambda: typer.echo("leading")))
     except BadKubeconfig as error:
         return str(error)
     except OSError as error:
         return f"cannot serve probes on port {probe_port}: {error.strerror or error}"
     return ""
-
-
-def identity() -> str:
-    """This very process' name in the lease."""
-    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"

@@ -7,16 +7,12 @@ knows was read after the scheduler before it had stopped deciding.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import typer
-import uvloop
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
@@ -27,7 +23,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
 from alcove.controllers.leader import Leader, Timing
-from alcove.processes.controllers import identity
+from alcove.processes.leading import identity, run_until_signal, until_lost
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
 from alcove.scheduler.core import Scheduler
@@ -67,7 +63,7 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         try:
             while True:
                 async with leader.leading() as lost:
-                    await _until(lost, _lead(config, leader, metrics, home, others, leads))
+                    await until_lost(lost, _lead(config, leader, metrics, home, others, leads))
         finally:
             trimming.cancel()
             for transport in (home, *others.values()):
@@ -112,31 +108,11 @@ async def _lead(
         await runner.run(home, join_others, leads)
 
 
-async def _until(lost: asyncio.Event, working: Coroutine[Any, Any, None]) -> None:
-    """Works until the lease is lost, or until working fails, which is told."""
-    work_task, lost_task = asyncio.create_task(working), asyncio.create_task(lost.wait())
-    try:
-        await asyncio.wait((work_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
-        if work_task.done():
-            work_task.result()
-    finally:
-        for task in (work_task, lost_task):
-            task.cancel()
-        await asyncio.wait((work_task, lost_task))
-
-
 def main(config: Config) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
 
-    async def until_signal() -> None:
-        working = asyncio.create_task(run(config, lambda: typer.echo("leading")))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await working
-
     try:
-        uvloop.run(until_signal())
+        run_until_signal(run(config, lambda: typer.echo("leading")))
     except BadKubeconfig as error:
         return str(error)
     except OSError as error:
