@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from alcove.agent.runtime.base import AlreadyThere, ContainerId, ContainerSpec, NoSuchContainer, SpecRefused
-from alcove.agent.runtime.flavors import STARTED
+from alcove.agent.runtime.flavors import FAILED, STARTED
 from alcove.api.objects import Object
 
 UNKNOWN_EXIT_CODE = 255
@@ -127,6 +127,11 @@ class Bundle:
     @property
     def started_at(self) -> float:
         return _modified(self.path / STARTED)
+
+    @property
+    def failed(self) -> bool:
+        """It could not be started."""
+        return (self.path / FAILED).exists()
 
     def set_started(self) -> None:
         (self.path / STARTED).touch(exist_ok=True)

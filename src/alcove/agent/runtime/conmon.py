@@ -27,6 +27,7 @@ async def create(program: str, runtime: Path, bundle: Bundle, spec: ContainerSpe
         process = await asyncio.create_subprocess_exec(
             program, *arguments, pass_fds=(writing,), env=environment, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            cwd=bundle.path,  # Where memory runs out, it leaves a note in the directory that it is in.
         )  # fmt: skip
     except BaseException:
         os.close(reading)

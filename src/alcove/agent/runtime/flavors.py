@@ -23,20 +23,25 @@ exec {call} "$@"
 _STAND_IN = """\
 #!/bin/sh
 # conmon waits for a process of this machine; a container in gVisor is none. So one that waits for it
-# stands in: its id goes into the file where conmon looks, and it exits as the container does. Until the
-# container is started, it also holds the streams that conmon gave for it.
+# stands in: its id goes into the file where conmon looks, and it exits as the container does. It also
+# starts the container when told to: what starts it gives it its streams, and must be conmon's child, so that
+# conmon buries what the start leaves behind.
 [ "$1" = create ] || exec {call} "$@"
 for word in "$@"; do
     case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
     before=$word
 done
+mkfifo "$bundle/{go}" || exit
 {call} "$@" || exit
 exec 3<&0
 (
-    until [ -e "$bundle/{started}" ]; do
-        [ -d "$bundle" ] || exit 255
-        sleep 0.02
-    done
+    read -r _ <"$bundle/{go}"
+    if {call} --log="$bundle/{start_log}" start "$word"; then
+        : >"$bundle/{started}"
+    else
+        : >"$bundle/{failed}"
+        exit 255
+    fi
     exec </dev/null >/dev/null 2>&1 3<&-
     told=$({call} wait "$word") || exit 255
     code=${{told##*:}}
@@ -46,8 +51,10 @@ exec 3<&0
 echo "$!" >"$pid_file"
 """
 
-STARTED = "started"
-"""The file in a bundle that says its container was started."""
+STARTED, FAILED = "started", "failed"
+"""Files in a bundle that say that its container was started, or could not be."""
+GO, START_LOG = "go", "start.log"
+"""The pipe by which one who stands in is told to start, and what the runtime has to say about it."""
 
 
 class Flavor(Struct, frozen=True):
@@ -86,7 +93,7 @@ def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
         prefix = ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", inner]
         call = shlex.join([*prefix, *words])
     if flavor.isolation is Isolation.SANDBOX:
-        return _STAND_IN.format(call=call, started=STARTED)
+        return _STAND_IN.format(call=call, go=GO, started=STARTED, failed=FAILED, start_log=START_LOG)
     return _DIRECT.format(call=call)
 
 

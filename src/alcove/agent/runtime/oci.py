@@ -11,7 +11,7 @@ import signal as signals
 import socket
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,11 +31,11 @@ from alcove.agent.runtime.base import (
     Status,
 )
 from alcove.agent.runtime.bundle import Bundle, Record, process_of
-from alcove.agent.runtime.flavors import Flavor, script
+from alcove.agent.runtime.flavors import GO, START_LOG, Flavor, script
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.01
 
 
 class OciRuntime:
@@ -70,14 +70,13 @@ class OciRuntime:
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
-        status = await self._status(bundle)
-        if status.phase is not Phase.CREATED:
+        if (await self._status(bundle)).phase is not Phase.CREATED:
             return
-        if self.isolation is Isolation.SANDBOX and not status.is_sandbox:
-            await self._start_with_streams(bundle)
+        if self.isolation is Isolation.SANDBOX:
+            await self._start_by_stand_in(bundle)
         else:
             await self._call("start", bundle.runtime_id)
-        bundle.set_started()
+            bundle.set_started()
 
     async def status(self, container: ContainerId) -> Status:
         return await self._status(self._find(container))
@@ -158,27 +157,22 @@ class OciRuntime:
             raise NoSuchContainer(container)
         return bundle
 
-    async def _start_with_streams(self, bundle: Bundle) -> None:
-        """gVisor gives a container of a sandbox the streams of the call that starts it, not that makes it."""
-        process = bundle.process()
-        held = Path(f"/proc/{process.id if process is not None else 0}/fd")
-        log = bundle.path / "start.log"
-        with ExitStack() as closing:
-            streams: list[int] = []
-            for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
-                try:
-                    streams.append(os.open(held / str(number), mode))
-                except OSError as error:
-                    raise CreateFailed(f"the streams of {bundle.id} are gone: {error}") from error
-                closing.callback(os.close, streams[-1])
-            child = await asyncio.create_subprocess_exec(
-                *(str(self._script), f"--log={log}", "start", bundle.runtime_id),
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-            )
-        if await child.wait():
-            raise CreateFailed(_complaint(log))
+    async def _start_by_stand_in(self, bundle: Bundle) -> None:
+        try:
+            pipe = os.open(bundle.path / GO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise CreateFailed(f"nobody is there to start {bundle.id}: {error}") from error
+        try:
+            os.write(pipe, b"\n")
+        finally:
+            os.close(pipe)
+        for _ in range(int(CALL_SECONDS_MAX / _POLL_SECONDS)):
+            if bundle.started_at:
+                return
+            if bundle.failed or not bundle.is_alive():
+                raise CreateFailed(_complaint(bundle.path / START_LOG))
+            await asyncio.sleep(_POLL_SECONDS)
+        raise CreateFailed(f"start did not end within {CALL_SECONDS_MAX:.0f} seconds")
 
     async def _status(self, bundle: Bundle) -> Status:
         record = bundle.record()
@@ -302,7 +296,8 @@ class OciRuntime:
                 await _ended(monitor)
         except TimeoutError:
             if bundle.monitor() == monitor:
-                os.kill(monitor, signals.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(monitor, signals.SIGKILL)
 
     async def _call(self, *arguments: str) -> bytes:
         """What the runtime says. CreateFailed carries its complaint."""

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, STARTED, Flavor, script
+from alcove.agent.runtime.flavors import (
+    CRUN,
+    FAILED,
+    GO,
+    GVISOR,
+    GVISOR_HIDING,
+    RUNC,
+    STARTED,
+    Flavor,
+    script,
+)
 
 V1 = "cgroup /c/memory cgroup rw,memory 0 0\n"
 HYBRID = V1 + "cgroup2 /c/unified cgroup2 rw 0 0\n"
@@ -36,34 +46,43 @@ def test_a_path_with_a_space_is_one_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code"), [('{"id":"x_","exitStatus":5}', 5), ("nonsense", 255), (None, 255)]
+    ("starts", "waits", "code"),
+    [
+        ("true", """echo '{"id":"x_","exitStatus":5}'""", 5),
+        ("true", "echo nonsense", 255),
+        ("true", "exit 1", 255),
+        ("exit 3", "exit 0", 255),
+    ],
 )
 def test_one_stands_in_for_a_container_and_exits_as_it_does(
-    tmp_path: Path, told: str | None, code: int
+    tmp_path: Path, starts: str, waits: str, code: int
 ) -> None:
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     runtime = tmp_path / "runsc"
-    waits = f"echo '{told}'" if told is not None else "exit 1"
-    runtime.write_text(f'#!/bin/sh\ncase "$*" in *create*) ;; *wait*) {waits} ;; esac\n')
+    runtime.write_text(
+        f"#!/bin/sh\ncase $* in *create*) ;; *start.log*) {starts} ;; *wait*) {waits} ;; esac\n"
+    )
     runtime.chmod(0o755)
     caller = tmp_path / "script"
     caller.write_text(script(GVISOR, str(runtime), tmp_path / "state", Cgroups(V1)))
     caller.chmod(0o755)
-    arguments = ["create", "--bundle", bundle, "--pid-file", bundle / "pid", "x_"]
     # As conmon does it: whoever is left behind becomes our child.
     watcher = f"""
 import ctypes, os, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1)
+os.chdir({str(bundle)!r})
 subprocess.run(sys.argv[1:], check=True)
-pid = int(open({str(bundle / "pid")!r}).read())
+pid = int(open("pid").read())
 assert os.waitpid(pid, os.WNOHANG) == (0, 0)
-open({str(bundle / STARTED)!r}, "w").close()
+open({GO!r}, "w").write("go")
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-    command = [sys.executable, "-c", watcher, str(caller), *map(str, arguments)]
+    arguments = ["create", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), "x_"]
+    command = [sys.executable, "-c", watcher, str(caller), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     assert int(done.stdout) == code
+    assert ((bundle / STARTED).exists(), (bundle / FAILED).exists()) == (starts == "true", starts != "true")
 
 
 def test_a_container_that_is_not_made_has_no_stand_in(tmp_path: Path) -> None:
