@@ -1,0 +1,170 @@
+"""skopeo fetches images, umoci unpacks them; here they are called, and their complaints understood."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import orjson
+from msgspec import Struct
+
+from alcove.agent.images.model import PullFailed, ToolMissing
+from alcove.agent.runtime.config import ImageConfig
+from alcove.api.objects import Object
+
+PULL_SECONDS_MAX = 600.0
+_MANIFEST_BYTES_MAX = 4 << 20
+_TAG = "image"
+
+
+class Credentials(Struct, frozen=True):
+    """What a tenant's pull secrets say, as Docker's configuration file has it: `{"auths": {…}}`."""
+
+    auths: Object = {}
+
+
+class Source(Struct, frozen=True):
+    """Where skopeo takes an image from, and the names it has there."""
+
+    location: str
+    names: tuple[str, ...] = ()
+
+
+class Tools:
+    def __init__(self, insecure_hosts: Sequence[str] = ()) -> None:
+        self._insecure = tuple(insecure_hosts)
+        """Registries that are reached without TLS."""
+
+    async def digest(self, name: str, credentials: Credentials) -> str:
+        """What the registry has under that name, if these credentials may see it."""
+        with _AuthFile(credentials) as auth:
+            options = (*self._options(name, "--tls-verify"), "--authfile", auth)
+            raw = await _run("skopeo", "inspect", "--raw", *options, f"docker://{name}")
+        return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+    async def fetch(self, name: str, layout: Path, credentials: Credentials) -> None:
+        with _AuthFile(credentials) as auth:
+            options = (*self._options(name, "--src-tls-verify"), "--src-authfile", auth)
+            await _run("skopeo", "copy", "--quiet", *options, f"docker://{name}", f"oci:{layout}:{_TAG}")
+
+    async def copy(self, source: Source, layout: Path) -> None:
+        await _run("skopeo", "copy", "--quiet", source.location, f"oci:{layout}:{_TAG}")
+
+    async def unpack(self, layout: Path, rootfs: Path) -> None:
+        await _run("umoci", "raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs))
+
+    def _options(self, name: str, option: str) -> tuple[str, ...]:
+        return (f"{option}=false",) if name.partition("/")[0] in self._insecure else ()
+
+
+class _AuthFile:
+    """Credentials in a file that only root can read, and only while they are used."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._auths = credentials.auths
+
+    def __enter__(self) -> str:
+        with NamedTemporaryFile(prefix="alcove-auth-", delete=False) as file:
+            file.write(orjson.dumps({"auths": self._auths}))
+        self._path = Path(file.name)
+        return file.name
+
+    def __exit__(self, *_: object) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def config_of(layout: Path) -> tuple[str, ImageConfig]:
+    """The digest of an image's manifest, and what it says about running it."""
+    index = _json(layout / "index.json")
+    digest = index["manifests"][0]["digest"]
+    config: Object = (
+        _json(_blob(layout, _json(_blob(layout, digest))["config"]["digest"])).get("config") or {}
+    )
+    return digest, ImageConfig(
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        command=tuple(config.get("Cmd") or ()),
+        env=tuple(config.get("Env") or ()),
+        working_dir=config.get("WorkingDir") or "",
+        user=config.get("User") or "",
+        stop_signal=config.get("StopSignal") or "",
+    )
+
+
+def sources_in(archive: Path) -> list[Source]:
+    """The images in an archive, as `docker save` or an OCI tool made it."""
+    try:
+        with tarfile.open(archive) as tar:
+            names = set(tar.getnames())
+            if "oci-layout" in names:
+                return _oci_sources(archive, _member(tar, "index.json"))
+            if "manifest.json" in names:
+                return _docker_sources(archive, _member(tar, "manifest.json"))
+    except (OSError, tarfile.TarError, orjson.JSONDecodeError) as error:
+        raise PullFailed(f"{archive.name} is no archive of images: {error}") from error
+    raise PullFailed(f"{archive.name} is no archive of images")
+
+
+def _oci_sources(archive: Path, index: Object) -> list[Source]:
+    sources = []
+    for manifest in index.get("manifests") or ():
+        name = (manifest.get("annotations") or {}).get("org.opencontainers.image.ref.name") or ""
+        location = f"oci-archive:{archive}:{name}" if name else f"oci-archive:{archive}"
+        sources.append(Source(location, (name,) if name else ()))
+    return sources
+
+
+def _docker_sources(archive: Path, manifest: Sequence[Object]) -> list[Source]:
+    return [
+        Source(f"docker-archive:{archive}:@{number}", tuple(entry.get("RepoTags") or ()))
+        for number, entry in enumerate(manifest)
+    ]
+
+
+def _member(tar: tarfile.TarFile, name: str) -> Any:
+    file = tar.extractfile(name)
+    if file is None:
+        raise PullFailed(f"{name} in the archive is no file")
+    return orjson.loads(file.read(_MANIFEST_BYTES_MAX))
+
+
+def _json(path: Path) -> Object:
+    return orjson.loads(path.read_bytes())  # type: ignore[no-any-return]
+
+
+def _blob(layout: Path, digest: str) -> Path:
+    algorithm, _, value = digest.partition(":")
+    return layout / "blobs" / algorithm / value
+
+
+async def _run(program: str, *arguments: str) -> bytes:
+    found = shutil.which(program)
+    if found is None:
+        raise ToolMissing(f"{program} is not installed")
+    child = await asyncio.create_subprocess_exec(
+        *(found, *arguments), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE, env={**os.environ, "HOME": "/nonexistent"},
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(PULL_SECONDS_MAX):
+            told, complaint = await child.communicate()
+    except TimeoutError:
+        raise PullFailed(f"{program} took more than {PULL_SECONDS_MAX:.0f} seconds") from None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if child.returncode:
+        raise PullFailed(_reason(complaint.decode(errors="replace")))
+    return told
+
+
+def _reason(complaint: str) -> str:
+    """The last line, without what only a log needs."""
+    line = (complaint.strip().splitlines() or ["no reason given"])[-1]
+    _, found, message = line.partition('msg="')
+    return message.removesuffix('"') if found else line

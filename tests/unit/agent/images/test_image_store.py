@@ -1,0 +1,264 @@
+"""The images of a node: archives, registries, whose they are, and what is removed."""
+
+import asyncio
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+
+from alcove.agent.images import builtin
+from alcove.agent.images.model import Image, ImageMissing, PullFailed, ToolMissing
+from alcove.agent.images.store import EVERYBODY, ImageStore
+from alcove.agent.images.tools import Credentials, Tools
+from alcove.api.ids import TenantId
+
+ACME, BOLT = TenantId("acme"), TenantId("bolt")
+
+
+def _lacking() -> str:
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name in ("skopeo", "umoci") if shutil.which(name) is None]
+    try:
+        builtin.find()
+    except ToolMissing as error:
+        return str(error)
+    return f"needs {' and '.join(missing)}" if missing else ""
+
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_lacking()), reason=_lacking() or "-")]
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An image as others make them: two layers, one that deletes what the other brought."""
+    folder = tmp_path_factory.mktemp("image")
+    path = folder / "layout"
+    (folder / "first").mkdir()
+    (folder / "first/old").write_text("old")
+    (folder / "first/kept").write_text("kept")
+    _run("umoci", "init", "--layout", path)
+    _run("umoci", "new", "--image", f"{path}:x")
+    _run("umoci", "insert", "--image", f"{path}:x", folder / "first", "/data")
+    _run("umoci", "insert", "--image", f"{path}:x", "--whiteout", "/data/old")
+    _run(
+        *(
+            "umoci",
+            "config",
+            "--image",
+            f"{path}:x",
+            "--config.entrypoint",
+            "/bin/serve",
+            "--config.cmd",
+            "now",
+        ),
+        *("--config.env", "LEVEL=info", "--config.user", "web", "--config.workingdir", "/srv"),
+    )
+    yield path
+
+
+def _check(image: Image) -> None:
+    assert (image.rootfs / "data/kept").read_text() == "kept"
+    assert not (image.rootfs / "data/old").exists()
+    assert (image.config.entrypoint, image.config.command) == (("/bin/serve",), ("now",))
+    assert ("LEVEL=info" in image.config.env, image.config.user, image.config.working_dir) == (
+        True,
+        "web",
+        "/srv",
+    )
+    assert image.digest.startswith("sha256:")
+    assert image.size_bytes > 0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "images")
+
+
+def test_the_built_in_image_is_everybodys(store: ImageStore) -> None:
+    image = store.add_builtin()
+    assert store.add_builtin() == image
+    for name in (builtin.NAME, "alcove/busybox"):
+        assert store.find(ACME, name) == image
+    done = subprocess.run(
+        ["chroot", image.rootfs, "/bin/sh", "-c", "echo from inside"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "from inside\n"
+    assert image.accounts() == builtin.ACCOUNTS
+
+
+@pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])
+async def test_archives(store: ImageStore, layout: Path, tmp_path: Path, kind: str) -> None:
+    archive = tmp_path / "x.tar"
+    _run("skopeo", "copy", f"oci:{layout}:x", f"{kind}:{archive}:shop/web:v1")
+    [image] = await store.load(archive)
+    _check(image)
+    assert store.find(ACME, "shop/web:v1") == image
+    assert [each.digest for each in store.all()] == [image.digest]
+    with pytest.raises(ImageMissing):
+        store.find(ACME, "shop/web:v2")
+
+
+async def test_what_is_no_archive(store: ImageStore, tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_text("rubbish")
+    with pytest.raises(PullFailed, match="no archive"):
+        await store.load(tmp_path / "x.tar")
+    with pytest.raises(PullFailed, match="no archive"):
+        await store.load(tmp_path / "missing.tar")
+    assert store.all() == []
+    assert [path.name for path in (tmp_path / "images").iterdir()] == []
+
+
+class Registry:
+    """A registry of one image under any name, for whoever knows the password."""
+
+    def __init__(self, layout: Path, password: str) -> None:
+        self._layout = layout
+        self._password = password
+        self.manifest = orjson.loads((layout / "index.json").read_bytes())["manifests"][0]["digest"]
+        manifest = orjson.loads((layout / "blobs/sha256" / self.manifest.partition(":")[2]).read_bytes())
+        self.blobs = 1 + len(manifest["layers"])
+        self.blobs_given = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        expected = base64.b64encode(f"me:{self._password}".encode()).decode()
+        if self._password and request.headers.get("Authorization") != f"Basic {expected}":
+            return web.Response(
+                status=HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": 'Basic realm="x"'}
+            )
+        parts = request.path.split("/")
+        if parts[-2] == "manifests" and parts[-1] in ("v1", self.manifest):
+            return self._blob(self.manifest, "application/vnd.oci.image.manifest.v1+json")
+        if parts[-2] == "blobs":
+            self.blobs_given += 1
+            return self._blob(parts[-1], "application/octet-stream")
+        return web.Response(status=HTTPStatus.OK if request.path == "/v2/" else HTTPStatus.NOT_FOUND)
+
+    def _blob(self, digest: str, kind: str) -> web.Response:
+        content = (self._layout / "blobs/sha256" / digest.partition(":")[2]).read_bytes()
+        assert f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
+        return web.Response(body=content, headers={"Content-Type": kind, "Docker-Content-Digest": digest})
+
+
+@asynccontextmanager
+async def serving(registry: Registry) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", registry.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        host, port = runner.addresses[0][:2]
+        yield f"{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def credentials(host: str, password: str) -> Credentials:
+    secret = base64.b64encode(f"me:{password}".encode()).decode()
+    return Credentials({host: {"auth": secret}})
+
+
+async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path: Path) -> None:
+    registry = Registry(layout, "secret")
+    async with serving(registry) as host:
+        store = ImageStore(tmp_path / "images", Tools([host]))
+        name = f"{host}/shop/web:v1"
+        image = await store.pull(ACME, name, credentials(host, "secret"))
+        _check(image)
+        assert store.find(ACME, name).digest == image.digest
+        with pytest.raises(ImageMissing):
+            store.find(BOLT, name)
+        with pytest.raises(PullFailed, match=r"(?i)unauthorized|authentication"):
+            await store.pull(BOLT, name, Credentials())
+        with pytest.raises(PullFailed):
+            await store.pull(BOLT, name, credentials(host, "wrong"))
+        with pytest.raises(ImageMissing):
+            store.find(BOLT, name)
+        given = registry.blobs_given
+        assert (await store.pull(BOLT, name, credentials(host, "secret"))).digest == image.digest
+        assert registry.blobs_given == given, "what is here already is not fetched again"
+
+
+async def test_two_who_want_the_same_image_fetch_it_once(layout: Path, tmp_path: Path) -> None:
+    registry = Registry(layout, "")
+    async with serving(registry) as host:
+        store = ImageStore(tmp_path / "images", Tools([host]))
+        pulls = [store.pull(tenant, f"{host}/shop/web:v1", Credentials()) for tenant in (ACME, BOLT)]
+        assert len({image.digest for image in await asyncio.gather(*pulls)}) == 1
+        assert (
+            registry.blobs_given == len(list((layout / "blobs/sha256").iterdir())) - 1
+            or registry.blobs_given <= 4
+        )
+        assert len(store.all()) == 1
+        assert store._fetching == {}
+
+
+async def test_what_a_registry_does_not_have(layout: Path, tmp_path: Path) -> None:
+    async with serving(Registry(layout, "")) as host:
+        store = ImageStore(tmp_path / "images", Tools([host]))
+        with pytest.raises(PullFailed, match=r"(?i)not found|unknown|404"):
+            await store.pull(ACME, f"{host}/shop/web:v2", Credentials())
+    with pytest.raises(PullFailed, match="refused"):
+        await store.pull(ACME, f"{host}/shop/web:v1", Credentials())
+    assert [path.name for path in (tmp_path / "images").iterdir()] == []
+
+
+async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
+    store: ImageStore, layout: Path, tmp_path: Path
+) -> None:
+    first = store.add_builtin()
+    archive = tmp_path / "x.tar"
+    _run("skopeo", "copy", f"oci:{layout}:x", f"docker-archive:{archive}:shop/web:v1")
+    [second] = await store.load(archive)
+    os.utime(store._path(second.digest) / "image.json", (1, 1))
+    total = first.size_bytes + second.size_bytes
+    assert store.collect([], total) == []
+    assert store.collect([second.digest], 0) == [first.digest]
+    store.touch(second.digest)
+    assert store.collect([], 0) == [second.digest]
+    assert store.all() == []
+    with pytest.raises(ImageMissing):
+        store.find(ACME, "shop/web:v1")
+
+
+async def test_images_of_a_tenant_that_is_gone_go_too(layout: Path, tmp_path: Path) -> None:
+    async with serving(Registry(layout, "")) as host:
+        store = ImageStore(tmp_path / "images", Tools([host]))
+        image = await store.pull(ACME, f"{host}/shop/web:v1", Credentials())
+    store.forget_tenant(ACME)
+    store.forget_tenant(ACME)
+    assert store.collect([image.digest], 10**9) == []
+    assert store.collect([], 10**9) == [image.digest]
+
+
+def test_what_was_not_finished_is_removed_at_the_next_start(store: ImageStore, tmp_path: Path) -> None:
+    unfinished = tmp_path / "images/incoming-1"
+    (unfinished / "rootfs").mkdir(parents=True)
+    assert ImageStore(tmp_path / "images").all() == []
+    assert not unfinished.exists()
+
+
+def test_accounts_are_read_from_the_image_only(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").symlink_to("/etc/passwd")
+    image = Image("sha256:0", (), builtin.CONFIG, tmp_path, 0)
+    assert image.accounts().passwd == ""
+    assert EVERYBODY == ""

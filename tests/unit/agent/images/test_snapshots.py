@@ -1,0 +1,86 @@
+"""Root directories of containers: the image below is never changed, and nothing is left of what is removed."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.images.snapshots import MountFailed, Snapshots, unmount
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "image"
+    path.mkdir()
+    (path / "file").write_text("image's")
+    (path / "gone").write_text("image's")
+    return path
+
+
+def test_what_is_written_is_the_containers_own(tmp_path: Path, image: Path) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots")
+    try:
+        one, two = snapshots.mount("one", image), snapshots.mount("two", image)
+        (one / "file").write_text("one's")
+        (one / "gone").unlink()
+        (one / "new").write_bytes(b"x" * 100_000)
+        assert (two / "file").read_text() == (image / "file").read_text() == "image's"
+        assert (two / "gone").exists()
+        assert snapshots.written_bytes("one") >= 100_000 > snapshots.written_bytes("two")
+        assert snapshots.mount("one", image) == one
+        assert (one / "file").read_text() == "one's"
+    finally:
+        for id in snapshots.ids():
+            snapshots.remove(id)
+    assert snapshots.ids() == []
+    assert (image / "file").read_text() == "image's"
+
+
+def test_removing_is_safe_to_repeat_and_from_any_point(tmp_path: Path, image: Path) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots.remove("never")
+    (tmp_path / "snapshots/half/upper").mkdir(parents=True)
+    snapshots.remove("half")
+    root = snapshots.mount("busy", image)
+    with (root / "file").open() as held:
+        snapshots.remove("busy")
+        assert held.read() == "image's"
+    snapshots.remove("busy")
+    assert snapshots.ids() == []
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def test_files_belong_to_the_users_of_a_user_namespace(tmp_path: Path, image: Path) -> None:
+    holder = subprocess.Popen(["unshare", "--user", "sleep", "1000"])
+    snapshots = Snapshots(tmp_path / "snapshots")
+    try:
+        _map(holder.pid, 300_000)
+        root = snapshots.mount("mapped", image, f"/proc/{holder.pid}/ns/user")
+        assert (root / "file").stat().st_uid == 300_000
+        assert root.stat().st_uid == 300_000
+        assert (image / "file").stat().st_uid == 0
+    finally:
+        snapshots.remove("mapped")
+        holder.kill()
+        holder.wait()
+    assert (image / "file").read_text() == "image's"
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+def _map(pid: int, start: int) -> None:
+    own = Path("/proc/self/ns/user").readlink()
+    while Path(f"/proc/{pid}/ns/user").readlink() == own:
+        os.sched_yield()
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{pid}/{name}").write_text(f"0 {start} 65536")
+
+
+def test_what_cannot_be_mounted_is_told(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path / "snapshots")
+    with pytest.raises(MountFailed):
+        snapshots.mount("x", tmp_path / "missing")
+    assert not unmount(tmp_path / "nothing")
+    snapshots.remove("x")
