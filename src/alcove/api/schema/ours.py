@@ -221,7 +221,13 @@ _TENANT_SPEC = _record(
                     "type": "object",
                     "additionalProperties": {"$ref": _QUANTITY},
                     "description": "Most of each resource, by the names that a ResourceQuota has for them.",
-                }
+                },
+                "min": {
+                    "type": "object",
+                    "additionalProperties": {"$ref": _QUANTITY},
+                    "description": "What the scheduler keeps free for the tenant until it uses as much: "
+                    "requests.cpu, requests.memory and so on, or pods.",
+                },
             },
         ),
         "finalizers": _names("Who must be done before the tenant goes; removed through `/finalize`.", "set"),

@@ -50,6 +50,14 @@ def test_a_tenant_gets_a_shared_plane_and_weight_one() -> None:
             'spec.quota.hard[apples]: Invalid value: "apples": must be a standard resource type or fully qualified',
             'spec.quota.hard[apples]: Invalid value: "apples": must be a standard resource for quota',
         ]),
+        ({"quota": {"hard": {"requests.cpu": "4"}, "min": {"requests.cpu": "4000m", "pods": "3"}}}, []),
+        ({"quota": {"hard": {"requests.cpu": "4"}, "min": {"requests.cpu": "4001m"}}}, [
+            'spec.quota.min[requests.cpu]: Invalid value: "4001m": '
+            "must not be more than spec.quota.hard[requests.cpu]"
+        ]),
+        ({"quota": {"hard": {"cpu": "1"}, "min": {"cpu": "-1"}}}, [
+            'spec.quota.min[cpu]: Invalid value: "-1": must be greater than or equal to 0'
+        ]),
         ({"finalizers": ["mine"]}, [
             'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name '
             "nor is it fully qualified"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from alcove.api import names
+from alcove.api import names, quantity
 from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import ALL
 from alcove.api.kind import Strategy
@@ -16,6 +16,7 @@ from alcove.api.kinds.core.lifecycles import (
 from alcove.api.kinds.core.resources import check_amount, check_quota_resource_name
 from alcove.api.kinds.metadata import immutable
 from alcove.api.objects import Object, get
+from alcove.api.quantity import QuantityError
 from alcove.api.validation import INT32_MAX, Faults, check_choice, check_value
 
 FINALIZER = "arktos"
@@ -52,16 +53,34 @@ def _validate(tenant: Object) -> list[FieldError]:
     weight = spec.get("weight", DEFAULT_WEIGHT)
     if not 1 <= weight <= INT32_MAX:
         faults.append(invalid("spec.weight", weight, names.out_of_range(1, INT32_MAX)))
-    _check_quota(get(spec, "quota", "hard", default={}), faults)
+    for which in ("hard", "min"):
+        _check_quota(get(spec, "quota", which, default={}), f"spec.quota.{which}", faults)
+    _check_minima(spec.get("quota") or {}, faults)
     check_finalizers(tenant, faults)
     return faults
 
 
-def _check_quota(hard: dict[str, str], faults: Faults) -> None:
-    for resource, amount in hard.items():
-        field = f"spec.quota.hard[{resource}]"
+def _check_quota(amounts: dict[str, str], path: str, faults: Faults) -> None:
+    for resource, amount in amounts.items():
+        field = f"{path}[{resource}]"
         check_quota_resource_name(resource, field, faults)
         check_amount(resource, amount, field, faults)
+
+
+def _check_minima(quota: Object, faults: Faults) -> None:
+    """What is guaranteed can be had; what is no amount has been told."""
+    hard = quota.get("hard") or {}
+    for resource, amount in (quota.get("min") or {}).items():
+        if resource in hard and _is_more(amount, hard[resource]):
+            told = f"must not be more than spec.quota.hard[{resource}]"
+            faults.append(invalid(f"spec.quota.min[{resource}]", amount, told))
+
+
+def _is_more(amount: str, other: str) -> bool:
+    try:
+        return quantity.parse(amount) > quantity.parse(other)
+    except QuantityError:
+        return False
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
