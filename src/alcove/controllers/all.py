@@ -18,6 +18,7 @@ from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import PodController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
+from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods
 from alcove.controllers.podgc import PodGarbage
 from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
@@ -39,6 +40,9 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CertificateCleaning,
     GarbageCollector,
     PodGarbage,
+    NodeLifecycle,
+    TaintEviction,
+    UnreadyPods,
     TtlAfterFinished,
     ReplicaSets,
     ReplicationControllers,

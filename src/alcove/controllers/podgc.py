@@ -21,6 +21,7 @@ from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NODES, PODS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.deletion import delete_as_known
+from alcove.controllers.nodes.placed import NODE, node_of, on_node
 from alcove.controllers.together import together
 
 NODE_GONE_SECONDS = 40.0
@@ -30,13 +31,7 @@ DELETED_AT_ONCE_MAX = 200
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _FINISHED = ("Succeeded", "Failed")
 
-NODE = "node"
 FINISHED = "finished"
-
-
-def _node(pod: Object) -> Iterable[str]:
-    name = objects.get(pod, "spec", "nodeName")
-    return [name] if name else []
 
 
 def _finished(pod: Object) -> Iterable[str]:
@@ -50,7 +45,7 @@ class PodGarbage(Controller):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._pods = self.mirror(PODS, {NODE: _node, FINISHED: _finished})
+        self._pods = self.mirror(PODS, {NODE: node_of, FINISHED: _finished})
         self._nodes = self.mirror(NODES)
         self._gone_since: dict[str, float] = {}
         """Nodes that were missed, and since when."""
@@ -70,12 +65,7 @@ class PodGarbage(Controller):
         if change.kind is not Kind.DELETED and not _is_out_of_service(change.obj):
             self._gone_since.pop(change.key.name, None)
             return
-        yield from self._on_node(change.key.name)
-
-    def _on_node(self, node: str) -> Iterable[ObjectKey]:
-        """Of all tenants, on all planes: nodes are shared."""
-        for space in self._pods.spaces():
-            yield from self._pods.find_keys(NODE, space.plane, space.tenant, node)
+        yield from on_node(self._pods, change.key.name)
 
     def _has_node(self, pod: Object) -> bool:
         name = objects.get(pod, "spec", "nodeName")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from alcove.api.objects import Object, get, labels
+from alcove.controllers.tolerations import covers
 
 _NO_SCHEDULE, _NO_EXECUTE = "NoSchedule", "NoExecute"
 NAME_FIELD = "metadata.name"
@@ -50,21 +51,9 @@ def fit(spec: Object, node: Object) -> Fit:
         return Fit(False, False)
     tolerated = tolerations(spec)
     taints: Sequence[Object] = get(node, "spec", "taints", default=())
-    hard = {taint.get("effect") for taint in taints if not any(_covers(each, taint) for each in tolerated)}
+    hard = {taint.get("effect") for taint in taints if not any(covers(each, taint) for each in tolerated)}
     stays = _NO_EXECUTE not in hard
     return Fit(stays and _NO_SCHEDULE not in hard, stays)
-
-
-def _covers(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("key") not in (None, "", taint.get("key")):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return toleration.get("operator") in (None, "", "Equal") and (toleration.get("value") or "") == (
-        taint.get("value") or ""
-    )
 
 
 def _is_chosen(spec: Object, node: Object) -> bool:

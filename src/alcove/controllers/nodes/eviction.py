@@ -1,0 +1,103 @@
+"""Pods leave nodes whose taints they do not tolerate, or no longer: of every tenant, on every plane.
+
+Keys are pods', so that a tenant with thousands of them on a lost node delays nobody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api import meta
+from alcove.api.errors import NotFound
+from alcove.api.objects import Object, get
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Patch
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NODES, PODS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.nodes.leaving import NEVER, Taint, leaves_at, read
+from alcove.controllers.nodes.placed import NODE, node_of, on_node
+from alcove.controllers.workloads import pods
+
+
+class TaintEviction(Controller):
+    name = "taint-eviction"
+    resource = PODS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._nodes = self.mirror(NODES)
+        self._pods = self.mirror(PODS, {NODE: node_of})
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        """Of the nodes that have any."""
+        self._warned: set[str] = set()
+        """Uids of pods that wait for their time to leave: bounded by the pods on such nodes."""
+        self.on(self._nodes, self._tainted)
+        self.on(self._pods, self._placed)
+
+    def _tainted(self, change: Change) -> Iterable[ObjectKey]:
+        name = change.key.name
+        before = self._taints.pop(name, ())
+        now = () if change.kind is Kind.DELETED else read(change.obj, before, self.clock())
+        if now:
+            self._taints[name] = now
+        return on_node(self._pods, name) if now != before else ()
+
+    def _placed(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is Kind.DELETED:
+            self._warned.discard(change.obj["metadata"]["uid"])
+        elif self._taints_of(change.obj):
+            yield change.key
+
+    def _taints_of(self, pod: Object) -> Sequence[Taint]:
+        return self._taints.get(get(pod, "spec", "nodeName", default=""), ())
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        pod = self._pods.get(key)
+        if pod is None or pods.is_ending(pod):
+            return DONE
+        leaves = leaves_at(pod, self._taints_of(pod))
+        if leaves == NEVER:
+            self._stays(key, pod)
+            return DONE
+        left = leaves - self.clock()
+        if left > 0:
+            self._warned.add(pod["metadata"]["uid"])
+            return Result(after_seconds=left)
+        await self._evict(key, pod)
+        return DONE
+
+    def _stays(self, key: ObjectKey, pod: Object) -> None:
+        if pod["metadata"]["uid"] in self._warned:
+            self._warned.discard(pod["metadata"]["uid"])
+            told = f"Cancelling deletion of Pod {key.namespace}/{key.name}"
+            self.events.normal(key.plane, pod, "TaintManagerEviction", told)
+
+    async def _evict(self, key: ObjectKey, pod: Object) -> None:
+        """Why is noted on the pod before it goes, for whoever counts failures."""
+        told = f"Marking for deletion Pod {key.namespace}/{key.name}"
+        self.events.normal(key.plane, pod, "TaintManagerEviction", told)
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+            "lastTransitionTime": meta.format_time(self.clock()),
+        }
+        uid = pod["metadata"]["uid"]
+        patch = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        client = self.client(key)
+        try:
+            await client.patch(
+                key.tenant,
+                PODS,
+                key.name,
+                patch,
+                namespace=key.namespace,
+                kind=Patch.STRATEGIC,
+                subresource="status",
+            )
+            await client.delete(key.tenant, PODS, key.name, namespace=key.namespace, uid=uid)
+        except NotFound:
+            pass

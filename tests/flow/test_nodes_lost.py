@@ -1,0 +1,155 @@
+"""Nodes that are heard of no more, and what becomes of the pods of all tenants there."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from alcove.api import meta
+from alcove.controllers.nodes import NodeLifecycle, TaintEviction, UnreadyPods, health, zones
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+PODS = "/api/v1/namespaces/default/pods"
+EXISTS = {"operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.fixture(autouse=True)
+def running(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(zones, "NODES_PER_SECOND", 20.0)
+    if server.system.get("/api/v1/namespaces/kube-node-lease").status == 404:
+        server.make_namespace("system", "kube-node-lease")
+    with RunningControllers(server.admin_kubeconfig, (NodeLifecycle, TaintEviction, UnreadyPods)):
+        yield
+    for node in server.system.get(NODES).json["items"]:
+        server.system.delete(f"{NODES}/{node['metadata']['name']}")
+        server.system.delete(f"{LEASES}/{node['metadata']['name']}")
+
+
+def say(server: LocalServer, name: str, ready: str = "True", **others: str) -> None:
+    """What a node's agent posts of itself."""
+    beat = meta.format_micro_time(time.time())
+    conditions = [
+        {"type": type_, "status": status, "lastHeartbeatTime": beat[:19] + "Z", "reason": "Said"}
+        for type_, status in {"Ready": ready, **others}.items()
+    ]
+    answer = server.system.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions}})
+    assert answer.status == 200, answer.body
+
+
+def join(server: LocalServer, *names: str) -> None:
+    for name in names:
+        assert server.system.post(NODES, {"metadata": {"name": name}}).status == 201
+        assert server.system.post(LEASES, {"metadata": {"name": name}}).status == 201
+        renew(server, name)
+        say(server, name)
+
+
+def renew(server: LocalServer, name: str) -> None:
+    spec = {"holderIdentity": name, "renewTime": meta.format_micro_time(time.time())}
+    assert server.system.patch(f"{LEASES}/{name}", {"spec": spec}).status == 200
+
+
+def taints(server: LocalServer, name: str) -> set[str]:
+    found = server.system.get(f"{NODES}/{name}").json["spec"].get("taints") or ()
+    return {f"{each['key'].removeprefix('node.kubernetes.io/')}:{each['effect']}" for each in found}
+
+
+def ready(server: LocalServer, name: str) -> dict[str, Any]:
+    conditions = server.system.get(f"{NODES}/{name}").json["status"]["conditions"]
+    return next(each for each in conditions if each["type"] == "Ready")
+
+
+def place(caller: Caller, name: str, node: str, *tolerations: dict[str, Any]) -> None:
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "tolerations": list(tolerations)}
+    assert caller.post(PODS, {"metadata": {"name": name}, "spec": spec}).status == 201
+    condition = {"type": "Ready", "status": "True"}
+    assert caller.patch(f"{PODS}/{name}/status", {"status": {"conditions": [condition]}}).status == 200
+
+
+def is_leaving(caller: Caller, name: str) -> bool:
+    answer = caller.get(f"{PODS}/{name}")
+    return answer.status == 404 or "deletionTimestamp" in answer.json["metadata"]
+
+
+def events(caller: Caller, name: str) -> set[str]:
+    query = f"fieldSelector=involvedObject.name={name}"
+    return {each["reason"] for each in caller.get(f"/api/v1/namespaces/default/events?{query}").json["items"]}
+
+
+def test_a_node_that_falls_silent_is_lost_and_its_pods_of_all_tenants_leave(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "GRACE_SECONDS", 1.0)
+    one, two = server.make_tenant("lost-one"), server.make_tenant("lost-two")
+    join(server, "silent", "living", "also-living")
+    for each in (one, two):
+        place(each, "stays", "living")
+        place(each, "goes", "silent", {**EXISTS, "tolerationSeconds": 1})
+        place(each, "clings", "silent", EXISTS)
+    deadline = time.monotonic() + 20
+    while "unreachable:NoExecute" not in taints(server, "silent"):
+        assert time.monotonic() < deadline
+        renew(server, "living")
+        say(server, "also-living")
+        time.sleep(0.1)
+    lost = ready(server, "silent")
+    assert (lost["status"], lost["reason"]) == ("Unknown", "NodeStatusUnknown")
+    assert taints(server, "silent") == {"unreachable:NoSchedule", "unreachable:NoExecute"}
+    assert ready(server, "living")["status"] == "True" and taints(server, "living") == set()
+    for each in (one, two):
+        wait_until(lambda: is_leaving(each, "goes"))  # noqa: B023 - called at once
+        pod = each.get(f"{PODS}/goes").json
+        target = next(c for c in pod["status"]["conditions"] if c["type"] == "DisruptionTarget")
+        assert target["reason"] == "DeletionByTaintManager"
+        wait_until(lambda: {"TaintManagerEviction", "NodeNotReady"} <= events(each, "goes"))  # noqa: B023
+        assert not is_leaving(each, "stays") and not is_leaving(each, "clings")
+        conditions = each.get(f"{PODS}/clings").json["status"]["conditions"]
+        assert [(c["status"], c["reason"]) for c in conditions if c["type"] == "Ready"] == [
+            ("False", "NodeNotReady")
+        ]
+        conditions = each.get(f"{PODS}/stays").json["status"]["conditions"]
+        assert [c["status"] for c in conditions if c["type"] == "Ready"] == ["True"]
+    wait_until(lambda: "NodeNotReady" in events(server.system, "silent"))
+
+
+def test_a_node_that_is_back_is_free_of_taints_and_pods_stay(server: LocalServer, tenant: Caller) -> None:
+    join(server, "shaky", "steady")
+    place(tenant, "waits", "shaky", {**EXISTS, "tolerationSeconds": 600})
+    say(server, "shaky", "False")
+    wait_until(lambda: taints(server, "shaky") == {"not-ready:NoSchedule", "not-ready:NoExecute"})
+    say(server, "shaky", "True", MemoryPressure="True")
+    wait_until(lambda: taints(server, "shaky") == {"memory-pressure:NoSchedule"})
+    wait_until(lambda: "TaintManagerEviction" in events(tenant, "waits"))
+    assert not is_leaving(tenant, "waits")
+
+
+def test_when_all_are_lost_nobody_is_given_up(server: LocalServer, tenant: Caller) -> None:
+    join(server, "a", "b")
+    place(tenant, "hopes", "a")
+    say(server, "a", "False")
+    wait_until(lambda: "not-ready:NoExecute" in taints(server, "a"))
+    say(server, "b", "False")
+    wait_until(lambda: taints(server, "a") == {"not-ready:NoSchedule"})
+    assert taints(server, "b") == {"not-ready:NoSchedule"}
+
+
+def test_taints_made_by_hand_evict_as_well(server: LocalServer, tenant: Caller) -> None:
+    join(server, "hand")
+    place(tenant, "plain", "hand")
+    place(tenant, "tough", "hand", {"key": "broken", **EXISTS})
+    server.system.patch(f"{NODES}/hand", {"spec": {"taints": [{"key": "broken", "effect": "NoExecute"}]}})
+    wait_until(lambda: is_leaving(tenant, "plain"))
+    assert not is_leaving(tenant, "tough")
+
+
+def test_a_cordoned_node_is_tainted_and_other_taints_stay(server: LocalServer) -> None:
+    join(server, "full")
+    own = {"key": "example.com/own", "value": "v", "effect": "NoSchedule"}
+    server.system.patch(f"{NODES}/full", {"spec": {"unschedulable": True, "taints": [own]}})
+    wait_until(lambda: taints(server, "full") == {"example.com/own:NoSchedule", "unschedulable:NoSchedule"})
+    server.system.patch(f"{NODES}/full", {"spec": {"unschedulable": False}})
+    wait_until(lambda: taints(server, "full") == {"example.com/own:NoSchedule"})
