@@ -41,8 +41,11 @@ INLINE int check_policy(struct __sk_buff *skb, struct packet *pkt, const struct 
 		ends.target_in = target->policy_in;
 		ends.target_out = target->policy_out;
 	}
-	if (!has_policy(&ends))
+	if (!has_policy(&ends)) {
+		if (may_open(pkt))
+			note_opener(pkt, port->memory, speaks_as_gateway(pkt, port) ? FLOW_EXEMPT : 0);
 		return REASON_NONE;
+	}
 	ends.exempt = speaks_as_gateway(pkt, port);
 	return policy(skb, pkt, &ends, port->memory);
 }

@@ -10,7 +10,7 @@ enum flow_kind {
 	FLOW_NONE,
 	FLOW_FORWARD,		/* client to service: becomes client to backend */
 	FLOW_REVERSE,		/* backend to client: becomes service to client */
-	FLOW_TRACK,		/* a connection policy has let through; both directions, one key */
+	FLOW_TRACK,		/* who opened a connection, and the policy it passed; both directions, one key */
 	FLOW_FRAGMENT,		/* the ports of a fragmented packet */
 	FLOW_AFFINITY,		/* a client's backend of a service */
 	FLOW_PATH,		/* the node that has an endpoint */
@@ -20,6 +20,7 @@ enum flow_kind {
 #define FLOW_EXEMPT 0x2		/* TRACK: opened by the gateway; no policy applies */
 #define FLOW_HAIRPIN 0x4	/* FORWARD, REVERSE: the client is its own backend */
 #define FLOW_CLOSED 0x8		/* FORWARD, REVERSE: may be taken over */
+#define FLOW_GUESSED 0x10	/* TRACK: its opening was not seen; the opener may be the other one */
 
 struct flow {
 	struct address peer;	/* FORWARD, AFFINITY: backend; REVERSE: service */

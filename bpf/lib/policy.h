@@ -4,7 +4,11 @@
  * A port has a profile for each direction, 0: everything may pass. A profile is a trie of peers, each
  * of a class; a class is a trie of ports. Profiles and classes are named by their content and never
  * change: a new policy is written whole beside the old, then the port's entry is switched. A known
- * connection is judged anew when the profiles it passed under are no longer the ports'. */
+ * connection is judged anew when the profiles it passed under are no longer the ports'.
+ *
+ * Who opened a connection is noted where no policy is, too: one that comes later has to tell replies from
+ * openings. Where the note is lost (a table that is full forgets its oldest), TCP that is under way passes if
+ * either end may open it: nothing new is opened that way, for that takes a SYN, which is judged by itself. */
 #pragma once
 
 #include "embedded.h"
@@ -124,7 +128,9 @@ INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *
 		return REASON_NONE;
 	reason = judge(pkt, forward, out, in);
 	if (reason) {
-		bpf_map_delete_elem(memory, key);
+		/* Who opened it stays known, or its next packet would be one of a connection we know nothing of. */
+		if (known->flags & FLOW_GUESSED)
+			bpf_map_delete_elem(memory, key);
 		return reason;
 	}
 	known->first = out;
@@ -132,20 +138,77 @@ INLINE int judge_known(void *memory, struct packet *pkt, const struct profiles *
 	return REASON_NONE;
 }
 
+/* ICMP says itself what is an answer. */
+INLINE bool is_answer(const struct packet *pkt)
+{
+	return (pkt->flow.proto == IPPROTO_ICMP || pkt->flow.proto == IPPROTO_ICMPV6) && !pkt->opens &&
+	       !pkt->icmp_error;
+}
+
+INLINE void note(void *memory, struct tuple *key, bool swapped, __u32 flags, __u64 out, __u64 in)
+{
+	struct flow track = { .flags = flags | (swapped ? FLOW_SWAPPED : 0), .first = out, .second = in };
+
+	remember(memory, key, FLOW_TRACK, &track);
+}
+
 INLINE int judge_new(void *memory, struct packet *pkt, const struct profiles *ends, struct tuple *key, bool swap)
 {
-	struct flow track = {
-		.flags = (swap ? FLOW_SWAPPED : 0) | (ends->exempt ? FLOW_EXEMPT : 0),
-		.first = ends->source_out,
-		.second = ends->target_in,
-	};
-	int reason = REASON_NONE;
+	bool under_way = pkt->flow.proto == IPPROTO_TCP && !pkt->opens;
+	__u32 flags = under_way ? FLOW_GUESSED : 0;
+	int back, reason = REASON_NONE;
+	__u64 refused_by;
 
-	if (!ends->exempt)
+	if (ends->exempt) {
+		note(memory, key, swap, FLOW_EXEMPT, ends->source_out, ends->target_in);
+		return REASON_NONE;
+	}
+	if (!is_answer(pkt)) {
 		reason = judge(pkt, true, ends->source_out, ends->target_in);
-	if (!reason)
-		remember(memory, key, FLOW_TRACK, &track);
-	return reason;
+		if (!reason)
+			note(memory, key, swap, flags, ends->source_out, ends->target_in);
+		if (!reason || !under_way)
+			return reason;
+	}
+	refused_by = pkt->policy;
+	back = judge(pkt, false, ends->target_out, ends->source_in);
+	if (back && reason)
+		pkt->policy = refused_by;
+	if (back)
+		return reason ? reason : back;
+	note(memory, key, !swap, flags, ends->target_out, ends->source_in);
+	return REASON_NONE;
+}
+
+/* Of TCP a packet tells whether it opens; of the others the first one does. */
+INLINE bool may_open(const struct packet *pkt)
+{
+	if (pkt->flow.proto == IPPROTO_TCP)
+		return pkt->opens;
+	return (pkt->flow.proto == IPPROTO_UDP || pkt->flow.proto == IPPROTO_SCTP) &&
+	       pkt->fragment != FRAGMENT_LATER;
+}
+
+/* Where no policy is: who opened this. */
+STAGE int note_opener(const struct packet *pkt NONNULL, __u32 slot, __u32 flags)
+{
+	void *memory = memory_of(slot);
+	struct flow *known;
+	struct tuple key;
+	bool swap;
+
+	if (!memory)
+		return 0;
+	swap = track_key(&key, &pkt->flow);
+	if (pkt->flow.proto != IPPROTO_TCP) {
+		known = recall(memory, &key, FLOW_TRACK);
+		if (known && !is_over(known, pkt)) {
+			touch(known);
+			return 0;
+		}
+	}
+	note(memory, &key, swap, flags, 0, 0);
+	return 0;
 }
 
 /* An error about a connection that policy let through belongs to it. */

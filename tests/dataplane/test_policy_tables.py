@@ -7,6 +7,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from alcove.dataplane.drops import Reason
+from alcove.dataplane.maps import TUPLE, FlowKind
 from alcove.dataplane.model import Backend, Block, PortRange, Profile, Protocol, Rule, Service
 from alcove.dataplane.policies import compile_profile
 from alcove.testing.networks import LabNetwork, tell
@@ -203,6 +204,90 @@ def test_a_new_policy_holds_for_open_connections_too(policed: Policed, where: st
         assert accepted.recv(64)
         policed.police(server, ingress=allow(OTHERS, WEB))
         client.sendall(b"one that does not")
+        with pytest.raises(TimeoutError):
+            accepted.recv(64)
+        client.close()
+        accepted.close()
+
+
+@pytest.mark.parametrize("six", [False, True])
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_policy_that_comes_later_knows_replies(policed: Policed, where: str, six: bool) -> None:
+    """Opened while there was no policy anywhere; then nobody may call the client."""
+    server = policed.server(where)
+    target, own = (
+        (server.address6, policed.client.address6) if six else (server.address, policed.client.address)
+    )
+    with (
+        tcp_server(server.namespace, target, 80) as web,
+        udp_socket(server.namespace, target, 80) as far,
+        udp_socket(policed.client.namespace, own) as near,
+    ):
+        client = connect(policed.client.namespace, target, 80)
+        assert client is not None
+        accepted, _ = web.accept()
+        near.sendto(b"subscribe", (target, 80))
+        _, whom = far.recvfrom(64)
+        policed.police(policed.client, ingress=NOTHING)
+        accepted.sendall(b"reply")
+        assert client.recv(64) == b"reply"
+        far.sendto(b"news", whom)
+        assert near.recv(64) == b"news"
+        assert_outcome(server, policed.client, six, (False, False, False, False))
+        client.close()
+        accepted.close()
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_policy_that_comes_later_ends_what_it_forbids(policed: Policed, where: str) -> None:
+    server = policed.server(where)
+    with tcp_server(server.namespace, server.address, 80) as web:
+        client = connect(policed.client.namespace, server.address, 80)
+        assert client is not None
+        accepted, _ = web.accept()
+        policed.police(server, ingress=NOTHING)
+        client.sendall(b"no more")
+        accepted.sendall(b"nor this way")
+        # Long enough for several attempts of either end.
+        for one in (accepted, client):
+            one.settimeout(0.7)
+            with pytest.raises(TimeoutError):
+                one.recv(64)
+        policed.police(server)
+        accepted.settimeout(TIMEOUT)
+        assert accepted.recv(64) == b"no more", "allowed again, it goes on"
+        client.close()
+        accepted.close()
+
+
+def forget_openers(policed: Policed) -> None:
+    """As a table that is full does."""
+    for node in policed.lab.nodes:
+        memory = node.plane.memories.open(node.plane.slots()[VNI])
+        kinds = {key: TUPLE.unpack(key)["kind"] for key in memory.items()}
+        memory.delete_all([key for key, kind in kinds.items() if kind == FlowKind.TRACK])
+        memory.close()
+
+
+@pytest.mark.parametrize("where", ["near", "far"])
+def test_a_connection_whose_opener_was_forgotten_goes_on(policed: Policed, where: str) -> None:
+    """If either end may open it; but nothing new begins that way."""
+    server = policed.server(where)
+    with tcp_server(server.namespace, server.address, 80) as web:
+        client = connect(policed.client.namespace, server.address, 80)
+        assert client is not None
+        accepted, _ = web.accept()
+        forget_openers(policed)
+        policed.police(policed.client, ingress=NOTHING)
+        accepted.sendall(b"reply")
+        assert client.recv(64) == b"reply"
+        client.sendall(b"question")
+        assert accepted.recv(64) == b"question"
+        assert_outcome(server, policed.client, False, (False, False, False, False))
+        forget_openers(policed)
+        policed.police(policed.client, ingress=NOTHING, egress=NOTHING)
+        client.sendall(b"no more")
+        accepted.settimeout(0.3)
         with pytest.raises(TimeoutError):
             accepted.recv(64)
         client.close()

@@ -12,7 +12,7 @@ IP4_BITS_OFFSET = 96
 
 
 def pack(address: Address) -> bytes:
-    return address.packed if address.version == 6 else MAPPED + address.packed
+    return MAPPED + address.packed if isinstance(address, IPv4Address) else address.packed
 
 
 def unpack(raw: bytes) -> Address:
