@@ -1,26 +1,165 @@
-"""`alcove tenant …`."""
+"""`alcove tenant …`: tenants, and the credentials of their users."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.api.errors import ApiError
-from alcove.cli.connection import Connection, ConnectionFailed, default_kubeconfig, load
+from alcove.cli.failures import Failure, told
+from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption, WaitOption
+
+if TYPE_CHECKING:
+    from alcove.api.objects import Object
+    from alcove.cli.session import Session
 
 app = typer.Typer(help="Tenants and their credentials.", no_args_is_help=True)
 
-KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config."),
-]
+NameArgument = Annotated[str, typer.Argument(help="The tenant.", show_default=False)]
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    weight: Annotated[int | None, typer.Option(min=1, help="Its share of the scheduler, against 1.")] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(help="The most it may have of a resource, as in cpu=8 or pods=100; repeatable."),
+    ] = None,
+    dedicated: Annotated[
+        bool, typer.Option("--dedicated", help="An API server of its own, in ring0's pods.")
+    ] = False,
+    form: FormatOption = Format.NAME,
+    wait: WaitOption = True,
+    timeout: TimeoutOption = 60.0,
+    via: KubeconfigOption = None,
+) -> None:
+    """Create a tenant, and wait until its namespaces, roles and default network are there."""
+    from alcove.api.columns.ours import TENANT
+    from alcove.cli.output import show_one
+    from alcove.cli.session import Session
+    from alcove.client.resources import TENANTS
+
+    with told():
+        session = Session(via)
+        made = session.create(TENANTS, _tenant(name, weight, quota or [], dedicated))
+        if wait:
+            made = _wait_ready(session, name, timeout)
+        show_one(made, TENANT, form)
+
+
+def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) -> Object:
+    spec: Object = {}
+    if weight is not None:
+        spec["weight"] = weight
+    if quota:
+        pairs = [each.partition("=") for each in quota]
+        if not all(resource and amount for resource, _, amount in pairs):
+            raise typer.BadParameter("a quota is given as RESOURCE=AMOUNT, such as cpu=8")
+        spec["quota"] = {"hard": {resource: amount for resource, _, amount in pairs}}
+    if dedicated:
+        spec["controlPlane"] = {"mode": "Dedicated"}
+    return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+
+
+def _wait_ready(session: Session, name: str, seconds_max: float) -> Object:
+    """Until its first objects are made and its default network is ready, if it has one."""
+    from alcove.api import objects
+    from alcove.cli.session import wait_for
+    from alcove.client.resources import NETWORKS, TENANTS
+
+    def initialized() -> Object | None:
+        tenant = session.get(TENANTS, name)
+        conditions = objects.get(tenant, "status", "conditions", default=[])
+        is_so = any(each["type"] == "Initialized" and each["status"] == "True" for each in conditions)
+        return tenant if is_so else None
+
+    def connected() -> Object | None:
+        network = session.find(NETWORKS, "default", name)
+        phase = objects.get(network, "status", "phase") if network else "Ready"
+        if phase == "Failed" and network is not None:
+            raise Failure(f"network default: {objects.get(network, 'status', 'message')}")
+        return tenant if phase == "Ready" else None
+
+    tenant = wait_for(f"tenant {name} gets its first objects", initialized, seconds_max)
+    return wait_for(f"network default of {name} is ready", connected, seconds_max)
+
+
+@app.command("list")
+def list_(form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+    """List all tenants."""
+    from alcove.api.columns.ours import TENANT
+    from alcove.cli.output import show
+    from alcove.cli.session import Session
+    from alcove.client.resources import TENANTS
+
+    with told():
+        show(Session(via).items(TENANTS), TENANT, form)
+
+
+@app.command("show")
+def show_(name: NameArgument, form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+    """Show a tenant, with its networks and what it runs."""
+    from alcove.api.columns.ours import NETWORK, TENANT
+    from alcove.cli import output
+    from alcove.cli.session import Session
+    from alcove.client.resources import NAMESPACES, NETWORKS, PODS, TENANTS
+
+    with told():
+        session = Session(via)
+        tenant = session.get(TENANTS, name)
+        output.show_one(tenant, TENANT, form)
+        if form not in (Format.TABLE, Format.WIDE):
+            return
+        pods = session.items(PODS, name)
+        running = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Running")
+        typer.echo()
+        facts = {
+            "Namespaces": len(session.items(NAMESPACES, name)),
+            "Pods": f"{len(pods)}, {running} running",
+            "API": f"{session.connection.server}/tenants/{name}",
+        }
+        output.facts(facts)
+        if networks := session.items(NETWORKS, name):
+            typer.echo("\nNetworks:")
+            output.show(networks, NETWORK, form)
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(help="The tenants.", show_default=False)],
+    wait: WaitOption = True,
+    timeout: TimeoutOption = 120.0,
+    via: KubeconfigOption = None,
+) -> None:
+    """Delete tenants with everything they have; waits until they are gone."""
+    from alcove.cli.session import Session
+    from alcove.client.resources import TENANTS
+
+    with told():
+        session = Session(via)
+        for name in names:
+            session.delete(TENANTS, name)
+        for name in names:
+            if wait:
+                _wait_gone(session, name, timeout)
+            typer.echo(f"tenant/{name} deleted")
+
+
+def _wait_gone(session: Session, name: str, seconds_max: float) -> None:
+    from alcove.cli.session import wait_for
+    from alcove.client.resources import TENANTS
+
+    def gone() -> bool | None:
+        return True if session.find(TENANTS, name) is None else None
+
+    wait_for(f"tenant {name} is gone", gone, seconds_max)
 
 
 @app.command()
 def kubeconfig(
-    tenant: Annotated[str, typer.Argument(help="The tenant.")],
+    tenant: NameArgument,
     user: Annotated[str, typer.Option(help="Whom the credential names.")] = "admin",
     group: Annotated[list[str] | None, typer.Option(help="A group of the user; repeatable.")] = None,
     output: Annotated[
@@ -31,17 +170,15 @@ def kubeconfig(
     """Write a kubeconfig for a user of TENANT, with a certificate signed for it."""
     from alcove.cli import credentials
     from alcove.cli.kubeconfig import render
+    from alcove.cli.session import Session
 
-    try:
-        connection = Connection(load(via or default_kubeconfig()))
+    with told():
+        connection = Session(via).connection
         issued = credentials.issue(connection, tenant, user, tuple(group or ()))
-    except (ApiError, ConnectionFailed) as error:
-        typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
-        raise typer.Exit(1) from error
-    text = render(connection.server, connection.ca_pem, tenant, user, issued)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    output.touch(mode=0o600)
-    output.write_text(text)
-    typer.echo(f"wrote {output}", err=True)
+        text = render(connection.server, connection.ca_pem, tenant, user, issued)
+        if output is None:
+            typer.echo(text, nl=False)
+            return
+        output.touch(mode=0o600)
+        output.write_text(text)
+        typer.echo(f"wrote {output}", err=True)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from alcove.cli import tenant
+from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
 from alcove.processes.verbs import apiserver, controllers, machine, scheduler
 
 app = typer.Typer(
     name="alcove",
     help="Hard multi-tenancy for Kubernetes: every tenant its own API, networks, DNS and share.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no cluster answers, 4 time is over, "
+    "5 no such thing, 6 not allowed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # `alcove completion SHELL` prints the script instead.
+    add_completion=True,
     # Help in plain text: drawing it takes longer than most verbs.
     rich_markup_mode=None,
 )
@@ -20,8 +24,14 @@ app = typer.Typer(
 for verb in (machine.up, machine.down, machine.status):
     app.command()(verb)
 
-# What ring0's operator does.
+# What ring0's operator does, through the API.
 app.add_typer(tenant.app, name="tenant")
+app.add_typer(network.app, name="network")
+app.add_typer(node.app, name="node")
+app.add_typer(image.app, name="image")
+app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
+for asked in (top.top, events.events, completion.completion):
+    app.command()(asked)
 
 # The processes of a cluster, one by one.
 for process in (apiserver.apiserver, controllers.controllers, scheduler.scheduler):

@@ -1,0 +1,159 @@
+"""How a node on another machine joins: a token that pins the server, a signing request, a certificate.
+
+The token is text to be carried to the other machine. It holds where the API server is, the cluster's
+authority (the joining node speaks to no server without a certificate of it), and a bearer token of ring0's
+service account `kube-system/node-bootstrapper`, which may ask for a node's certificate and do nothing else.
+The node's key is made on the node and never leaves it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import zlib
+from pathlib import Path
+
+import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.cli.connection import Account, Connection
+from alcove.cli.failures import Failure
+from alcove.cli.kubeconfig import Certificate, render
+from alcove.cli.session import Session, wait_for
+from alcove.client.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
+    CLUSTER_ROLE_BINDINGS,
+    NODES,
+    SERVICE_ACCOUNTS,
+)
+
+ACCOUNT = "node-bootstrapper"
+NAMESPACE = "kube-system"
+SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+PREFIX = "alcove1."
+"""So that a person, and a program that looks for secrets, knows a token when it sees one."""
+ROLES = (
+    "system:node-bootstrapper",
+    "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+)
+
+
+class JoinToken(Struct, frozen=True):
+    server: str
+    ca_pem: str
+    bearer: str
+
+    def encode(self) -> str:
+        told = orjson.dumps([self.server, self.ca_pem, self.bearer])
+        return PREFIX + base64.urlsafe_b64encode(zlib.compress(told, 9)).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> JoinToken:
+        """Raises Failure."""
+        text = text.strip()
+        if not text.startswith(PREFIX):
+            raise Failure(f"a join token begins with {PREFIX}; `alcove node token` makes one")
+        packed = text.removeprefix(PREFIX)
+        try:
+            told = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+            server, ca_pem, bearer = orjson.loads(told)
+            return cls(str(server), str(ca_pem), str(bearer))
+        except (ValueError, zlib.error) as error:
+            raise Failure("the join token is damaged; copy all of it, or make another") from error
+
+    @property
+    def ca_hash(self) -> str:
+        """The authority's public key as kubeadm writes it, for people to compare."""
+        key = x509.load_pem_x509_certificate(self.ca_pem.encode()).public_key()
+        der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return f"sha256:{hashlib.sha256(der).hexdigest()}"
+
+
+def make_token(session: Session, server: str, seconds: int) -> JoinToken:
+    """A token with which nodes can join for `seconds`."""
+    session.ensure(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT}}, namespace=NAMESPACE)
+    for role in ROLES:
+        session.ensure(CLUSTER_ROLE_BINDINGS, _binding(role))
+    asked = {"metadata": {"name": ACCOUNT}, "spec": {"expirationSeconds": seconds}}
+    answer = session.create(SERVICE_ACCOUNTS, asked, namespace=NAMESPACE, subresource="token")
+    ca_pem = session.connection.ca_pem.decode()
+    return JoinToken(server or session.connection.server, ca_pem, answer["status"]["token"])
+
+
+def revoke_tokens(session: Session) -> None:
+    """Ends every token made so far: each is bound to the account's uid."""
+    if session.find(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE) is not None:
+        session.delete(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE)
+
+
+def _binding(role: str) -> Object:
+    return {
+        "metadata": {"name": f"alcove:{ACCOUNT}:{role.rpartition(':')[2]}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    }
+
+
+def enrol(token: JoinToken, node: str, seconds_max: float) -> str:
+    """The node's kubeconfig, with a certificate signed for it. Raises Failure, ApiError, ConnectionFailed."""
+    connection = Connection(Account(token.server, token.ca_pem.encode(), token=token.bearer))
+    key = ec.generate_private_key(ec.SECP256R1())
+    path = "/apis/certificates.k8s.io/v1/tenants/system/certificatesigningrequests"
+    made = connection.request("POST", path, _signing_request(key, node))
+    name = made["metadata"]["name"]
+
+    def signed() -> bytes | None:
+        found = connection.request("GET", f"{path}/{name}")
+        for condition in objects.get(found, "status", "conditions", default=[]):
+            if condition["type"] in ("Denied", "Failed"):
+                raise Failure(f"the request {name} was refused: {condition.get('message', '')}")
+        certificate = objects.get(found, "status", "certificate")
+        return base64.b64decode(certificate) if certificate else None
+
+    certificate = wait_for(f"the certificate request {name} is signed", signed, seconds_max)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    user = f"system:node:{node}"
+    return render(token.server, token.ca_pem.encode(), SYSTEM, user, Certificate(certificate, pem))
+
+
+def _signing_request(key: ec.EllipticCurvePrivateKey, node: str) -> Object:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, f"tenant:{SYSTEM}"),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
+        ]
+    )
+    csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    pem = csr.public_bytes(serialization.Encoding.PEM)
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": CERTIFICATE_SIGNING_REQUESTS.kind,
+        "metadata": {"name": f"node-{node}-{secrets.token_hex(4)}"},
+        "spec": {
+            "signerName": SIGNER,
+            "usages": ["client auth", "digital signature"],
+            "request": base64.b64encode(pem).decode(),
+        },
+    }
+
+
+def write_kubeconfig(path: Path, text: str) -> None:
+    """Readable by its owner alone from the first byte on."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def is_taken(session: Session, node: str) -> bool:
+    return session.find(NODES, node) is not None

@@ -1,0 +1,92 @@
+"""`alcove kubectl …` and the plugin `kubectl tenant …`: the machine's kubectl, in any tenant.
+
+What is added to kubectl's own command line: `--tenant T` (before or after the verb), `--all-tenants` with
+`get`, `create tenant NAME`, and `cp` with `TENANT/NAMESPACE/POD:PATH`. Everything else goes through as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+from alcove.cli.failures import Code, Failure, told
+from alcove.cli.kubectl_words import Plan, plan
+
+CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+def kubectl(context: typer.Context) -> None:
+    """Run kubectl, with --tenant, --all-tenants, `create tenant` and TENANT/NS/POD paths for `cp`."""
+    with told():
+        run(context.args)
+
+
+def run(words: list[str]) -> None:
+    """Never returns: kubectl takes this process' place, or its exit code is ours. Raises Failure."""
+    wanted = plan(words)
+    program = shutil.which("kubectl")
+    if program is None:
+        raise Failure("kubectl is not installed (Debian: apt install kubernetes-client)")
+    path = _kubeconfig(wanted)
+    # By the environment: kubectl takes no options before the name of a plugin.
+    os.environ["KUBECONFIG"] = str(path)
+    words = list(wanted.words)
+    words[1:1] = _server(wanted, path)
+    if wanted.new_tenant:
+        raise typer.Exit(_create(program, words, wanted.new_tenant))
+    if wanted.all_tenants:
+        from alcove.cli import everywhere
+
+        if (form := everywhere.table_format(words)) is not None:
+            raise typer.Exit(everywhere.get(program, words, form))
+    os.execv(program, ["kubectl", *words])
+
+
+def _create(program: str, words: list[str], tenant: str) -> int:
+    """kubectl knows no tenants to create, but takes any manifest."""
+    manifest = f"apiVersion: v1\nkind: Tenant\nmetadata:\n  name: {tenant}\n"
+    return subprocess.run([program, *words], input=manifest, text=True, check=False).returncode
+
+
+def _kubeconfig(wanted: Plan) -> Path:
+    from alcove.cli.places import default_kubeconfig
+
+    path = Path(wanted.kubeconfig) if wanted.kubeconfig else default_kubeconfig()
+    if not path.exists():
+        raise Failure(
+            f"there is no kubeconfig {path}; `alcove up` makes a cluster, --kubeconfig names another file",
+            Code.UNREACHABLE,
+        )
+    return path
+
+
+def _server(wanted: Plan, path: Path) -> list[str]:
+    """A tenant is a path of the server's URL, for any client."""
+    tenant = "all" if wanted.all_tenants else wanted.tenant
+    if not tenant:
+        return []
+    from alcove.cli.connection import load
+    from alcove.cli.kubeconfig import server_url
+
+    return [f"--server={server_url(load(path).server, tenant)}"]
+
+
+def main() -> None:
+    """The console script `kubectl-tenant`: `kubectl tenant T get pods` is kubectl in the tenant T."""
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        typer.echo("Usage: kubectl tenant NAME WORDS…   kubectl in the tenant NAME, as in `get pods`")
+        typer.echo("       kubectl tenant all get …      in all tenants at once")
+        raise SystemExit(0 if words else Code.USAGE)
+    name, rest = words[0], words[1:]
+    added = ["--all-tenants"] if name == "all" else [f"--tenant={name}"]
+    try:
+        with told():
+            run([*added, *rest])
+    except typer.Exit as done:
+        raise SystemExit(done.exit_code) from done

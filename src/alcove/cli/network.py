@@ -1,0 +1,84 @@
+"""`alcove network …`: tenants' networks, as the operator sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alcove.cli.failures import told
+from alcove.cli.options import Format, FormatOption, KubeconfigOption, TenantOption
+
+if TYPE_CHECKING:
+    from alcove.api.objects import Object
+    from alcove.cli.session import Session
+
+app = typer.Typer(help="Tenants' networks.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(tenant: TenantOption = "", form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+    """List networks, of all tenants or of one."""
+    from alcove.api.columns.ours import NETWORK
+    from alcove.cli.output import show
+    from alcove.cli.session import Session
+    from alcove.client.resources import NETWORKS
+
+    with told():
+        found = Session(via).items(NETWORKS, tenant or "all")
+        show(found, NETWORK, form, with_tenant=not tenant)
+
+
+@app.command("show")
+def show_(
+    tenant: Annotated[str, typer.Argument(help="The tenant.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The network.")] = "default",
+    form: FormatOption = Format.TABLE,
+    via: KubeconfigOption = None,
+) -> None:
+    """Show a tenant's network with its VPC, subnets, services and pods."""
+    from alcove.api.columns.ours import NETWORK
+    from alcove.cli import output
+    from alcove.cli.session import Session
+    from alcove.client.resources import NETWORKS
+
+    with told():
+        session = Session(via)
+        network = session.get(NETWORKS, name, tenant)
+        output.show_one(network, NETWORK, form)
+        if form in (Format.TABLE, Format.WIDE):
+            _show_content(session, network, tenant, name, form)
+
+
+def _show_content(session: Session, network: Object, tenant: str, name: str, form: Format) -> None:
+    from alcove.api import objects
+    from alcove.api.columns import ours
+    from alcove.api.columns.pods import COLUMNS as POD
+    from alcove.api.columns.services import SERVICE
+    from alcove.cli.output import show
+    from alcove.client.resources import PODS, SERVICES, SUBNETS
+
+    vpc = objects.get(network, "status", "vpc", default="")
+    subnets = [each for each in session.items(SUBNETS) if objects.get(each, "spec", "vpc") == vpc]
+    parts = (
+        ("Subnets", [each for each in subnets if vpc], ours.SUBNET),
+        ("Services", _within(session.items(SERVICES, tenant), name), SERVICE),
+        ("Pods", _within(session.items(PODS, tenant), name), POD),
+    )
+    for title, items, columns in parts:
+        if items:
+            typer.echo(f"\n{title}:")
+            show(items, columns, form)
+
+
+def _within(items: list[Object], network: str) -> list[Object]:
+    """Those of a network: it is named in the spec or by a label, else it is `default`."""
+    from alcove.api import objects
+
+    label = "arktos.futurewei.com/network"
+
+    def of(item: Object) -> str:
+        named = objects.get(item, "spec", "network") or objects.labels(item).get(label)
+        return str(named or "default")
+
+    return [item for item in items if of(item) == network]

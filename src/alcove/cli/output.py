@@ -1,0 +1,139 @@
+"""What verbs show: tables for people, JSON, YAML and names for programs; colours only on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+from alcove.cli.options import Format
+
+GAP = "   "
+_COLOURS = {
+    "green": {"Active", "Ready", "Running", "Succeeded", "Provisioned", "ok", "yes", "up", "True"},
+    "yellow": {"Pending", "Terminating", "Init", "starting", "warning", "SchedulingDisabled"},
+    "red": {"Failed", "NotReady", "Unknown", "down", "failed", "no", "missing", "Warning"},
+}
+_PAINT = {word: colour for colour, words in _COLOURS.items() for word in words}
+
+
+def show(
+    items: Sequence[Object], columns: Sequence[Column], form: Format, *, with_tenant: bool = False
+) -> None:
+    """Objects of one kind, in the form that was asked for."""
+    match form:
+        case Format.JSON:
+            typer.echo(to_json(as_list(items)))
+        case Format.YAML:
+            typer.echo(to_yaml(as_list(items)), nl=False)
+        case Format.NAME:
+            for item in items:
+                typer.echo(named(item, with_tenant=with_tenant))
+        case Format.TABLE | Format.WIDE:
+            wanted = [each for each in columns if form is Format.WIDE or not each.priority]
+            heads = [each.name.upper() for each in wanted]
+            now = time.time()
+            rows = [[_cell(each.value(item, now)) for each in wanted] for item in items]
+            if with_tenant:
+                heads = ["TENANT", *heads]
+                rows = [[tenant_of(item), *row] for item, row in zip(items, rows, strict=True)]
+            table(heads, rows)
+
+
+def show_one(item: Object, columns: Sequence[Column], form: Format, *, with_tenant: bool = False) -> None:
+    """One object: as itself, not as a list of one."""
+    match form:
+        case Format.JSON:
+            typer.echo(to_json(item))
+        case Format.YAML:
+            typer.echo(to_yaml(item), nl=False)
+        case _:
+            show([item], columns, form, with_tenant=with_tenant)
+
+
+def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: Format) -> None:
+    """What is no object: rows whose first column is a name. As JSON and YAML a list of mappings."""
+    match form:
+        case Format.JSON:
+            typer.echo(to_json(_mappings(heads, rows)))
+        case Format.YAML:
+            typer.echo(to_yaml(_mappings(heads, rows)), nl=False)
+        case Format.NAME:
+            for row in rows:
+                typer.echo(row[0])
+        case Format.TABLE | Format.WIDE:
+            table(heads, [[_cell(each) for each in row] for row in rows])
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns, as kubectl has them."""
+    if not rows:
+        typer.echo("Nothing found.", err=True)
+        return
+    widths = [max(len(row[index]) for row in (heads, *rows)) for index in range(len(heads))]
+    for number, row in enumerate((heads, *rows)):
+        cells = [_padded(cell, width, number > 0) for cell, width in zip(row, widths, strict=True)]
+        typer.echo(GAP.join(cells).rstrip())
+
+
+def facts(pairs: Mapping[str, object]) -> None:
+    """Labels and values below each other."""
+    width = max((len(label) for label in pairs), default=0) + 1
+    for label, value in pairs.items():
+        typer.echo(f"{label + ':':<{width}} {paint(_cell(value))}")
+
+
+def paint(word: str) -> str:
+    """The word in its colour, where there is a terminal to show it."""
+    colour = _PAINT.get(word.partition(",")[0])
+    return typer.style(word, fg=colour) if colour and is_coloured() else word
+
+
+def is_coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def as_list(items: Sequence[Object]) -> Object:
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}
+
+
+def named(item: Object, *, with_tenant: bool = False) -> str:
+    """`tenant/acme`, as kubectl names objects; with the tenant in front where several are shown."""
+    name = f"{str(item.get('kind', '')).lower()}/{item['metadata']['name']}"
+    return f"{tenant_of(item)}/{name}" if with_tenant else name
+
+
+def tenant_of(item: Object) -> str:
+    return str(item["metadata"].get("tenant", ""))
+
+
+def to_json(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def to_yaml(value: Any) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _mappings(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
+    keys = [head.lower().replace(" ", "_") for head in heads]
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+def _cell(value: object) -> str:
+    return "<none>" if value is None else str(value)
+
+
+def _padded(cell: str, width: int, is_value: bool) -> str:
+    return (paint(cell) if is_value else cell) + " " * (width - len(cell))

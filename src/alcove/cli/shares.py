@@ -1,0 +1,103 @@
+"""What each tenant's pods ask for, as a part of what all nodes have. Pure.
+
+As the scheduler counts: a pod asks for its containers together or for its largest init container, whichever
+is more; pods that have ended ask for nothing. A tenant's share is its largest part of any resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from alcove.api import objects, quantity
+from alcove.api.objects import Object
+
+
+class Amounts(Struct, frozen=True):
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    pods: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.cpu_milli + other.cpu_milli,
+            self.memory_bytes + other.memory_bytes,
+            self.pods + other.pods,
+        )
+
+    def most(self, other: Amounts) -> Amounts:
+        return Amounts(
+            max(self.cpu_milli, other.cpu_milli),
+            max(self.memory_bytes, other.memory_bytes),
+            max(self.pods, other.pods),
+        )
+
+
+class Part(Struct, frozen=True):
+    """Of everything there is, between 0 and 1."""
+
+    cpu: float
+    memory: float
+    pods: float
+
+
+class Share(Struct, frozen=True):
+    tenant: str
+    used: Amounts
+    part: Part
+
+    @property
+    def dominant(self) -> float:
+        return max(self.part.cpu, self.part.memory, self.part.pods)
+
+
+def capacity(nodes: Iterable[Object]) -> Amounts:
+    total = Amounts()
+    for node in nodes:
+        total += _amounts(objects.get(node, "status", "allocatable", default={}))
+    return total
+
+
+def shares(tenants: Sequence[str], pods: Iterable[Object], total: Amounts) -> list[Share]:
+    """Every tenant's, the largest first."""
+    used = {tenant: Amounts() for tenant in tenants}
+    for pod in pods:
+        if objects.get(pod, "status", "phase") not in ("Succeeded", "Failed"):
+            tenant = pod["metadata"].get("tenant", "")
+            used[tenant] = used.get(tenant, Amounts()) + asked(pod)
+    found = [Share(tenant, amounts, _part(amounts, total)) for tenant, amounts in used.items()]
+    return sorted(found, key=lambda share: (-share.dominant, share.tenant))
+
+
+def asked(pod: Object) -> Amounts:
+    together = Amounts(pods=1)
+    for container in objects.get(pod, "spec", "containers", default=[]):
+        together += _requested(container)
+    first = Amounts()
+    for container in objects.get(pod, "spec", "initContainers", default=[]):
+        if container.get("restartPolicy") == "Always":
+            together += _requested(container)
+        else:
+            first = first.most(_requested(container))
+    return together.most(first) + _amounts(objects.get(pod, "spec", "overhead", default={}))
+
+
+def _requested(container: Object) -> Amounts:
+    return _amounts(objects.get(container, "resources", "requests", default={}))
+
+
+def _amounts(given: Object) -> Amounts:
+    return Amounts(
+        quantity.milli(given.get("cpu", 0)),
+        quantity.whole(given.get("memory", 0)),
+        quantity.whole(given.get("pods", 0)),
+    )
+
+
+def _part(used: Amounts, total: Amounts) -> Part:
+    return Part(
+        used.cpu_milli / total.cpu_milli if total.cpu_milli else 0.0,
+        used.memory_bytes / total.memory_bytes if total.memory_bytes else 0.0,
+        used.pods / total.pods if total.pods else 0.0,
+    )

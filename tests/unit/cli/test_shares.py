@@ -1,0 +1,69 @@
+"""Tenants' shares, and what draining does to a pod: tables."""
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.cli.draining import Fate, Rules, fate
+from alcove.cli.shares import Amounts, asked, capacity, shares
+
+
+def container(cpu: str, memory: str, **more: object) -> Object:
+    return {"resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
+
+
+def pod(tenant: str, *containers: Object, phase: str = "Running", **spec: object) -> Object:
+    return {
+        "metadata": {"tenant": tenant, "name": "p"},
+        "spec": {"containers": list(containers), **spec},
+        "status": {"phase": phase},
+    }
+
+
+def test_containers_add_up_and_init_containers_do_not() -> None:
+    small, large = container("100m", "10Mi"), container("1", "5Mi")
+    assert asked(pod("a", small, small)) == Amounts(200, 20 << 20, 1)
+    assert asked(pod("a", small, initContainers=[large])) == Amounts(1000, 10 << 20, 1)
+    sidecar = container("50m", "1Mi", restartPolicy="Always")
+    assert asked(pod("a", small, initContainers=[sidecar])) == Amounts(150, 11 << 20, 1)
+    assert asked(pod("a", small, overhead={"cpu": "5m"})).cpu_milli == 105
+
+
+def test_shares_are_of_what_nodes_have_and_the_largest_is_first() -> None:
+    nodes = [{"status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "4"}}}] * 2
+    total = capacity(nodes)
+    assert total == Amounts(4000, 2 << 30, 8)
+    pods = [
+        pod("a", container("1", "0")),
+        pod("b", container("0", "1536Mi")),
+        pod("b", container("4", "0"), phase="Succeeded"),
+    ]
+    found = shares(["a", "b", "idle"], pods, total)
+    assert [(share.tenant, share.dominant) for share in found] == [("b", 0.75), ("a", 0.25), ("idle", 0.0)]
+
+
+def test_no_nodes_is_no_division_by_zero() -> None:
+    assert shares(["a"], [pod("a", container("1", "1"))], Amounts())[0].dominant == 0.0
+
+
+OWNED = [{"kind": "ReplicaSet", "controller": True}]
+DAEMON = [{"kind": "DaemonSet", "controller": True}]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "phase", "empty_dirs", "unmanaged", "wanted"),
+    [
+        ({"ownerReferences": OWNED}, {}, "Running", False, False, Fate.GOES),
+        ({"ownerReferences": DAEMON}, {}, "Running", True, True, Fate.STAYS),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, {}, "Running", True, True, Fate.STAYS),
+        ({}, {}, "Running", False, False, Fate.UNMANAGED),
+        ({}, {}, "Running", False, True, Fate.GOES),
+        ({}, {}, "Succeeded", False, False, Fate.GOES),
+        ({"ownerReferences": OWNED}, {"volumes": [{"emptyDir": {}}]}, "Running", False, False, Fate.HAS_DATA),
+        ({"ownerReferences": OWNED}, {"volumes": [{"emptyDir": {}}]}, "Running", True, False, Fate.GOES),
+    ],
+)
+def test_who_goes_when_a_node_is_drained(
+    metadata: Object, spec: Object, phase: str, empty_dirs: bool, unmanaged: bool, wanted: Fate
+) -> None:
+    rules = Rules(empty_dirs, unmanaged, None, 1.0)
+    assert fate({"metadata": metadata, "spec": spec, "status": {"phase": phase}}, rules) is wanted
