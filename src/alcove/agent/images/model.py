@@ -2,6 +2,7 @@
 
 ImageFailure
 ├── ImageMissing    not on this node, and nobody may fetch it
+├── NoImage         a container cannot have its image now; with the reason that its status shows
 ├── PullFailed      the registry or archive did not give it; the message is the tool's
 └── ToolMissing     what fetches or unpacks images is not installed
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from alcove.agent.images.names import repository
 from alcove.agent.runtime.config import ImageConfig
 from alcove.agent.runtime.users import Accounts
 
@@ -20,6 +22,16 @@ class ImageFailure(Exception):
 
 class ImageMissing(ImageFailure):
     pass
+
+
+class NoImage(ImageFailure):
+    def __init__(self, reason: str, message: str, retry_seconds: float = 10.0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """ErrImagePull, ImagePullBackOff, ErrImageNeverPull or InvalidImageName."""
+        self.message = message
+        self.retry_seconds = retry_seconds
+        """Asking earlier is no use."""
 
 
 class PullFailed(ImageFailure):
@@ -37,6 +49,12 @@ class Image(Struct, frozen=True):
     config: ImageConfig
     rootfs: Path
     size_bytes: int
+    remote_digest: str = ""
+    """What its registry calls it; empty for what came from none."""
+
+    def id_as(self, name: str) -> str:
+        """What a container's status calls it: `repository@digest`."""
+        return f"{repository(name)}@{self.remote_digest or self.digest}"
 
     def accounts(self) -> Accounts:
         return Accounts(_text(self.rootfs, "etc/passwd"), _text(self.rootfs, "etc/group"))

@@ -35,6 +35,12 @@ def path_of(name: str) -> str:
     return rest if is_host else name
 
 
+def repository(name: str) -> str:
+    """The name without tag and digest."""
+    bare = name.partition("@")[0]
+    return bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
+
+
 def same(asked: str, known: str) -> bool:
     """Whether an image that is known by one name answers to another: a name without a host fits any host."""
     if asked == known:

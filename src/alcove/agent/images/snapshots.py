@@ -7,9 +7,10 @@
 import ctypes
 import errno
 import os
-import shutil
 from pathlib import Path
 from struct import pack
+
+from alcove.agent import trees
 
 MNT_DETACH = 2
 _MS_NODEV = 4
@@ -55,21 +56,14 @@ class Snapshots:
         for name in ("root", "lower"):
             while unmount(home / name):
                 pass
-        shutil.rmtree(home, ignore_errors=True)
+        trees.remove(home)
 
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self._folder.iterdir())
 
     def written_bytes(self, id: str) -> int:
         """What the container wrote takes this much of the disk."""
-        total = 0
-        for folder, _, files in os.walk(self._folder / id / "upper"):
-            for name in files:
-                try:
-                    total += Path(folder, name).lstat().st_blocks * 512
-                except FileNotFoundError:
-                    continue
-        return total
+        return trees.used_bytes([self._folder / id / "upper"])[0]
 
 
 def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:

@@ -2,30 +2,35 @@
 
     <folder>/<digest>/image.json    what is known of it
     <folder>/<digest>/rootfs/       its files
-    <folder>/names.json             whose name means which image
+    <folder>/names.json             whose name means which image (catalogue.py)
 
 Having an image on the node is no leave to use it: a tenant's names are those it fetched with its own
-credentials. What the operator loaded, and what is built in, is everybody's.
+credentials. What the operator loaded, and what is built in, is everybody's. Several processes may use one
+folder at once: the agent, and the operator's commands.
 """
 
 import asyncio
 import os
-import shutil
-import uuid
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from alcove.agent.images import builtin, tools
+from alcove.agent import trees
+from alcove.agent.images import builtin, incoming, tools
+from alcove.agent.images.catalogue import Catalogue
+from alcove.agent.images.incoming import Incoming
 from alcove.agent.images.model import Image, ImageMissing
-from alcove.agent.images.names import full, same
+from alcove.agent.images.names import full, repository, same
 from alcove.agent.images.tools import Credentials, Source, Tools
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.ids import TenantId
 
 EVERYBODY = TenantId("")
+UNUSED_SECONDS_MIN = 120.0
+"""Whoever was just given an image gets this long to use it."""
 
 
 class _Record(Struct, frozen=True):
@@ -38,28 +43,29 @@ class _Record(Struct, frozen=True):
 
 class ImageStore:
     def __init__(self, folder: Path, fetcher: Tools | None = None) -> None:
-        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self.folder = folder
         self._tools = fetcher or Tools()
+        self._catalogue = Catalogue(folder)
         self._fetching: dict[str, asyncio.Lock] = {}
         """One for each image that is being fetched: two who want the same fetch it once, others do not wait."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for unfinished in folder.glob("incoming-*"):
-            shutil.rmtree(unfinished)
+        incoming.clean(folder)
 
     # Finding
 
     def find(self, tenant: TenantId, name: str) -> Image:
         """The tenant's own image of that name, else everybody's. ImageMissing: neither is here."""
-        names = self._names()
-        wanted = full(name)
-        own = names.get(tenant, {})
-        if wanted in own:
-            return self._image(own[wanted])
-        shared = {digest for known, digest in names.get(EVERYBODY, {}).items() if same(wanted, known)}
-        exact = names.get(EVERYBODY, {}).get(wanted)
-        if exact is None and len(shared) != 1:
+        digest = self._catalogue.read().get(tenant, {}).get(full(name))
+        return self.shared(name) if digest is None else self._image(digest)
+
+    def shared(self, name: str) -> Image:
+        """Everybody's image of that name. ImageMissing: there is none, or several that it could mean."""
+        wanted, names = full(name), self._catalogue.read().get(EVERYBODY, {})
+        exact = names.get(wanted)
+        alike = {digest for known, digest in names.items() if same(wanted, known)}
+        if exact is None and len(alike) != 1:
             raise ImageMissing(f'image "{name}" is not present')
-        return self._image(exact or shared.pop())
+        return self._image(exact or alike.pop())
 
     def all(self) -> list[Image]:
         return [self._image(record.digest) for record in self._records()]
@@ -70,20 +76,20 @@ class ImageStore:
         program = builtin.find()
         digest = builtin.digest(program)
         if not self._path(digest).exists():
-            with _Incoming(self._folder) as incoming:
-                (incoming / "rootfs").mkdir()
-                builtin.build(program, incoming / "rootfs")
-                self._keep(incoming, digest, builtin.CONFIG, "")
-        self._name(EVERYBODY, builtin.NAME, digest)
+            with Incoming(self.folder) as made:
+                (made / "rootfs").mkdir()
+                builtin.build(program, made / "rootfs")
+                [size_bytes] = trees.used_bytes([made / "rootfs"])
+                self._keep(made, _Record(digest, builtin.CONFIG, size_bytes))
+        self._name(EVERYBODY, (builtin.NAME,), digest)
         return self._image(digest)
 
     async def load(self, archive: Path) -> list[Image]:
-        """The images of an archive, for everybody."""
+        """The images of an archive, for everybody. PullFailed: it is none."""
         loaded = []
         for source in tools.sources_in(archive):
             digest = await self._load(source)
-            for name in source.names:
-                self._name(EVERYBODY, full(name), digest)
+            self._name(EVERYBODY, [full(name) for name in source.names], digest)
             loaded.append(self._image(digest))
         return loaded
 
@@ -92,136 +98,124 @@ class ImageStore:
         wanted = full(name)
         remote = await self._tools.digest(wanted, credentials)
         lock = self._fetching.setdefault(remote, asyncio.Lock())
-        async with lock:
-            # Being shown its digest is leave to have it: the rest is only bytes that are here already.
-            known = next((each.digest for each in self._records() if each.remote_digest == remote), None)
-            digest = known or await self._fetch(wanted, remote, credentials)
-            self._name(tenant, wanted, digest)
-        if not lock.locked():
-            self._fetching.pop(remote, None)
+        try:
+            async with lock:
+                # Being shown its digest is leave to have it: the rest is only bytes that are here already.
+                known = next((each.digest for each in self._records() if each.remote_digest == remote), None)
+                digest = known or await self._fetch(wanted, remote, credentials)
+                self._name(tenant, (wanted,), digest)
+        finally:
+            if not lock.locked():
+                self._fetching.pop(remote, None)
         return self._image(digest)
 
     # Removing
 
     def forget_tenant(self, tenant: TenantId) -> None:
         """Its names are gone; images that nobody names go with the next collection."""
-        names = self._names()
-        if names.pop(tenant, None) is not None:
-            self._write_names(names)
+        with self._catalogue.changing() as names:
+            names.pop(tenant, None)
 
-    def collect(self, in_use: Collection[str], bytes_max: int) -> list[str]:
-        """Removes images that no container uses until the rest fits: unnamed ones first, then the longest unused."""
-        named = {digest for own in self._names().values() for digest in own.values()}
+    async def collect(
+        self, in_use: Collection[str], bytes_max: int, seconds_min: float = UNUSED_SECONDS_MIN
+    ) -> list[str]:
+        """Removes images until the rest fits: unnamed ones first, then the longest unused; none whose digest
+        is `in_use`, and none that was touched within `seconds_min`. Their digests."""
+        named = {digest for own in self._catalogue.read().values() for digest in own.values()}
         records = sorted(self._records(), key=lambda each: (each.digest in named, self._used_at(each.digest)))
         total = sum(record.size_bytes for record in records)
         removed = []
         for record in records:
             is_wanted = record.digest in named and total <= bytes_max
-            if is_wanted or record.digest in in_use:
+            is_young = time.time() - self._used_at(record.digest) < seconds_min
+            if is_wanted or is_young or record.digest in in_use:
                 continue
-            self._remove(record.digest)
+            doomed = self._forget(record.digest)
             total -= record.size_bytes
             removed.append(record.digest)
+            await asyncio.to_thread(trees.remove, doomed)
         return removed
 
     def touch(self, digest: str) -> None:
-        """A container uses it now."""
+        """Somebody uses it now."""
         os.utime(self._path(digest) / "image.json")
 
     # Keeping
 
     async def _load(self, source: Source) -> str:
-        with _Incoming(self._folder) as incoming:
-            await self._tools.copy(source, incoming / "layout")
-            return await self._unpack(incoming, "")
+        with Incoming(self.folder) as made:
+            await self._tools.copy(source, made / "layout")
+            return await self._unpack(made, "")
 
     async def _fetch(self, name: str, remote: str, credentials: Credentials) -> str:
-        repository = name.partition("@")[0]
-        if ":" in repository.rpartition("/")[2]:
-            repository = repository.rpartition(":")[0]
-        with _Incoming(self._folder) as incoming:
+        with Incoming(self.folder) as made:
             # By digest: the name may mean another image a moment later.
-            await self._tools.fetch(f"{repository}@{remote}", incoming / "layout", credentials)
-            return await self._unpack(incoming, remote)
+            await self._tools.fetch(f"{repository(name)}@{remote}", made / "layout", credentials)
+            return await self._unpack(made, remote)
 
-    async def _unpack(self, incoming: Path, remote: str) -> str:
-        layout = incoming / "layout"
+    async def _unpack(self, made: Path, remote: str) -> str:
+        layout = made / "layout"
         digest, config = tools.config_of(layout)
         if not self._path(digest).exists():
-            await self._tools.unpack(layout, incoming / "rootfs")
-            shutil.rmtree(layout)
-        if not self._path(digest).exists():  # Another name of it may have been fetched meanwhile.
-            self._keep(incoming, digest, config, remote)
+            await self._tools.unpack(layout, made / "rootfs")
+            await asyncio.to_thread(trees.remove, layout)
+            [size_bytes] = await asyncio.to_thread(trees.used_bytes, [made / "rootfs"])
+            self._keep(made, _Record(digest, config, size_bytes, remote))
         return digest
 
-    def _keep(self, incoming: Path, digest: str, config: ImageConfig, remote: str) -> None:
-        record = _Record(digest, config, _size(incoming / "rootfs"), remote)
-        (incoming / "image.json").write_bytes(msgspec.json.encode(record))
-        incoming.rename(self._path(digest))
+    def _keep(self, made: Path, record: _Record) -> None:
+        (made / "image.json").write_bytes(msgspec.json.encode(record))
+        try:
+            made.rename(self._path(record.digest))
+        except OSError:
+            if not self._path(record.digest).exists():  # Else another brought it meanwhile.
+                raise
 
     def _path(self, digest: str) -> Path:
-        return self._folder / digest.replace(":", "-")
+        return self.folder / digest.replace(":", "-")
 
     def _records(self) -> list[_Record]:
-        paths = sorted(self._folder.glob("sha256-*/image.json"))
-        return [msgspec.json.decode(path.read_bytes(), type=_Record) for path in paths]
+        return [self._record(path) for path in sorted(self.folder.glob("sha256-*/image.json"))]
+
+    def _record(self, path: Path) -> _Record:
+        return msgspec.json.decode(path.read_bytes(), type=_Record)
 
     def _image(self, digest: str) -> Image:
         path = self._path(digest)
         try:
-            record = msgspec.json.decode((path / "image.json").read_bytes(), type=_Record)
+            record = self._record(path / "image.json")
         except FileNotFoundError:
             raise ImageMissing(f"image {digest} is not present") from None
-        told = {name for own in self._names().values() for name, known in own.items() if known == digest}
-        return Image(digest, tuple(sorted(told)), record.config, path / "rootfs", record.size_bytes)
+        names = self._catalogue.read()
+        told = {name for own in names.values() for name, known in own.items() if known == digest}
+        size, remote = record.size_bytes, record.remote_digest
+        return Image(digest, tuple(sorted(told)), record.config, path / "rootfs", size, remote)
 
     def _used_at(self, digest: str) -> float:
         return (self._path(digest) / "image.json").stat().st_mtime
 
-    def _remove(self, digest: str) -> None:
-        doomed = self._folder / f"incoming-{uuid.uuid4().hex}"
-        self._path(digest).rename(doomed)
-        shutil.rmtree(doomed)
-        names = self._names()
-        kept = {
-            who: {name: known for name, known in own.items() if known != digest} for who, own in names.items()
+    def _forget(self, digest: str) -> Path:
+        """No image any more; what is left of it is to be removed."""
+        with self._catalogue.changing() as names:
+            for own in names.values():
+                for name in [name for name, known in own.items() if known == digest]:
+                    del own[name]
+        return incoming.discarded(self.folder, self._path(digest))
+
+    def _name(self, tenant: TenantId, names: Collection[str], digest: str) -> None:
+        with self._catalogue.changing() as all_names:
+            all_names.setdefault(tenant, {}).update(dict.fromkeys(names, digest))
+        self.touch(digest)
+
+
+def told(images: Collection[Image], count_max: int = 50) -> list[Mapping[str, object]]:
+    """A node's `status.images`: the largest, each by all its names."""
+    largest = sorted(images, key=lambda image: image.size_bytes, reverse=True)[:count_max]
+    return [
+        {
+            "names": sorted({*image.names, *(image.id_as(name) for name in image.names)}),
+            "sizeBytes": image.size_bytes,
         }
-        self._write_names({who: own for who, own in kept.items() if own})
-
-    def _names(self) -> dict[TenantId, dict[str, str]]:
-        try:
-            content = (self._folder / "names.json").read_bytes()
-        except FileNotFoundError:
-            return {}
-        return msgspec.json.decode(content, type=dict[TenantId, dict[str, str]])
-
-    def _name(self, tenant: TenantId, name: str, digest: str) -> None:
-        names = self._names()
-        names.setdefault(tenant, {})[name] = digest
-        self._write_names(names)
-
-    def _write_names(self, names: dict[TenantId, dict[str, str]]) -> None:
-        draft = self._folder / "names.json.new"
-        draft.write_bytes(msgspec.json.encode(names))
-        draft.rename(self._folder / "names.json")
-
-
-class _Incoming:
-    """A folder for what is being made: it becomes an image by its new name, or is gone."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / f"incoming-{uuid.uuid4().hex}"
-
-    def __enter__(self) -> Path:
-        self._path.mkdir(mode=0o700)
-        return self._path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
-
-
-def _size(rootfs: Path) -> int:
-    total = 0
-    for folder, _, files in os.walk(rootfs):
-        total += sum(Path(folder, name).lstat().st_blocks * 512 for name in files)
-    return total
+        for image in largest
+        if image.names
+    ]

@@ -18,6 +18,9 @@ from alcove.agent.runtime.config import ImageConfig
 from alcove.api.objects import Object
 
 PULL_SECONDS_MAX = 600.0
+FREE_PERCENT_MIN = 5
+"""No image is fetched or unpacked into what is left of the disk: others' pods need it."""
+_LOOK_SECONDS = 0.5
 _MANIFEST_BYTES_MAX = 4 << 20
 _TAG = "image"
 
@@ -50,13 +53,15 @@ class Tools:
     async def fetch(self, name: str, layout: Path, credentials: Credentials) -> None:
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--src-tls-verify"), "--src-authfile", auth)
-            await _run("skopeo", "copy", "--quiet", *options, f"docker://{name}", f"oci:{layout}:{_TAG}")
+            target = f"oci:{layout}:{_TAG}"
+            await _run("skopeo", "copy", "--quiet", *options, f"docker://{name}", target, into=layout.parent)
 
     async def copy(self, source: Source, layout: Path) -> None:
-        await _run("skopeo", "copy", "--quiet", source.location, f"oci:{layout}:{_TAG}")
+        target = f"oci:{layout}:{_TAG}"
+        await _run("skopeo", "copy", "--quiet", source.location, target, into=layout.parent)
 
     async def unpack(self, layout: Path, rootfs: Path) -> None:
-        await _run("umoci", "raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs))
+        await _run("umoci", "raw", "unpack", "--image", f"{layout}:{_TAG}", str(rootfs), into=layout.parent)
 
     def _options(self, name: str, option: str) -> tuple[str, ...]:
         return (f"{option}=false",) if name.partition("/")[0] in self._insecure else ()
@@ -141,26 +146,37 @@ def _blob(layout: Path, digest: str) -> Path:
     return layout / "blobs" / algorithm / value
 
 
-async def _run(program: str, *arguments: str) -> bytes:
+async def _run(program: str, *arguments: str, into: Path | None = None) -> bytes:
+    """What the program says. It ends with us, and before it fills the disk of `into`."""
     found = shutil.which(program)
     if found is None:
         raise ToolMissing(f"{program} is not installed")
+    _check_space(into)
     child = await asyncio.create_subprocess_exec(
-        *(found, *arguments), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE, env={**os.environ, "HOME": "/nonexistent"},
+        *("setpriv", "--pdeathsig", "KILL", "--", found, *arguments),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "HOME": "/nonexistent"},
     )  # fmt: skip
+    ending = asyncio.create_task(child.communicate())
     try:
         async with asyncio.timeout(PULL_SECONDS_MAX):
-            told, complaint = await child.communicate()
+            while not (await asyncio.wait({ending}, timeout=_LOOK_SECONDS))[0]:
+                _check_space(into)
     except TimeoutError:
         raise PullFailed(f"{program} took more than {PULL_SECONDS_MAX:.0f} seconds") from None
     finally:
         if child.returncode is None:
             child.kill()
-            await child.wait()
+        told, complaint = await ending
     if child.returncode:
         raise PullFailed(_reason(complaint.decode(errors="replace")))
     return told
+
+
+def _check_space(folder: Path | None) -> None:
+    disk = os.statvfs(folder) if folder is not None else None
+    if disk is not None and disk.f_bavail * 100 < disk.f_blocks * FREE_PERCENT_MIN:
+        raise PullFailed(f"no space left on device: less than {FREE_PERCENT_MIN} % of the disk is free")
 
 
 def _reason(complaint: str) -> str:

@@ -2,24 +2,20 @@
 
 import asyncio
 import base64
-import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from http import HTTPStatus
+from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
-from aiohttp import web
 
 from alcove.agent.images import builtin
 from alcove.agent.images.model import Image, ImageMissing, PullFailed, ToolMissing
 from alcove.agent.images.store import EVERYBODY, ImageStore
 from alcove.agent.images.tools import Credentials, Tools
 from alcove.api.ids import TenantId
+from alcove.testing.registry import Registry
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 
@@ -122,53 +118,7 @@ async def test_what_is_no_archive(store: ImageStore, tmp_path: Path) -> None:
     with pytest.raises(PullFailed, match="no archive"):
         await store.load(tmp_path / "missing.tar")
     assert store.all() == []
-    assert [path.name for path in (tmp_path / "images").iterdir()] == []
-
-
-class Registry:
-    """A registry of one image under any name, for whoever knows the password."""
-
-    def __init__(self, layout: Path, password: str) -> None:
-        self._layout = layout
-        self._password = password
-        self.manifest = orjson.loads((layout / "index.json").read_bytes())["manifests"][0]["digest"]
-        manifest = orjson.loads((layout / "blobs/sha256" / self.manifest.partition(":")[2]).read_bytes())
-        self.blobs = 1 + len(manifest["layers"])
-        self.blobs_given = 0
-
-    async def answer(self, request: web.Request) -> web.Response:
-        expected = base64.b64encode(f"me:{self._password}".encode()).decode()
-        if self._password and request.headers.get("Authorization") != f"Basic {expected}":
-            return web.Response(
-                status=HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": 'Basic realm="x"'}
-            )
-        parts = request.path.split("/")
-        if parts[-2] == "manifests" and parts[-1] in ("v1", self.manifest):
-            return self._blob(self.manifest, "application/vnd.oci.image.manifest.v1+json")
-        if parts[-2] == "blobs":
-            self.blobs_given += 1
-            return self._blob(parts[-1], "application/octet-stream")
-        return web.Response(status=HTTPStatus.OK if request.path == "/v2/" else HTTPStatus.NOT_FOUND)
-
-    def _blob(self, digest: str, kind: str) -> web.Response:
-        content = (self._layout / "blobs/sha256" / digest.partition(":")[2]).read_bytes()
-        assert f"sha256:{hashlib.sha256(content).hexdigest()}" == digest
-        return web.Response(body=content, headers={"Content-Type": kind, "Docker-Content-Digest": digest})
-
-
-@asynccontextmanager
-async def serving(registry: Registry) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_get("/{path:.*}", registry.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        host, port = runner.addresses[0][:2]
-        yield f"{host}:{port}"
-    finally:
-        await runner.cleanup()
+    assert list((tmp_path / "images").glob("*-*")) == []
 
 
 def credentials(host: str, password: str) -> Credentials:
@@ -177,10 +127,10 @@ def credentials(host: str, password: str) -> Credentials:
 
 
 async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path: Path) -> None:
-    registry = Registry(layout, "secret")
-    async with serving(registry) as host:
+    with Registry({"shop/web": layout}, "secret") as registry:
+        host = registry.host
         store = ImageStore(tmp_path / "images", Tools([host]))
-        name = f"{host}/shop/web:v1"
+        name = f"{host}/shop/web:x"
         image = await store.pull(ACME, name, credentials(host, "secret"))
         _check(image)
         assert store.find(ACME, name).digest == image.digest
@@ -192,33 +142,31 @@ async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path
             await store.pull(BOLT, name, credentials(host, "wrong"))
         with pytest.raises(ImageMissing):
             store.find(BOLT, name)
-        given = registry.blobs_given
+        given = registry.given.copy()
         assert (await store.pull(BOLT, name, credentials(host, "secret"))).digest == image.digest
-        assert registry.blobs_given == given, "what is here already is not fetched again"
+        assert registry.given == given, "what is here already is not fetched again"
 
 
 async def test_two_who_want_the_same_image_fetch_it_once(layout: Path, tmp_path: Path) -> None:
-    registry = Registry(layout, "")
-    async with serving(registry) as host:
-        store = ImageStore(tmp_path / "images", Tools([host]))
-        pulls = [store.pull(tenant, f"{host}/shop/web:v1", Credentials()) for tenant in (ACME, BOLT)]
+    with Registry({"shop/web": layout}) as registry:
+        name = f"{registry.host}/shop/web:x"
+        store = ImageStore(tmp_path / "images", Tools([registry.host]))
+        pulls = [store.pull(tenant, name, Credentials()) for tenant in (ACME, BOLT)]
         assert len({image.digest for image in await asyncio.gather(*pulls)}) == 1
-        assert (
-            registry.blobs_given == len(list((layout / "blobs/sha256").iterdir())) - 1
-            or registry.blobs_given <= 4
-        )
+        assert set(registry.given.values()) == {1}
         assert len(store.all()) == 1
         assert store._fetching == {}
 
 
 async def test_what_a_registry_does_not_have(layout: Path, tmp_path: Path) -> None:
-    async with serving(Registry(layout, "")) as host:
+    with Registry({"shop/web": layout}) as registry:
+        host = registry.host
         store = ImageStore(tmp_path / "images", Tools([host]))
         with pytest.raises(PullFailed, match=r"(?i)not found|unknown|404"):
             await store.pull(ACME, f"{host}/shop/web:v2", Credentials())
     with pytest.raises(PullFailed, match="refused"):
-        await store.pull(ACME, f"{host}/shop/web:v1", Credentials())
-    assert [path.name for path in (tmp_path / "images").iterdir()] == []
+        await store.pull(ACME, f"{host}/shop/web:x", Credentials())
+    assert list((tmp_path / "images").glob("*-*")) == []
 
 
 async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
@@ -228,25 +176,28 @@ async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
     archive = tmp_path / "x.tar"
     _run("skopeo", "copy", f"oci:{layout}:x", f"docker-archive:{archive}:shop/web:v1")
     [second] = await store.load(archive)
-    os.utime(store._path(second.digest) / "image.json", (1, 1))
     total = first.size_bytes + second.size_bytes
-    assert store.collect([], total) == []
-    assert store.collect([second.digest], 0) == [first.digest]
-    store.touch(second.digest)
-    assert store.collect([], 0) == [second.digest]
+    assert await store.collect([], 0) == [], "both were touched just now"
+    assert await store.collect([], total, 0) == []
+    os.utime(first.rootfs.parent / "image.json", (1, 1))
+    assert await store.collect([first.digest, second.digest], 0, 0) == []
+    assert await store.collect([], total - 1, 0) == [first.digest]
+    assert [image.digest for image in store.all()] == [second.digest]
+    assert await store.collect([], 0, 0) == [second.digest]
     assert store.all() == []
     with pytest.raises(ImageMissing):
         store.find(ACME, "shop/web:v1")
 
 
 async def test_images_of_a_tenant_that_is_gone_go_too(layout: Path, tmp_path: Path) -> None:
-    async with serving(Registry(layout, "")) as host:
+    with Registry({"shop/web": layout}) as registry:
+        host = registry.host
         store = ImageStore(tmp_path / "images", Tools([host]))
-        image = await store.pull(ACME, f"{host}/shop/web:v1", Credentials())
+        image = await store.pull(ACME, f"{host}/shop/web:x", Credentials())
     store.forget_tenant(ACME)
     store.forget_tenant(ACME)
-    assert store.collect([image.digest], 10**9) == []
-    assert store.collect([], 10**9) == [image.digest]
+    assert await store.collect([image.digest], 10**9, 0) == []
+    assert await store.collect([], 10**9, 0) == [image.digest]
 
 
 def test_what_was_not_finished_is_removed_at_the_next_start(store: ImageStore, tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""An operator's commands beside a running agent: both work on one folder, and neither loses the other's."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.images import builtin, commands, incoming
+from alcove.agent.images.catalogue import Catalogue
+from alcove.agent.images.incoming import Incoming
+from alcove.agent.images.model import PullFailed
+from alcove.agent.images.names import path_of
+from alcove.agent.images.store import EVERYBODY, ImageStore, told
+from alcove.api.ids import TenantId
+
+ACME = TenantId("acme")
+needs_tools = pytest.mark.skipif(
+    os.geteuid() != 0 or any(shutil.which(name) is None for name in ("skopeo", "umoci", "busybox")),
+    reason="needs root, skopeo, umoci and busybox",
+)
+
+
+def _archive(folder: Path, kind: str, name: str) -> Path:
+    layout, path = folder / "layout", folder / "x.tar"
+    for command in (
+        ["umoci", "init", "--layout", layout],
+        ["umoci", "new", "--image", f"{layout}:v1"],
+        ["skopeo", "copy", f"oci:{layout}:v1", f"{kind}:{path}{name}"],
+    ):
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    return path
+
+
+@needs_tools
+@pytest.mark.root
+async def test_what_is_loaded_is_seen_by_a_running_agent(tmp_path: Path) -> None:
+    archive = _archive(tmp_path, "docker-archive", ":shop/web:v1")
+    agent = ImageStore(tmp_path / "images")
+    built_in = agent.add_builtin()
+    [loaded] = await commands.load(tmp_path / "images", archive)
+    assert agent.find(ACME, "shop/web:v1") == loaded
+    names = [path_of(name) for image in commands.list_images(tmp_path / "images") for name in image.names]
+    assert names == [builtin.NAME, "shop/web:v1"]
+    [largest, smallest] = told(agent.all())
+    assert largest["sizeBytes"] == built_in.size_bytes
+    assert smallest["names"] == [loaded.names[0], loaded.id_as(loaded.names[0])]
+    assert told(agent.all(), count_max=1) == [largest]
+
+
+@needs_tools
+@pytest.mark.root
+async def test_an_archive_whose_images_have_no_name(tmp_path: Path) -> None:
+    path = _archive(tmp_path, "oci-archive", "")
+    with pytest.raises(PullFailed, match="without a name"):
+        await commands.load(tmp_path / "images", path)
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from alcove.agent.images.catalogue import Catalogue
+catalogue = Catalogue(Path(sys.argv[1]))
+for number in range(100):
+    with catalogue.changing() as names:
+        names.setdefault(sys.argv[2], {})[f"{number}"] = "sha256:0"
+"""
+
+
+def test_two_processes_change_the_names_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", _WRITER, tmp_path, who]) for who in ("one", "two")]
+    reader = Catalogue(tmp_path)
+    while any(process.poll() is None for process in running):
+        reader.read()
+    assert [process.returncode for process in running] == [0, 0]
+    assert {who: len(own) for who, own in reader.read().items()} == {"one": 100, "two": 100}
+
+
+def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path)
+    assert catalogue.read() == {}
+    with catalogue.changing() as names:
+        names[EVERYBODY] = {"a:1": "sha256:0"}
+    with catalogue.changing() as names:
+        del names[EVERYBODY]["a:1"]
+    assert Catalogue(tmp_path).read() == {}
+
+
+def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
+    with Incoming(tmp_path) as made:
+        (made / "file").touch()
+        left = tmp_path / "incoming-left"
+        left.mkdir()
+        incoming.clean(tmp_path)
+        assert made.exists() and not left.exists()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,58 @@
+"""Trees of files as hostile containers leave them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from alcove.agent import trees
+
+
+def _deepen(path: Path, levels: int) -> None:
+    """Deeper than a path can say, and than Python recurses."""
+    here = os.open(path, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 50, dir_fd=here)
+        below = os.open("d" * 50, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_any_depth_is_measured_and_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    _deepen(tree, 3_000)
+    assert trees.used_bytes([tree])[0] >= 3_000 * 4096
+    trees.remove(tree)
+    assert not tree.exists()
+    trees.remove(tree)
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    outside, tree = tmp_path / "outside", tmp_path / "tree"
+    for path in (outside, tree):
+        path.mkdir()
+    (outside / "kept").write_bytes(b"x" * 1_000_000)
+    (tree / "link").symlink_to(outside)
+    assert trees.used_bytes([tree])[0] < 100_000
+    trees.remove(tree)
+    assert (outside / "kept").exists()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    trees.remove(tmp_path / "dangling")
+    assert not (tmp_path / "dangling").is_symlink()
+
+
+def test_what_is_measured_together(tmp_path: Path) -> None:
+    (tmp_path / "a\nb").mkdir()
+    (tmp_path / "a\nb/file").write_bytes(b"x" * 1_000_000)
+    sizes = trees.used_bytes([tmp_path / "missing", tmp_path / "a\nb"])
+    assert sizes[0] == 0 and sizes[1] >= 1_000_000
+    assert trees.used_bytes([]) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.root
+def test_what_cannot_be_removed_is_told() -> None:
+    with pytest.raises(OSError, match="cannot remove"):
+        trees.remove(Path("/proc/self"))
