@@ -151,6 +151,10 @@ class OciRuntime:
             os.close(folder)
         return stream
 
+    def resize(self, container: ContainerId, width: int, height: int) -> None:
+        """Of the container's terminal, if it has one."""
+        conmon.resize(self._find(container), width, height)
+
     def _find(self, container: ContainerId) -> Bundle:
         bundle = Bundle(self._bundles / container)
         if not bundle.path.is_dir():

@@ -1,0 +1,93 @@
+"""Rotation: a container's log is at most so many files of about so many bytes.
+
+A full file is renamed and conmon told to go on in a new one; nothing of what the container says is lost meanwhile.
+Full files are not compressed: `kubectl logs --tail` then finds its lines in any of them without reading them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from alcove.agent.logs import files
+from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
+from alcove.agent.server.running import Running
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES_MAX = 10 << 20
+FILES_MAX = 5
+SWEEP_SECONDS = 5.0
+REOPEN_SECONDS_MAX = 2.0
+_POLL_SECONDS = 0.02
+
+
+class Rotation:
+    def __init__(
+        self, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:  # fmt: skip
+        """`files_max` counts the one being written."""
+        self._file_bytes_max = file_bytes_max
+        self._files_max = max(2, files_max)
+        self._clock = clock
+
+    async def run(self, pods: Running) -> None:
+        while True:
+            await self.sweep(pods)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def sweep(self, pods: Running) -> None:
+        """Rotates every log that is full. One that cannot be, stays as it is until the next time."""
+        for pod in list(pods.all()):
+            for container in list(pod.containers.values()):
+                try:
+                    await self.rotate(pod.runtime, container.id, container.log_path)
+                except (OSError, RuntimeFailure) as error:
+                    log.warning(
+                        "cannot rotate a log", extra={"path": str(container.log_path), "error": str(error)}
+                    )
+
+    async def rotate(self, runtime: Runtime, container: ContainerId, path: Path) -> bool:
+        """Whether the log was full and is now a new one."""
+        if _size(path) < self._file_bytes_max:
+            return False
+        for old in files.rotated(path)[: -(self._files_max - 2) or None]:
+            old.unlink(missing_ok=True)
+        full = _renamed(path, f"{path.name}.{self._clock():%Y%m%d-%H%M%S.%f}")
+        await runtime.reopen_log(container)
+        if await _appears(path):
+            return True
+        # Nobody writes any more: its container has ended.
+        _renamed(full, path.name)
+        return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+async def _appears(path: Path) -> bool:
+    for _ in range(int(REOPEN_SECONDS_MAX / _POLL_SECONDS)):
+        if _is_there(path):
+            return True
+        await asyncio.sleep(_POLL_SECONDS)
+    return _is_there(path)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
+def _renamed(path: Path, name: str) -> Path:
+    return path.rename(path.with_name(name))
+
+
+def remove(path: Path) -> None:
+    """The whole log, whatever it was rotated into. Idempotent."""
+    for each in files.all_of(path):
+        each.unlink(missing_ok=True)

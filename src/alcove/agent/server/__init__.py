@@ -1,0 +1,14 @@
+"""The node's own HTTPS server: logs, exec, attach, port-forward and usage, for the API server alone.
+
+running     what the server must know of the node's pods (the agent implements it)
+server      listening, who may call, which path is what
+http        one request per connection, over asyncio streams
+websocket   a WebSocket on such a connection
+spdy        SPDY/3.1: frames without I/O, and a session over any connection
+channels    the streams of an exec or attach, however they are carried
+exec        a process in a container, its streams and its exit code
+attach      the streams of a container's own process
+forward     ports of a pod
+logs        GET of a log, also while it grows
+usage       CPU and memory of the node and its containers
+"""

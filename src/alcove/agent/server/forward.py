@@ -1,0 +1,210 @@
+"""Ports of a pod, forwarded: a pair of streams (data, errors) for every connection.
+
+Over SPDY/3.1 the client opens a pair for each connection, named by the headers `port` and `requestid`; SPDY may
+itself be carried by a WebSocket (`SPDY/3.1+portforward.k8s.io`, what kubectl speaks since 1.31). Over a plain
+WebSocket (`v4.channel.k8s.io`) there is one connection for each port that the request names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from alcove.agent.server import websocket
+from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.running import PodHandle
+from alcove.agent.server.spdy.session import Session, Stream
+from alcove.agent.server.websocket import Tunnel, WebSocket
+from alcove.api.errors import BadRequest
+
+TUNNELLED = "SPDY/3.1+portforward.k8s.io"
+PLAIN = "v4.channel.k8s.io"
+FORWARD = "portforward.k8s.io"
+SPDY = "SPDY/3.1"
+READ_BYTES = 32 << 10
+PORTS_MAX = 64
+DIAL_SECONDS_MAX = 10.0
+
+
+class Data(Protocol):
+    """The client's side of one connection."""
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+async def serve(connection: Connection, request: Request, pod: PodHandle) -> None:
+    """Until the client leaves. Raises BadRequest before anything was agreed."""
+    if websocket.is_asked(request):
+        protocol = websocket.chosen(request, (TUNNELLED, PLAIN))
+        if protocol == PLAIN:
+            ports = _ports(request)
+            await _Plain(await WebSocket.accept(connection, request, protocol), pod, ports).run()
+        else:
+            tunnel = Tunnel(await WebSocket.accept(connection, request, protocol))
+            await _serve_session(Session(tunnel), pod)
+    elif request.headers.get("upgrade", "").lower() == SPDY.lower():
+        if FORWARD not in request.headers.get("x-stream-protocol-version", ""):
+            raise BadRequest(f"unable to upgrade: the protocol {FORWARD} is needed")
+        headers = {"Upgrade": SPDY, "Connection": "Upgrade", "X-Stream-Protocol-Version": FORWARD}
+        await connection.switch(headers)
+        await _serve_session(Session(connection), pod)
+    else:
+        raise BadRequest("unable to upgrade: missing upgrade headers in request")
+
+
+async def _serve_session(session: Session, pod: PodHandle) -> None:
+    waiting: dict[str, Stream] = {}
+    """The first stream of a pair, until the second comes."""
+    reading = asyncio.create_task(session.run())
+    connections: set[asyncio.Task[None]] = set()
+    try:
+        while (stream := await session.accept()) is not None:
+            other = waiting.pop(_pair(stream), None)
+            if other is None:
+                waiting[_pair(stream)] = stream
+                continue
+            data, errors = (stream, other) if _is_data(stream) else (other, stream)
+            task = asyncio.create_task(_forward_streams(pod, data, errors))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+    finally:
+        for task in (*connections, reading):
+            task.cancel()
+        await asyncio.gather(*connections, reading, return_exceptions=True)
+
+
+def _pair(stream: Stream) -> str:
+    """What the streams of a connection have in common; the oldest clients name no request."""
+    return stream.headers.get("requestid") or f"port {stream.headers.get('port', '')}"
+
+
+def _is_data(stream: Stream) -> bool:
+    return stream.headers.get("streamtype") == "data"
+
+
+async def _forward_streams(pod: PodHandle, data: Stream, errors: Stream) -> None:
+    text = data.headers.get("port", "")
+    try:
+        told = await _forward(pod, int(text), data) if _is_port(text) else f'"{text}" is not a port'
+        if told:
+            await errors.write(told.encode())
+        await errors.close()
+        await data.close()
+    except ConnectionError:
+        return  # The client is gone.
+
+
+async def _forward(pod: PodHandle, port: int, data: Data) -> str:
+    """One connection, to its end; what went wrong, if anything. Raises ConnectionError where the client left."""
+    try:
+        async with asyncio.timeout(DIAL_SECONDS_MAX):
+            dialed = await pod.dial(port)
+    except (OSError, TimeoutError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it does not answer"
+        return f"error forwarding port {port} to pod {pod.key.name}, uid {pod.key.uid}: {why}"
+    with dialed:
+        dialed.setblocking(False)
+        feeding = asyncio.create_task(_copy_in(data, dialed))
+        try:
+            await _copy_out(dialed, data)
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+    return ""
+
+
+async def _copy_in(data: Data, dialed: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    try:
+        while part := await data.read():
+            await loop.sock_sendall(dialed, part)
+        dialed.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # Its other half says so too.
+
+
+async def _copy_out(dialed: socket.socket, data: Data) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            part = await loop.sock_recv(dialed, READ_BYTES)
+        except OSError:
+            part = b""
+        if not part:
+            await data.end()
+            return
+        await data.write(part)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) <= 0xFFFF
+
+
+def _ports(request: Request) -> Sequence[int]:
+    texts = [text for given in request.query.get("ports", ()) for text in given.split(",")]
+    if not texts or len(texts) > PORTS_MAX or not all(map(_is_port, texts)):
+        raise BadRequest(f"query parameter ports must name 1 to {PORTS_MAX} ports")
+    return [int(text) for text in texts]
+
+
+class _Plain:
+    """Channels 2n and 2n+1 are data and errors of the nth port; the first message on each tells the port."""
+
+    def __init__(self, socket: WebSocket, pod: PodHandle, ports: Sequence[int]) -> None:
+        self._socket = socket
+        self._pod = pod
+        self._ports = ports
+        self._data = [_PlainData(socket, 2 * index) for index in range(len(ports))]
+
+    async def run(self) -> None:
+        connections = []
+        try:
+            for channel in range(2 * len(self._ports)):
+                port = self._ports[channel // 2].to_bytes(2, "little")
+                await self._socket.send(bytes([channel]) + port)
+            connections = [asyncio.create_task(self._forward(index)) for index in range(len(self._ports))]
+            await self._read()
+        except ConnectionError:
+            pass  # The client is gone.
+        finally:
+            for task in connections:
+                task.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _read(self) -> None:
+        channel = -1
+        while (piece := await self._socket.receive()) is not None:
+            data = piece.data
+            if piece.is_first and data:
+                channel, data = data[0], data[1:]
+            if channel % 2 == 0 and 0 <= channel // 2 < len(self._data):
+                await self._data[channel // 2].inbox.put(data)
+
+    async def _forward(self, index: int) -> None:
+        told = await _forward(self._pod, self._ports[index], self._data[index])
+        if told:
+            await self._socket.send(bytes([2 * index + 1]) + told.encode())
+
+
+class _PlainData:
+    def __init__(self, socket: WebSocket, channel: int) -> None:
+        self.inbox = Inbox()
+        self._socket = socket
+        self._channel = channel
+
+    async def read(self) -> bytes:
+        return await self.inbox.get()
+
+    async def write(self, data: bytes) -> None:
+        await self._socket.send(bytes([self._channel]) + data)
+
+    async def end(self) -> None:
+        """This protocol has no word for it."""
+        self.inbox.discard()

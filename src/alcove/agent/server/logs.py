@@ -1,0 +1,82 @@
+"""GET of a container's log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from alcove.agent.logs import reading
+from alcove.agent.logs.reading import Options
+from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
+from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.running import PodHandle
+from alcove.api import meta
+from alcove.api.errors import BadRequest, NotFound
+
+_STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
+
+
+async def serve(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+    """Raises BadRequest, NotFound before the answer has begun."""
+    options = _options(request)
+    container = pod.containers.get(name)
+    if container is None:
+        raise NotFound(f'container "{name}" in pod "{pod.key.name}" has not started')
+    path = container.log_path
+    if request.flag("previous"):
+        if container.previous_log_path is None:
+            told = f'previous terminated container "{name}" in pod "{pod.key.name}" not found'
+            raise BadRequest(told)
+        path = container.previous_log_path
+    await connection.begin("text/plain")
+    ended = asyncio.Event()
+    tasks = [asyncio.create_task(reading.read(path, options, ended, connection.chunk))]
+    if options.follow:
+        tasks.append(asyncio.create_task(_gone(connection)))
+    waiting = asyncio.create_task(_wait(pod.runtime, container.id, ended)) if options.follow else None
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
+            await connection.end()
+    finally:
+        for task in (*tasks, *([waiting] if waiting is not None else [])):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _gone(connection: Connection) -> None:
+    """Returns when the client has left: it has nothing more to say."""
+    while await connection.read():
+        pass
+
+
+async def _wait(runtime: Runtime, container: ContainerId, ended: asyncio.Event) -> None:
+    try:
+        await runtime.wait(container)
+    except RuntimeFailure:
+        pass  # It was deleted: it has ended before.
+    finally:
+        ended.set()
+
+
+def _options(request: Request) -> Options:
+    since: float | None = None
+    if (seconds := request.number("sinceSeconds")) is not None:
+        since = time.time() - seconds
+    elif text := request.first("sinceTime"):
+        try:
+            since = meta.parse_time(text)
+        except ValueError as error:
+            raise BadRequest(f'sinceTime: "{text}" is not a time') from error
+    stream = request.first("stream")
+    if stream not in _STREAMS:
+        raise BadRequest(f'stream: "{stream}" is none of All, Stdout, Stderr')
+    return Options(
+        request.flag("follow") and not request.flag("previous"),
+        request.flag("timestamps"),
+        since,
+        request.number("tailLines"),
+        request.number("limitBytes"),
+        _STREAMS[stream],
+    )

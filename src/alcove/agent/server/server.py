@@ -1,0 +1,202 @@
+"""The node's HTTPS server: who calls, for which pod, and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from asyncio import StreamReader, StreamWriter
+from contextlib import suppress
+
+import msgspec
+
+from alcove.agent.runtime.base import NoSuchContainer, Phase, RuntimeFailure
+from alcove.agent.server import attach, channels, forward, http, logs
+from alcove.agent.server import exec as execution
+from alcove.agent.server.attach import Attachable
+from alcove.agent.server.callers import Callers
+from alcove.agent.server.channels import Wanted
+from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.running import ContainerHandle, PodHandle, Running
+from alcove.agent.server.usage import Meter
+from alcove.api.errors import ApiError, BadRequest, Forbidden, InternalError, NotFound, ServiceUnavailable
+from alcove.api.ids import TenantId
+from alcove.api.nodeapi import POD_VERBS, PORT
+from alcove.client.keys import PlaneId
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 1_024
+WATCH_SECONDS = 15.0
+CLOSE_SECONDS_MAX = 5.0
+_ESTABLISHED = 1
+
+
+class Server:
+    """`async with Server(…)` listens; leaving it hangs up on everybody."""
+
+    def __init__(
+        self,
+        pods: Running,
+        callers: Callers,
+        host: str = "0.0.0.0",
+        port: int = PORT,
+        meter: Meter | None = None,
+    ) -> None:
+        self._pods = pods
+        self._callers = callers
+        self._host, self._port = host, port
+        self._meter = meter or Meter(pods)
+        self._connections: dict[asyncio.Task[None], StreamWriter] = {}
+        self._listener: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Server:
+        self._listener = await asyncio.start_server(
+            self._connected, self._host, self._port,
+            ssl=self._callers.context, limit=http.HEAD_BYTES_MAX, reuse_address=True,
+        )  # fmt: skip
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._listener is not None and self._watching is not None
+        self._listener.close()
+        tasks = [self._watching, *self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def _watch(self) -> None:
+        """Ends what is done for clients that are gone, also where nothing is read from them at the moment."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for task, writer in list(self._connections.items()):
+                if not _is_connected(writer):
+                    task.cancel()
+
+    async def _connected(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = writer
+        connection = Connection(reader, writer)
+        try:
+            await self._serve(connection, writer)
+        except ApiError as error:
+            if not connection.is_answered:
+                with suppress(ConnectionError):
+                    await connection.refuse(error)
+        except (ConnectionError, EOFError, TimeoutError):
+            pass  # The client is gone, or does not say what it wants.
+        except Exception:
+            log.exception("a request to this node failed")
+            if not connection.is_answered:
+                with suppress(ConnectionError):
+                    await connection.refuse(InternalError("the node's agent failed; its log has more"))
+        finally:
+            del self._connections[task]
+            await _close(writer)
+
+    async def _serve(self, connection: Connection, writer: StreamWriter) -> None:
+        tls = writer.get_extra_info("ssl_object")
+        plane = self._callers.plane_of(tls.getpeercert(binary_form=True))
+        request = await http.read_request(connection.reader)
+        if len(self._connections) > CONNECTIONS_MAX:
+            raise ServiceUnavailable("this node serves too many streams; close some")
+        match request.path:
+            case ("healthz",):
+                await connection.answer(200, b"ok", "text/plain")
+            case ("usage",):
+                summary = await self._meter.summary(plane)
+                await connection.answer(200, msgspec.json.encode(summary))
+            case ("pods", of, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
+                if of != plane:
+                    raise Forbidden("an API server asks for pods of its own plane")
+                pod = self._find(plane, TenantId(tenant), namespace, name, uid)
+                await self._serve_pod(connection, request, pod, verb)
+            case _:
+                raise NotFound.path()
+
+    def _find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
+        pod = self._pods.find(plane, tenant, namespace, name)
+        if pod is None or pod.key.uid != uid:
+            raise NotFound(f'pod "{name}" is not on this node')
+        return pod
+
+    async def _serve_pod(self, connection: Connection, request: Request, pod: PodHandle, verb: str) -> None:
+        name = request.first("container")
+        match verb:
+            case "log":
+                await logs.serve(connection, request, pod, name)
+            case "portforward":
+                await forward.serve(connection, request, pod)
+            case "exec":
+                await _exec(connection, request, pod, name)
+            case _:
+                await _attach(connection, request, pod, name)
+
+
+async def _exec(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+    command, wanted = request.query.get("command", []), Wanted.of(request)
+    if not command:
+        raise BadRequest("you must specify at least 1 argument for the command")
+    container = await _running(pod, name)
+    async with channels.opened(connection, request, wanted) as client:
+        await client.during(execution.run(pod.runtime, container.id, command, wanted, client.channels))
+
+
+async def _attach(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+    wanted = Wanted.of(request)
+    container = await _running(pod, name)
+    runtime = pod.runtime
+    if not isinstance(runtime, Attachable):
+        raise BadRequest(f"containers of the runtime {runtime.handler} cannot be attached to")
+    try:
+        stream = runtime.attach(container.id)
+    except RuntimeFailure as error:
+        raise _not_running(name) from error
+    with stream:
+        async with channels.opened(connection, request, wanted) as client:
+            await client.during(attach.run(runtime, container.id, stream, wanted, client.channels))
+
+
+async def _running(pod: PodHandle, name: str) -> ContainerHandle:
+    container = pod.containers.get(name)
+    if container is None:
+        raise _not_running(name)
+    try:
+        status = await pod.runtime.status(container.id)
+    except NoSuchContainer as error:
+        raise _not_running(name) from error
+    if status.phase is not Phase.RUNNING:
+        raise _not_running(name)
+    return container
+
+
+def _not_running(name: str) -> InternalError:
+    return InternalError(f'unable to upgrade connection: container not found ("{name}")')
+
+
+def _is_connected(writer: StreamWriter) -> bool:
+    found = writer.get_extra_info("socket")
+    if found is None:
+        return False
+    try:
+        return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
+    except OSError:
+        return False
+
+
+async def _close(writer: StreamWriter) -> None:
+    """Lets what was written go out, if the client takes it in time."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS_MAX):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()

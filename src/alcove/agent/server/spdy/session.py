@@ -1,0 +1,129 @@
+"""A SPDY session over any connection: the client opens streams, the server accepts or refuses each.
+
+One task reads (`run`); whoever uses a stream reads from it and writes to it. What was received for a stream
+and not read is bounded; beyond it the whole session waits, since SPDY as clients speak it has no windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from alcove.agent.server.http import Wire
+from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.spdy.frames import (
+    Data,
+    GoneAway,
+    Opened,
+    Pinged,
+    ProtocolError,
+    Reader,
+    Reset,
+    Writer,
+)
+
+STREAMS_MAX = 512
+_REFUSED = 3
+
+
+class Stream:
+    def __init__(self, session: Session, id: int, headers: dict[str, str]) -> None:
+        self.id = id
+        self.headers = headers
+        self.inbox = Inbox()
+        self._session = session
+        self._is_ended = False
+
+    async def read(self) -> bytes:
+        """Empty when the client sends nothing more."""
+        return await self.inbox.get()
+
+    async def write(self, data: bytes) -> None:
+        """Raises ConnectionError."""
+        if self._is_ended:
+            raise ConnectionResetError("the stream is closed")
+        await self._session.wire.write(self._session.writer.data(self.id, data))
+
+    async def end(self) -> None:
+        """Nothing more is written. Idempotent."""
+        if not self._is_ended:
+            self._is_ended = True
+            await self._session.wire.write(self._session.writer.data(self.id, b"", is_last=True))
+
+    async def close(self) -> None:
+        """The stream is over, both ways, and forgotten."""
+        await self.end()
+        self.abandon()
+        self._session.forget(self)
+
+    def abandon(self) -> None:
+        """Neither side says more."""
+        self._is_ended = True
+        self.inbox.discard()
+
+
+class Session:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.writer = Writer()
+        self._streams: dict[int, Stream] = {}
+        self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._last = 0
+
+    async def accept(self) -> Stream | None:
+        """The next stream that the client opens; None when it opens no more."""
+        return await self._opened.get()
+
+    async def run(self) -> None:
+        """Returns when the connection ends."""
+        reader = Reader()
+        try:
+            while data := await self.wire.read():
+                for event in reader.feed(data):
+                    await self._take(event)
+        except (ProtocolError, ConnectionError):
+            pass  # Whoever does not speak the protocol is hung up on.
+        finally:
+            for stream in self._streams.values():
+                stream.abandon()
+            self._streams.clear()
+            self._opened.put_nowait(None)
+
+    def forget(self, stream: Stream) -> None:
+        self._streams.pop(stream.id, None)
+
+    async def _take(self, event: Opened | Data | Reset | Pinged | GoneAway) -> None:
+        match event:
+            case Opened():
+                await self._open(event)
+            case Data():
+                await self._deliver(event)
+            case Reset():
+                stream = self._streams.pop(event.stream, None)
+                if stream is not None:
+                    stream.abandon()
+            case Pinged():
+                await self.wire.write(self.writer.pong(event.number))
+            case GoneAway():
+                pass  # What is open goes on; the connection ends when the client ends it.
+
+    async def _open(self, event: Opened) -> None:
+        if event.stream <= self._last or event.stream % 2 == 0:
+            raise ProtocolError("streams of clients are numbered upwards and odd")
+        self._last = event.stream
+        if max(len(self._streams), self._opened.qsize()) >= STREAMS_MAX:
+            await self.wire.write(self.writer.reset(event.stream, _REFUSED))
+            return
+        stream = Stream(self, event.stream, event.headers)
+        if event.is_ended:
+            stream.inbox.end()
+        self._streams[event.stream] = stream
+        await self.wire.write(self.writer.reply(event.stream))
+        self._opened.put_nowait(stream)
+
+    async def _deliver(self, event: Data) -> None:
+        stream = self._streams.get(event.stream)
+        if stream is None:
+            return
+        await stream.inbox.put(event.data)
+        if event.is_ended:
+            stream.inbox.end()

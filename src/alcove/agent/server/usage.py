@@ -1,0 +1,134 @@
+"""CPU and memory in use, measured when asked: nothing is done on a node that nobody asks.
+
+CPU is a rate, so it takes two looks. The first of them is the last that was asked for, if that is not too long
+ago, else one taken now, a second before the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.agent.cgroups import Usage as Used
+from alcove.agent.podkey import PodKey
+from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
+from alcove.agent.server.running import Running
+from alcove.api.nodeapi import ContainerUsage, PodUsage, Summary, Usage
+from alcove.client.keys import HOME, PlaneId
+
+WINDOW_SECONDS_MIN = 1.0
+WINDOW_SECONDS_MAX = 120.0
+AT_ONCE_MAX = 8
+_NANOSECONDS = 1_000_000_000
+
+
+class Look(Struct, frozen=True):
+    """All of a node at one moment."""
+
+    at: float
+    node: Used
+    containers: Mapping[tuple[PodKey, str, ContainerId], Used]
+
+
+class Meter:
+    def __init__(
+        self,
+        pods: Running,
+        node: Callable[[], Used] = lambda: machine(),
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._pods = pods
+        self._node = node
+        self._clock = clock
+        self._sleep = sleep
+        self._before: Look | None = None
+        self._now: Look | None = None
+        self._turn = asyncio.Lock()
+
+    async def summary(self, plane: PlaneId) -> Summary:
+        """What the plane may know: its own pods; the node as a whole is ring0's."""
+        async with self._turn:
+            before, now = await self._looks()
+        return _summary(before, now, plane)
+
+    async def _looks(self) -> tuple[Look, Look]:
+        """Two looks that are far enough apart; who asks at once sees the same."""
+        before, now = self._before, self._now
+        if before is not None and now is not None and self._clock() - now.at < WINDOW_SECONDS_MIN:
+            return before, now
+        latest = await self._look()
+        if now is None or not self._compares(now, latest):
+            now = latest
+            await self._sleep(WINDOW_SECONDS_MIN)
+            latest = await self._look()
+        self._before, self._now = now, latest
+        return now, latest
+
+    @staticmethod
+    def _compares(before: Look, now: Look) -> bool:
+        window = now.at - before.at
+        is_apart = WINDOW_SECONDS_MIN <= window <= WINDOW_SECONDS_MAX
+        return is_apart and now.containers.keys() <= before.containers.keys()
+
+    async def _look(self) -> Look:
+        wanted = [
+            (pod.runtime, (pod.key, name, container.id))
+            for pod in self._pods.all()
+            for name, container in pod.containers.items()
+        ]
+        room = asyncio.Semaphore(AT_ONCE_MAX)
+        found = await asyncio.gather(*(_used(runtime, each[2], room) for runtime, each in wanted))
+        used = {key: usage for (_, key), usage in zip(wanted, found, strict=True) if usage is not None}
+        return Look(self._clock(), self._node(), used)
+
+
+async def _used(runtime: Runtime, container: ContainerId, room: asyncio.Semaphore) -> Used | None:
+    """None where nothing runs."""
+    async with room:
+        try:
+            used = await runtime.stats(container)
+        except (RuntimeFailure, OSError):
+            return None
+    return used if used.processes or used.cpu_nanoseconds else None
+
+
+def _summary(before: Look, now: Look, plane: PlaneId) -> Summary:
+    window = max(now.at - before.at, 0.001)
+    pods: dict[PodKey, list[ContainerUsage]] = {}
+    for key, used in now.containers.items():
+        earlier = before.containers.get(key)
+        pod, name, _ = key
+        if earlier is not None and pod.plane == plane:
+            usage = _usage(earlier, used, window)
+            pods.setdefault(pod, []).append(ContainerUsage(name, usage))
+    return Summary(
+        now.at,
+        window,
+        _usage(before.node, now.node, window) if plane == HOME else None,
+        tuple(
+            PodUsage(pod.tenant, pod.namespace, pod.name, pod.uid, now.at, window, tuple(containers))
+            for pod, containers in pods.items()
+        ),
+    )
+
+
+def _usage(before: Used, now: Used, window: float) -> Usage:
+    spent = max(0, now.cpu_nanoseconds - before.cpu_nanoseconds)
+    return Usage(int(spent / window), now.working_set_bytes)
+
+
+def machine(proc: Path = Path("/proc")) -> Used:
+    """All of this machine."""
+    ticks = [int(each) for each in (proc / "stat").read_text().splitlines()[0].split()[1:9]]
+    user, nice, system, _idle, _iowait, *interrupts = ticks
+    busy = user + nice + system + sum(interrupts[:2])
+    fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
+    total, available = (int(fields[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
+    cpu = busy * _NANOSECONDS // os.sysconf("SC_CLK_TCK")
+    return Used(cpu, total - available, total - available)

@@ -1,0 +1,132 @@
+"""The server's side of a WebSocket: the handshake, and messages over a connection. Frames are wsproto's business."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Collection
+
+from msgspec import Struct
+from wsproto.connection import Connection as Frames
+from wsproto.connection import ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.utilities import RemoteProtocolError
+
+from alcove.agent.server.http import Connection, Request
+from alcove.api.errors import BadRequest
+
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_NORMAL = 1000
+
+
+class Piece(Struct, frozen=True):
+    """A part of a message, or all of it."""
+
+    data: bytes
+    is_first: bool
+    is_last: bool
+
+
+def is_asked(request: Request) -> bool:
+    return request.headers.get("upgrade", "").lower() == "websocket"
+
+
+def offered(request: Request) -> list[str]:
+    return [each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",")]
+
+
+def chosen(request: Request, known: Collection[str]) -> str:
+    """The first protocol of ours that the client offers, in our order. Raises BadRequest."""
+    theirs = offered(request)
+    for protocol in known:
+        if protocol in theirs:
+            return protocol
+    raise BadRequest(f"unable to upgrade: none of the protocols {theirs} is one of {list(known)}")
+
+
+class WebSocket:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._frames = Frames(ConnectionType.SERVER)
+        self._pieces: list[Piece] = []
+        self._is_first = True
+
+    @classmethod
+    async def accept(cls, connection: Connection, request: Request, protocol: str) -> WebSocket:
+        """Raises BadRequest."""
+        key = request.headers.get("sec-websocket-key", "")
+        if request.headers.get("sec-websocket-version") != "13" or not _is_key(key):
+            raise BadRequest("unable to upgrade: a WebSocket of version 13 with its key is needed")
+        token = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
+        await connection.switch(
+            {
+                "Upgrade": "websocket",
+                "Connection": "Upgrade",
+                "Sec-WebSocket-Accept": token.decode(),
+                "Sec-WebSocket-Protocol": protocol,
+            }
+        )
+        return cls(connection)
+
+    async def receive(self) -> Piece | None:
+        """The next part of a message; None when the other side has ended, or has lost its way."""
+        while not self._pieces:
+            data = await self._connection.read()
+            if not data or not await self._take(data):
+                return None
+        return self._pieces.pop(0)
+
+    async def send(self, data: bytes) -> None:
+        """One message. Raises ConnectionError."""
+        if self._frames.state is not ConnectionState.OPEN:
+            raise ConnectionResetError("the WebSocket is closed")
+        await self._connection.write(self._frames.send(BytesMessage(data=data)))
+
+    async def close(self, code: int = _NORMAL) -> None:
+        if self._frames.state is ConnectionState.OPEN:
+            await self._connection.write(self._frames.send(CloseConnection(code=code)))
+
+    async def _take(self, data: bytes) -> bool:
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                if isinstance(event, BytesMessage | TextMessage):
+                    self._keep(event)
+                elif isinstance(event, Ping):
+                    await self._connection.write(self._frames.send(event.response()))
+                elif isinstance(event, CloseConnection):
+                    if self._frames.state is ConnectionState.REMOTE_CLOSING:
+                        await self._connection.write(self._frames.send(event.response()))
+                    return False
+        except (RemoteProtocolError, ConnectionError):
+            return False
+        return True
+
+    def _keep(self, event: BytesMessage | TextMessage) -> None:
+        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+        self._pieces.append(Piece(data, self._is_first, event.message_finished))
+        self._is_first = event.message_finished
+
+
+class Tunnel:
+    """A connection inside a WebSocket: binary messages, whose bounds mean nothing. A `Wire`."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def read(self) -> bytes:
+        while (piece := await self._socket.receive()) is not None:
+            if piece.data:
+                return piece.data
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        await self._socket.send(data)
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
