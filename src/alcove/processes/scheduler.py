@@ -40,6 +40,9 @@ COMPONENT = "default-scheduler"
 FLIGHTS_MAX = 16
 """Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
 
+SETTLED_LEASES = 4
+"""What a scheduler sent before it lost the lease was carried out, if ever, so many leases later."""
+
 
 class Config(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
@@ -95,7 +98,8 @@ async def _lead(
         told = Told(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
         (troubles if type_ == WARNING else news).tell(told)
 
-    runner = Runner(planes, core, note, clock=time.monotonic, wall=time.time)
+    settled_seconds = SETTLED_LEASES * config.timing.lease_seconds
+    runner = Runner(planes, core, note, clock=time.monotonic, wall=time.time, settled_seconds=settled_seconds)
     metrics.follow(core, runner)
 
     def join_others() -> None:

@@ -81,13 +81,19 @@ class Scheduler:
 
     def know_plane(self, name: PlaneId) -> None:
         """All there is on the plane was told. Until then, what nodes note of it counts instead."""
-        for slot in self.world.know_plane(name):
+        for slot in self.world.notes.list_plane(name):
+            self._waking.room(slot)
+
+    def settle_plane(self, name: PlaneId) -> None:
+        """Nothing that a scheduler before this one sent there can come true any more. Until then, what
+        nodes note of it beyond its pods is left alone."""
+        for slot in self.world.notes.settle_plane(name):
             self._waking.room(slot)
 
     def remove_plane(self, name: PlaneId) -> None:
         """The plane is no more, and its pods neither. What nodes note of it counts until that is gone."""
         self._planes.pop(name, None)
-        self.world.forget_plane(name)
+        self.world.notes.forget_plane(name)
         self._closed.discard(name)
         for pods in list(self.roster.pods.values()):
             for pod in [each for each in pods.values() if each.plane == name]:

@@ -54,11 +54,10 @@ class Escrow:
         return done
 
     def needed(self, plane: PlaneId, node: str) -> Amounts:
-        total: Amounts = {}
-        for pod in self._world.on_node.get(node, ()):
-            if pod.plane == plane:
-                for name, amount in pod.shape.requests.amounts.items():
-                    total[name] = total.get(name, 0) + amount
+        """What the plane's pods have on the node, and what a scheduler before this one may yet give them."""
+        total = self._world.used_by(plane, node)
+        for name, amount in self._world.notes.beyond(plane, node).items():
+            total[name] = total.get(name, 0) + amount
         return total
 
     def _noted(self, plane: PlaneId, node: str) -> Amounts:
@@ -80,21 +79,21 @@ class Escrow:
         self._written[(node, plane)] = amounts
         return True
 
-    async def sweep(self, known: Callable[[PlaneId], bool]) -> None:
+    async def sweep(self) -> None:
         """Now and then take back notes that are far ahead of what is used; until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            for node, plane in self._excessive(known)[:SWEPT_AT_ONCE]:
+            for node, plane in self._excessive()[:SWEPT_AT_ONCE]:
                 async with self._locks.setdefault((node, plane), asyncio.Lock()):
                     needed = self.needed(plane, node)
                     await self._write(plane, node, _ahead(needed))
 
-    def _excessive(self, known: Callable[[PlaneId], bool]) -> list[Slot]:
+    def _excessive(self) -> list[Slot]:
         found: list[Slot] = []
         for node, slot in self._world.nodes.slots.items():
             for name in self._world.nodes.facts[slot].held:
                 plane = PlaneId(name)
-                if known(plane):
+                if self._world.notes.is_settled(plane):
                     noted, needed = self._noted(plane, node), self.needed(plane, node)
                     if any(amount > 2 * _ahead(needed).get(each, 0) for each, amount in noted.items()):
                         found.append((node, plane))

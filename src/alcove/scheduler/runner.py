@@ -42,6 +42,7 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable
 from alcove.scheduler.escrow import Escrow
 from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.settling import has_seen_all
 from alcove.scheduler.trimming import trim_node, trim_pod
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ TELLING_MAX = 4
 DECISIONS_AT_ONCE = 8
 IDLE_SECONDS_MAX = 5.0
 LISTED_SECONDS = 0.05
+SETTLE_AGAIN_SECONDS = 2.0
 
 WATCHED: tuple[tuple[Kind, Resource, Trim, PlaneId | None], ...] = (
     (Kind.NODE, NODES, trim_node, HOME),
@@ -79,8 +81,10 @@ class Runner:
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        settled_seconds: float,
     ) -> None:
-        """`clock` is the core's; `wall` tells the time of day."""
+        """`clock` is the core's; `wall` tells the time of day. After `settled_seconds`, nothing that a
+        scheduler before this one sent comes true any more."""
         self._planes = planes
         self._core = core
         self._note = note
@@ -90,7 +94,8 @@ class Runner:
         self._telling = 0
         self._tasks = asyncio.TaskGroup()
         self._mirrors: list[Mirror] = []
-        self._listed: set[PlaneId] = set()
+        self._settled_at = clock() + settled_seconds
+        self._settling: dict[PlaneId, asyncio.Task[None]] = {}
         self._escrow = Escrow(core.world, lambda: planes.client(HOME))
         self.placed = 0
         """Bindings that planes took."""
@@ -100,13 +105,13 @@ class Runner:
         plane = PlaneId(tenant)
         self._core.add_plane(plane, tenant)
         self._planes.join(plane, transport)
-        self._tasks.create_task(self._know(plane), name=f"plane {plane}")
+        self._settling[plane] = self._tasks.create_task(self._settle(plane), name=f"plane {plane}")
 
     async def leave(self, tenant: TenantId) -> None:
         """The tenant's plane is no more."""
         plane = PlaneId(tenant)
+        self._settling.pop(plane).cancel()
         await self._planes.leave(plane)
-        self._listed.discard(plane)
         self._core.remove_plane(plane)
         self._awake.set()
 
@@ -126,7 +131,7 @@ class Runner:
             joined()
             # Half of what there is would look like free nodes.
             await self._know(HOME)
-            self._tasks.create_task(self._escrow.sweep(self._listed.__contains__), name="escrow")
+            self._tasks.create_task(self._escrow.sweep(), name="escrow")
             began()
             await self._decide()
 
@@ -137,8 +142,22 @@ class Runner:
         ]
         while not all(mirror.is_synced(plane) for mirror in wanted):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
             await asyncio.sleep(LISTED_SECONDS)
-        self._listed.add(plane)
         self._core.know_plane(plane)
+        self._awake.set()
+
+    async def _settle(self, plane: PlaneId) -> None:
+        """Wait until nothing more comes true there of what another scheduler sent, and all that did is known."""
+        await self._know(plane)
+        await asyncio.sleep(max(0.0, self._settled_at - self._clock()))
+        pods = self._mirrors[-1]
+        while True:
+            try:
+                if await has_seen_all(self._planes.client(plane), pods, plane):
+                    break
+            except (ApiError, ClientError, TimeoutError) as error:
+                log.info("not settled", extra={"plane": plane, "error": str(error)})
+            await asyncio.sleep(SETTLE_AGAIN_SECONDS)
+        self._core.settle_plane(plane)
         self._awake.set()
 
     def _hearing(self, kind: Kind) -> Callable[[Change], None]:

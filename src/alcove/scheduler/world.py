@@ -7,11 +7,12 @@ name too, so that a node that comes back finds what still runs on it counted.
 from __future__ import annotations
 
 from alcove.api.ids import TenantId
-from alcove.client.keys import HOME, PlaneId
-from alcove.scheduler.amounts import CPU, MEMORY
+from alcove.client.keys import PlaneId
+from alcove.scheduler.amounts import Amounts
 from alcove.scheduler.book import Book
 from alcove.scheduler.disks import DisksInUse
 from alcove.scheduler.nodes import NodeFacts
+from alcove.scheduler.notes import Notes
 from alcove.scheduler.pods import Pod
 from alcove.scheduler.shapes import Shape
 from alcove.scheduler.snapshot import Demand, Snapshot
@@ -32,10 +33,7 @@ class World:
         self.handlers: dict[TenantId, dict[str, str]] = {}
         """Tenant → RuntimeClass → its handler."""
         self.disks = DisksInUse()
-        self._known = {HOME}
-        """Planes of which every pod is known."""
-        self._noted: dict[str, dict[PlaneId, Demand]] = {}
-        """Node → plane whose pods are not known → what counts for it."""
+        self.notes = Notes(self.nodes, self.used_by)
 
     def book(self, tenant: TenantId) -> Book:
         found = self.books.get(tenant)
@@ -66,7 +64,7 @@ class World:
         if news:
             self._count_resources(news)
         slot = self.nodes.slots[facts.name]
-        self._count_noted(facts, slot)
+        self.notes.count(facts, slot)
         if is_new:
             for pod in self.on_node.get(facts.name, {}):
                 self._count(pod, slot)
@@ -94,37 +92,17 @@ class World:
             self._uncount(pod)
         for pod in self.nominated.get(name, {}):
             self._count_nominated(pod, slot, -1)
-        for demand in self._noted.pop(name, {}).values():
-            self.nodes.take(slot, demand, -1)
+        self.notes.uncount(name, slot)
         self.nodes.remove(name)
 
-    def know_plane(self, plane: PlaneId) -> list[int]:
-        """Every pod of the plane is known from now on. Returns slots on which less may be taken now."""
-        self._known.add(plane)
-        slots = []
-        for node, planes in self._noted.items():
-            demand = planes.pop(plane, None)
-            if demand is not None:
-                slots.append(self.nodes.slots[node])
-                self.nodes.take(slots[-1], demand, -1)
-        return slots
-
-    def forget_plane(self, plane: PlaneId) -> None:
-        self._known.discard(plane)
-        for facts in [facts for facts in self.nodes.facts if facts.held]:
-            self._count_noted(facts, self.nodes.slots[facts.name])
-
-    def _count_noted(self, facts: NodeFacts, slot: int) -> None:
-        """What the node notes of planes counts for those whose pods are not known."""
-        for demand in self._noted.pop(facts.name, {}).values():
-            self.nodes.take(slot, demand, -1)
-        rows = self.nodes.rows
-        for plane, held in facts.held.items():
-            if plane not in self._known:
-                amounts = tuple((rows[name], amount) for name, amount in held.items() if name in rows)
-                demand = Demand(amounts, held.get(CPU, 0), held.get(MEMORY, 0))
-                self._noted.setdefault(facts.name, {})[PlaneId(plane)] = demand
-                self.nodes.take(slot, demand)
+    def used_by(self, plane: PlaneId, node: str) -> Amounts:
+        """What the plane's pods take on the node, assumed ones too."""
+        total: Amounts = {}
+        for pod in self.on_node.get(node, ()):
+            if pod.plane == plane:
+                for name, amount in pod.shape.requests.amounts.items():
+                    total[name] = total.get(name, 0) + amount
+        return total
 
     def place(self, pod: Pod, node: str) -> None:
         """The pod takes what it asks for on the node, which need not be known yet."""

@@ -135,9 +135,52 @@ def test_notes_count_while_the_planes_pods_are_not_known() -> None:
     assert _placed(core) == ["a"]
     core.observe(Event(PLANE, BIG, Kind.POD, pod("theirs", cpu="2", on="n")))
     core.know_plane(PLANE)
-    assert _placed(core) == ["b"]  # Two are in use, three were noted.
+    assert _placed(core) == []  # Two are in use, three were noted: one may be on its way.
+    core.settle_plane(PLANE)
+    assert _placed(core) == ["b"]
     home.tell()
     assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 4000
+
+
+def test_what_comes_late_from_an_earlier_scheduler_finds_its_place_still_free() -> None:
+    core, home, _ = _desk(_noting("n", cpu=3000, pods=3))
+    _ask(core, "a", cpu="2")
+    core.know_plane(PLANE)
+    assert _placed(core) == []
+    core.observe(Event(PLANE, BIG, Kind.POD, pod("late", cpu="2", on="n")))
+    core.settle_plane(PLANE)
+    home.tell()
+    assert _placed(core) == ["a"]
+    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 4000
+
+
+async def test_notes_keep_covering_what_may_come_late() -> None:
+    core, home, escrow = _desk(_noting("n", cpu=2000, pods=2))
+    core.know_plane(PLANE)
+    _ask(core, "b", BIG, PLANE, cpu="1")
+    assert _placed(core) == ["b"]
+    assert await escrow.cover(PLANE, "n")
+    assert home.held("n")["cpu"] >= 3000
+    home.tell()
+    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
+
+
+def test_own_notes_count_nothing_once_the_plane_is_listed() -> None:
+    core, home, _ = _desk(node("n", cpu="4"))
+    core.know_plane(PLANE)
+    home._nodes["n"] = _noting("n", cpu=4000)
+    home.tell()
+    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0
+
+
+def test_a_node_that_comes_back_after_the_list_is_counted_by_its_note() -> None:
+    core, home, _ = _desk(_noting("n", cpu=3000))
+    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
+    core.know_plane(PLANE)
+    home.tell()
+    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
+    core.settle_plane(PLANE)
+    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0
 
 
 def test_notes_of_planes_that_never_joined_count_too() -> None:
@@ -149,7 +192,7 @@ def test_notes_of_planes_that_never_joined_count_too() -> None:
 
 def test_a_plane_that_is_removed_leaves_its_notes_counting_until_they_are_gone() -> None:
     core, home, _ = _desk(_noting("n", cpu=4000))
-    core.know_plane(PLANE)
+    core.settle_plane(PLANE)
     core.remove_plane(PLANE)
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
@@ -170,5 +213,5 @@ def test_nodes_with_notes_that_flap_leave_nothing_behind() -> None:
         core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
         home.tell()
     assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
-    core.know_plane(PLANE)
+    core.settle_plane(PLANE)
     assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0

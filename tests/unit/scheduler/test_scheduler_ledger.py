@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, PodRef
 from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.nodes import held_key
 from alcove.testing.scheduling import node, pod
 
 NODES = {"n1": 4, "n2": 3}
@@ -23,6 +25,9 @@ PLANES = {
     PlaneId("own-1"): [TenantId("big")],
     PlaneId("own-2"): [TenantId("far")],
 }
+
+SETTLED_SECONDS = 60.0
+"""So long after a scheduler is gone, dedicated planes carry out nothing more that it sent."""
 
 
 class Plane:
@@ -33,6 +38,8 @@ class Plane:
         self.pods: dict[str, tuple[TenantId, Object]] = {}
         self.untold: list[Event] = []
         self.asked: list[Bind] = []
+        self.late: list[Bind] = []
+        """Sent by schedulers that are gone."""
         self.bindings: dict[str, str] = {}
         """Every pod ever bound, and where."""
 
@@ -60,7 +67,9 @@ class Cluster:
         self.now = 0.0
         self.planes = {name: Plane(name) for name in PLANES}
         self.nodes = dict(NODES)
+        self.notes: dict[str, dict[PlaneId, dict[str, int]]] = {name: {} for name in NODES}
         self.count = 0
+        self.settled_at = 0.0
         self.core = self.start()
 
     def start(self) -> Scheduler:
@@ -69,14 +78,36 @@ class Cluster:
         for plane_id, tenants in PLANES.items():
             if plane_id != HOME:
                 core.add_plane(plane_id, tenants[0])
-        for name, cpu in self.nodes.items():
-            core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(cpu))))
+        for name in self.nodes:
+            core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
         for plane in self.planes.values():
             plane.untold.clear()
             for uid in plane.pods:
                 plane.tell(uid)
             self.deliver(core, plane, len(plane.untold))
+            core.know_plane(plane.name)
+        self.settled_at = self.now + SETTLED_SECONDS
         return core
+
+    def node(self, name: str) -> Object:
+        """With what it notes of planes."""
+        made = node(name, cpu=str(NODES[name]))
+        notes = self.notes[name].items()
+        made["metadata"]["annotations"] = {
+            held_key(plane): msgspec.json.encode(held).decode() for plane, held in notes
+        }
+        return made
+
+    def note(self, plane: PlaneId, name: str) -> None:
+        """As `escrow` does it, without running ahead."""
+        held = self.notes[name].setdefault(plane, {})
+        needed = self.core.world.used_by(plane, name)
+        for resource, amount in self.core.world.notes.beyond(plane, name).items():
+            needed[resource] = needed.get(resource, 0) + amount
+        for resource, amount in needed.items():
+            held[resource] = max(held.get(resource, 0), amount)
+        if name in self.nodes:
+            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
 
     def deliver(self, core: Scheduler, plane: Plane, count: int) -> None:
         for event in plane.untold[:count]:
@@ -116,7 +147,14 @@ class Cluster:
     def decide(self) -> None:
         decision = self.core.schedule_next()
         if isinstance(decision, Bind):
+            if decision.pod.plane != HOME:
+                self.note(decision.pod.plane, decision.node)
             self.planes[decision.pod.plane].asked.append(decision)
+
+    def carry_out_late(self) -> None:
+        plane = self.random.choice(list(self.planes.values()))
+        if plane.late:
+            plane.bind(plane.late.pop(self.random.randrange(len(plane.late))))
 
     def answer(self) -> None:
         """A request is carried out, or not, and the answer arrives, or not."""
@@ -164,24 +202,39 @@ class Cluster:
         is_there = self.nodes.pop(name, None) is not None
         if not is_there:
             self.nodes[name] = NODES[name]
-        obj = node(name, cpu=str(NODES[name]))
-        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, obj, is_there))
+        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name), is_there))
 
     def take_over(self) -> None:
-        """Another scheduler takes over, after all that was asked was carried out or dropped."""
+        """Another scheduler takes over. The home plane carries out nothing of the one before any more;
+        the others may, for a while."""
         for plane in self.planes.values():
             for bind in plane.asked:
-                if self.random.random() < 0.5:
+                if self.random.random() < 0.3:
                     plane.bind(bind)
+                elif plane.name != HOME:
+                    plane.late.append(bind)
             plane.asked.clear()
         self.core = self.start()
 
     def pass_time(self) -> None:
         self.now += self.random.choice([0.5, 5, 100])
+        if self.now >= self.settled_at:
+            self.settle()
+
+    def settle(self) -> None:
+        for plane in self.planes.values():
+            plane.late.clear()
+            # A plane is settled once all that happened before was seen.
+            self.deliver(self.core, plane, len(plane.untold))
+            self.core.settle_plane(plane.name)
+        # Only now may notes be taken back.
+        for name, notes in self.notes.items():
+            for plane_id in notes:
+                notes[plane_id] = self.core.world.used_by(plane_id, name)
 
     def step(self) -> None:
         often: list[Callable[[], None]] = [self.create, self.watch, self.watch, self.decide, self.decide]
-        often += [self.answer, self.answer, self.delete]
+        often += [self.answer, self.answer, self.delete, self.carry_out_late]
         seldom = [self.restart_plane, self.close_plane, self.flap_node, self.take_over, self.pass_time]
         self.random.choice(often * 2 + seldom)()
         self.check()
@@ -190,7 +243,8 @@ class Cluster:
         """Everything works again and goes on until nothing happens any more."""
         for name in NODES:
             self.nodes[name] = NODES[name]
-            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
+        self.settle()
         for plane in self.planes.values():
             self.core.set_plane_open(plane.name, True)
         for _ in range(30):
