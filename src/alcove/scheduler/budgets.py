@@ -8,12 +8,14 @@ from msgspec import Struct
 
 from alcove.api import selectors
 from alcove.api.errors import BadRequest
+from alcove.api.ids import TenantId
 from alcove.api.objects import Object, get
 from alcove.api.selectors import LabelSelector
 from alcove.scheduler.pods import Pod
 
 
 class Budget(Struct, frozen=True):
+    tenant: TenantId
     namespace: str
     selector: LabelSelector
     allowed: int
@@ -22,18 +24,21 @@ class Budget(Struct, frozen=True):
 
     def covers(self, pod: Pod) -> bool:
         """An empty selector covers nobody."""
-        if pod.namespace != self.namespace or not self.selector.requirements or pod.name in self.disrupted:
+        if (pod.tenant, pod.namespace) != (self.tenant, self.namespace):
+            return False
+        if not self.selector.requirements or pod.name in self.disrupted:
             return False
         return self.selector.matches(pod.group.labels)
 
 
-def read_budget(budget: Object) -> Budget:
+def read_budget(tenant: TenantId, budget: Object) -> Budget:
     try:
         selector = selectors.from_object(get(budget, "spec", "selector"))
     except BadRequest:
         selector = selectors.NOTHING
     status = budget.get("status") or {}
     return Budget(
+        tenant,
         budget["metadata"].get("namespace", ""),
         selector,
         status.get("disruptionsAllowed") or 0,

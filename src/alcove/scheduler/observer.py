@@ -130,7 +130,7 @@ class Observer:
         if event.is_gone:
             budgets.pop(key, None)
         else:
-            budgets[key] = read_budget(event.obj)
+            budgets[key] = read_budget(event.tenant, event.obj)
 
     def _claim(self, event: Event) -> None:
         kept = self._world.storage(event.tenant)

@@ -90,7 +90,11 @@ class Preemption:
         return ""
 
     def _may_evict(self, pod: Pod, victim: Pod) -> bool:
-        return victim.tenant == pod.tenant or victim.tenant in self._victim_tenants(pod.tenant)
+        return victim.tenant in self._reach(pod)
+
+    def _reach(self, pod: Pod) -> dict[TenantId, None]:
+        """Tenants whose pods it may evict, each once: its own, and those that ring0 says."""
+        return dict.fromkeys((pod.tenant, *self._victim_tenants(pod.tenant)))
 
     def find(self, pod: Pod, why: Explanation) -> Outcome:
         told: Counter[str] = Counter()
@@ -109,7 +113,7 @@ class Preemption:
     def _candidates(
         self, pod: Pod, curable: list[int], victims: list[dict[str, dict[Pod, None]]], told: Counter[str]
     ) -> list[Candidate]:
-        budgets = self._budgets(pod.tenant)
+        budgets = [each for tenant in self._reach(pod) for each in self._budgets(tenant)]
         is_simple = only_resources_matter(self._world, self._judge, pod)
         trials_left = TRIALS_MAX
         found: list[Candidate] = []
@@ -142,7 +146,7 @@ class Preemption:
         """Whom the pod outranks and may evict: for each such tenant and priority, node → pods."""
         return [
             nodes
-            for tenant in (pod.tenant, *self._victim_tenants(pod.tenant))
+            for tenant in self._reach(pod)
             for priority, nodes in self._placed.get(tenant, {}).items()
             if priority < pod.priority
         ]

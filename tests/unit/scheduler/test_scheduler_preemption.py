@@ -166,6 +166,28 @@ def test_unless_ring0_says_so() -> None:
     assert isinstance(back.decide()[0], Unschedulable)
 
 
+def test_budgets_protect_their_own_tenants_pods_and_no_others() -> None:
+    policy = {"scheduling.alcove.io/preempts-tenants": str(OTHER)}
+    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
+    desk.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
+    desk.run("mine", "n1", cpu="1", labels=WEB, priority=5)
+    desk.run("theirs", "n2", OTHER, cpu="1", labels=WEB)
+    desk.see(Kind.BUDGET, _budget("b", 0), OTHER)
+    desk.ask("p", cpu="1", priority=10)
+    assert desk.preempts() == ("n1", {"mine"})  # The other tenant's budget guards its own pod only.
+
+
+def test_a_tenant_that_names_itself_counts_once() -> None:
+    policy = {"scheduling.alcove.io/preempts-tenants": f"{TENANT},{OTHER},{OTHER}"}
+    desk = Desk(node("n", cpu="2"))
+    desk.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
+    desk.run("mine", "n", cpu="1")
+    desk.run("theirs", "n", OTHER, cpu="1")
+    desk.ask("p", cpu="2", priority=10)
+    node_name, victims = desk.preempts()
+    assert (node_name, victims) == ("n", {"mine", "theirs"})
+
+
 def test_those_who_may_not_preempt_wait() -> None:
     desk = Desk(node("n", cpu="1"))
     desk.run("low", "n", cpu="1")
