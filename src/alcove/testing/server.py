@@ -12,10 +12,9 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 from msgspec import Struct
@@ -24,8 +23,7 @@ from alcove.api.objects import Object
 from alcove.cli import credentials
 from alcove.cli.connection import Connection, load
 from alcove.cli.kubeconfig import render
-
-START_SECONDS_MAX = 30.0
+from alcove.testing.local import LocalProcess
 
 
 class Answer(Struct, frozen=True):
@@ -143,12 +141,16 @@ def _kubectl(
     return done.stdout if check else done.stdout + done.stderr
 
 
-class LocalServer:
+class LocalServer(LocalProcess):
+    """`with LocalServer(directory): …`; started again, it serves at the same port."""
+
+    ready = "serving "
+
     def __init__(self, directory: Path, *options: str, port: int = 0) -> None:
+        super().__init__("apiserver", directory / "log")
         self.directory = directory
         self._options = options
         self._port = port
-        self._process: subprocess.Popen[str] | None = None
         self._callers: dict[tuple[str, str], Caller] = {}
 
     @property
@@ -159,54 +161,21 @@ class LocalServer:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self._port
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
     def start(self) -> None:
+        """Returns when it serves."""
         self.admin_kubeconfig.unlink(missing_ok=True)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        arguments = ["--data", str(self.directory), "--port", str(self._port), *self._options]
-        with (self.directory / "log").open("a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "alcove.processes.main", "apiserver", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.startswith("serving "):
-            told = (self.directory / "log").read_text()
-            self.stop()
-            raise RuntimeError(f"the API server did not start: {told}")
-        self._port = int(line.split()[1].rpartition(":")[2])
+        self._arguments = ("--data", str(self.directory), "--port", str(self._port), *self._options)
+        super().start()
+        self._port = int(self.wait().split()[1].rpartition(":")[2])
 
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         for caller in self._callers.values():
             caller.close()
-        if self._process is not None:
-            self._process.send_signal(sent)
-            self._process.wait(START_SECONDS_MAX)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
+        super().stop(sent)
 
-    def kill(self) -> None:
-        """As power loss would."""
-        self.stop(signal.SIGKILL)
-
-    def __enter__(self) -> LocalServer:
+    def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
-
-    @property
-    def log(self) -> str:
-        return (self.directory / "log").read_text()
 
     @property
     def system(self) -> Caller:

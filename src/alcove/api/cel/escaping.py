@@ -2,31 +2,8 @@
 
 import re
 
-_RESERVED = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+from alcove.api.cel.words import KEYWORDS
+
 _SPELLED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _PARTS = re.compile(r"__|[-./]")
@@ -34,7 +11,7 @@ _PARTS = re.compile(r"__|[-./]")
 
 def escape(name: str) -> str | None:
     """The identifier for a property; None if it cannot be spelled (`1a`, `a b`)."""
-    if name in _RESERVED:
+    if name in KEYWORDS:
         return f"__{name}__"
     if _ESCAPABLE.fullmatch(name) is None:
         return None

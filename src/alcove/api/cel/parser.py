@@ -19,33 +19,13 @@ from alcove.api.cel.ast import (
 from alcove.api.cel.errors import CompileError, Issue
 from alcove.api.cel.lexer import INT_MAX, INT_MIN, Lexeme, Token, scan
 from alcove.api.cel.macros import expand_global, expand_member
+from alcove.api.cel.words import RESERVED
 
 NESTING_MOST = 50
 """Brackets, ternaries and calls inside one another."""
 DEPTH_MOST = 200
 """Height of the tree: chains like `a + b + c` add to it too."""
 
-_RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 _BINARY = {
     "||": (1, "_||_"), "&&": (2, "_&&_"),
     "<": (3, "_<_"), "<=": (3, "_<=_"), ">": (3, "_>_"), ">=": (3, "_>=_"),
@@ -243,7 +223,7 @@ class _Parser:
         return Literal(lexeme.offset, value)
 
     def _name(self, lexeme: Lexeme) -> Node:
-        if lexeme.text in _RESERVED:
+        if lexeme.text in RESERVED:
             raise self._error(lexeme.offset, f"reserved identifier: {lexeme.text}")
         if not self._at("("):
             return Ident(lexeme.offset, lexeme.text)

@@ -3,6 +3,7 @@
 import re
 
 from alcove.api import names
+from alcove.api.cel.words import KEYWORDS
 from alcove.api.fields import FieldError, duplicate, invalid, not_supported, required
 from alcove.api.kind import Strategy
 from alcove.api.kinds.admissionregistration.rules import (
@@ -22,31 +23,6 @@ REINVOCATION_POLICIES = ("IfNeeded", "Never")
 _EXPRESSION_MISSING = "expression is not specified"
 _NOTHING_TO_DO = "validations or auditAnnotations must contain at least one item"
 _IDENTIFIER = re.compile("[_a-zA-Z][_a-zA-Z0-9]*")
-_RESERVED = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 
 
 def default_policy(policy: Object) -> None:
@@ -103,7 +79,7 @@ def _variable(variable: Object, path: str) -> list[FieldError]:
     given = variable.get("name", "")
     if not given.strip():
         faults.append(required(f"{path}.name", "name is not specified"))
-    elif not _IDENTIFIER.fullmatch(given) or given in _RESERVED:
+    elif not _IDENTIFIER.fullmatch(given) or given in KEYWORDS:
         faults.append(invalid(f"{path}.name", given, "must be a valid CEL identifier"))
     if not variable.get("expression", "").strip():
         faults.append(required(f"{path}.expression", _EXPRESSION_MISSING))
