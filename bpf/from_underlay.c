@@ -31,7 +31,7 @@ INLINE int from_tunnel(struct __sk_buff *skb, struct packet *pkt, __be16 protoco
 	if (!endpoint || !(endpoint->flags & ENDPOINT_LOCAL))
 		return pass_on(skb, pkt, endpoint);
 	if (pkt->flow.proto == IPPROTO_UDP && skb->gso_size)
-		return TC_ACT_OK;
+		return NOT_OURS;
 	count_path(PATH_FROM_TUNNEL);
 	reason = decapsulate(skb, pkt);
 	if (!reason)
@@ -51,13 +51,13 @@ INLINE int from_wire(struct __sk_buff *skb, struct packet *pkt)
 	__be16 protocol;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP))
-		return TC_ACT_OK;
+		return NOT_OURS;
 	outer = header(skb, ETH_HLEN, OUTER_SIZE);
 	if (!outer || !is_tunnel(outer))
 		return through_door(skb);
 	/* Fragments are put together by the host and come by the VXLAN device. */
 	if (outer->ip.frag_off & bpf_htons(0x3fff))
-		return TC_ACT_OK;
+		return NOT_OURS;
 	if (!node_of(outer->ip.saddr))
 		return -REASON_FOREIGN_TUNNEL;
 	if (outer->vxlan.flags != VXLAN_HAS_VNI)

@@ -93,25 +93,25 @@ INLINE int share_icmp(struct __sk_buff *skb)
 	__u8 own[6];
 
 	if (!eth)
-		return TC_ACT_OK;
+		return NOT_OURS;
 	__builtin_memcpy(own, eth->h_dest, 6);
 	to_exit_mac(skb);
 	bpf_clone_redirect(skb, config.exit, 0);
 	eth = header(skb, 0, sizeof(*eth));
 	if (eth)
 		__builtin_memcpy(eth->h_dest, own, 6);
-	return TC_ACT_OK;
+	return NOT_OURS;
 }
 
 /* Hands the world's packets to the exit; the host keeps its own. */
 INLINE int through_door(struct __sk_buff *skb)
 {
 	if (!config.exit)
-		return TC_ACT_OK;
+		return NOT_OURS;
 	if (is_icmp_for_exit(skb))
 		return share_icmp(skb);
 	if (!is_door(skb))
-		return TC_ACT_OK;
+		return NOT_OURS;
 	to_exit_mac(skb);
 	return bpf_redirect_peer(config.exit, 0);
 }

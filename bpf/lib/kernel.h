@@ -45,6 +45,10 @@ struct icmphdr {
 #define ROOM_DECAP_L3_IP4 (1ULL << 7)
 #define ROOM_DECAP_L3_IP6 (1ULL << 8)
 
+/* Goes on to whoever else is at the device (another instance, say), and then to the host. As TC_ACT_UNSPEC, which
+ * every unknown verdict means to cls_bpf, but no negative number: those are reasons. */
+#define NOT_OURS TC_ACT_PIPE
+
 #define INLINE static __always_inline
 /* A stage the verifier checks once, by itself, instead of once for every way that leads to it. */
 #define STAGE __attribute__((noinline))

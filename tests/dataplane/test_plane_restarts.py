@@ -16,6 +16,7 @@ from alcove.dataplane import build, links, namespaces
 from alcove.dataplane.apply import KEY_ONLY, read_back
 from alcove.dataplane.desired import desired, gateway_name
 from alcove.dataplane.errors import MapFull, ProgramRejected, Unsupported
+from alcove.dataplane.instance import handle_of
 from alcove.dataplane.maps import MapName
 from alcove.dataplane.model import (
     Backend,
@@ -32,10 +33,9 @@ from alcove.dataplane.model import (
     World,
 )
 from alcove.dataplane.namespaces import inside
-from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.plane import Plane
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import BPF_ROOT, Lab, Node, Pod
+from alcove.testing.nodes import Lab, Node, Pod
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
 
 # Forks, and watches the clock.
@@ -301,27 +301,6 @@ def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing,
     assert steps > 15, "there were steps to be killed at"
 
 
-def test_destroying_leaves_nothing(changing: Changing) -> None:
-    node = changing.node
-    before = _names(node)
-    plane = node.start()
-    changing.go(plane, changing.worlds[0])
-    with inside(node.namespace):
-        plane.destroy()
-    assert _names(node) == before
-    assert namespaces.names(f"alcove-{node.instance}-") == []
-    assert not (BPF_ROOT / f"alcove-{node.instance}").exists()
-
-
-def _names(node: Node) -> set[str]:
-    with inside(node.namespace):
-        netlink = Netlink()
-    try:
-        return {link.name for link in links.read_links(netlink)}
-    finally:
-        netlink.close()
-
-
 def test_drift_is_mended(changing: Changing) -> None:
     node, world = changing.node, changing.worlds[0]
     plane = node.start()
@@ -343,7 +322,7 @@ def test_drift_is_mended(changing: Changing) -> None:
             plane.mend(world)
             changing.check(plane, world)
             assert (
-                links.read_attached(plane.netlink, plane.underlay.index)
+                links.read_attached(plane.netlink, plane.underlay.index, handle_of(node.instance))
                 == plane.programs.ids["from_underlay"]
             )
     changing.works(world)

@@ -51,7 +51,7 @@ BURST_SECONDS = 0.05
 BURST_BYTES_MIN = 2 * 65536
 """Packets arrive in pieces of up to 64 KiB: a smaller burst would pass none."""
 
-HTB_MAJOR = 1 << 16
+HTB_MAJOR = 0xA1C0 << 16
 PRIORITY = {one: HTB_MAJOR | (one + 1) * 0x10 for one in TrafficClass}
 """As the class of the underlay's shaper (`shaping.py`); without one, Linux ignores it."""
 TOS = {TrafficClass.PREMIUM: 46 << 2, TrafficClass.EXPEDITED: 18 << 2, TrafficClass.BEST_EFFORT: 8 << 2}

@@ -151,18 +151,13 @@ class Gateways:
 
     def remove_others(self, world: World) -> None:
         keep = {self.namespace_name(gateway.vni) for gateway in world.gateways} | {f"{self.prefix}exit"}
-        for name in namespaces.names(self.prefix):
+        # Beside gateways, pods' namespaces begin so too: those are not ours to remove.
+        for name in namespaces.names(f"{self.prefix}g"):
             if name not in keep:
                 self.checkpoint(f"remove {name}")
                 namespaces.remove(name)
                 self.rulesets.pop(name, None)
                 self.wired.pop(int(name.removeprefix(f"{self.prefix}g"), 16), None)
-
-    def remove_exit(self) -> None:
-        link = links.read_link(self.netlink, f"{self.settings.instance}x")
-        if link is not None:
-            self.netlink.do(links.delete_link(link.index))
-        namespaces.remove(f"{self.prefix}exit")
 
 
 def _forward() -> None:

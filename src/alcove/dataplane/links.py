@@ -27,8 +27,8 @@ from alcove.dataplane.netlink import (
 AF_INET, AF_INET6 = 2, 10
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
 RTM_NEWADDR, RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWNEIGH = 20, 24, 26, 28
-RTM_NEWQDISC, RTM_NEWTFILTER, RTM_GETTFILTER, RTM_NEWTCLASS = 36, 44, 46, 40
-RTM_DELQDISC, RTM_DELTFILTER = 37, 45
+RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
+RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
 IFF_UP = 1
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO = 1, 3, 4, 5, 10, 18
 IFLA_QDISC, IFLA_NET_NS_FD = 6, 28
@@ -39,11 +39,14 @@ RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC = 1, 4, 5, 7
 NDA_DST, NDA_LLADDR, NUD_PERMANENT = 1, 2, 0x80
 TCA_KIND, TCA_OPTIONS = 1, 2
 TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, TCA_BPF_TAG, TCA_BPF_ID = 6, 7, 8, 10, 11
-CLSACT_HANDLE, CLSACT_PARENT, CLSACT_INGRESS = 0xFFFF0000, 0xFFFFFFF1, 0xFFFFFFF2
+CLSACT_HANDLE, CLSACT_PARENT = 0xFFFF0000, 0xFFFFFFF1
+CLSACT_INGRESS, CLSACT_EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 ETH_P_ALL = 0x0300
 TC_ROOT = 0xFFFFFFFF
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST, _ETHERNET = 1, 4, 6, 1
 FILTER_PRIORITY = 1
+SOLE = 1
+"""The handle of a program that has its link for itself. Those that share one have a handle each."""
 _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
 
 _LINK = struct.Struct("=BxHiII")
@@ -175,20 +178,19 @@ def remove_root_qdisc(index: int) -> Request:
     return Request(RTM_DELQDISC, 0, body, f"remove the qdisc of link {index}", _NO_QDISC)
 
 
-def attach(index: int, program: int, name: str) -> Request:
-    """Puts the program at the link's ingress; one that is there is replaced between two packets."""
-    body = _TC.pack(0, index, 1, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
+def attach(index: int, program: int, name: str, handle: int = SOLE) -> Request:
+    """Puts the program at the link's ingress; one of that handle is replaced between two packets."""
+    body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
     body += attribute_text(TCA_KIND, "bpf")
     options = attribute_u32(TCA_BPF_FD, program) + attribute_text(TCA_BPF_NAME, name)
     body += nested(TCA_OPTIONS, options, attribute_u32(TCA_BPF_FLAGS, 1))
     return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body, f"attach {name} to link {index}")
 
 
-def detach(index: int) -> Request:
-    """Takes our program, and only ours, from the link's ingress."""
-    body = _TC.pack(0, index, 1, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL) + attribute_text(
-        TCA_KIND, "bpf"
-    )
+def detach(index: int, handle: int = SOLE) -> Request:
+    """Takes the program of that handle, and no other, from the link's ingress."""
+    body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
+    body += attribute_text(TCA_KIND, "bpf")
     return Request(RTM_DELTFILTER, 0, body, f"detach from link {index}", _NO_QDISC)
 
 
@@ -221,16 +223,40 @@ def read_link(netlink: Netlink, name: str) -> Link | None:
     return _read_link(answer) if answer is not None else None
 
 
-def read_attached(netlink: Netlink, index: int) -> int:
-    """The id of the program at the link's ingress; 0: none."""
-    body = _TC.pack(0, index, 0, CLSACT_INGRESS, 0)
-    request = Request(RTM_GETTFILTER, 0, body, f"list filters of link {index}")
+def read_attached(netlink: Netlink, index: int, handle: int = SOLE) -> int:
+    """The id of the program of that handle at the link's ingress; 0: none."""
     found = 0
-    for _kind, answer in netlink.dump(request):
-        options = attributes(attributes(answer[20:]).get(TCA_OPTIONS, b""))
-        if TCA_BPF_ID in options:
+    for one, body in _read_filters(netlink, index, CLSACT_INGRESS):
+        options = attributes(attributes(body).get(TCA_OPTIONS, b""))
+        if one == handle and TCA_BPF_ID in options:
             found = int.from_bytes(options[TCA_BPF_ID], "little")
     return found
+
+
+def is_filtered(netlink: Netlink, index: int, but: int = 0) -> bool:
+    """Whether anybody has a filter at the link, besides the one of the handle `but`."""
+    found: set[int] = set()
+    for parent in (CLSACT_INGRESS, CLSACT_EGRESS):
+        found |= {handle for handle, _body in _read_filters(netlink, index, parent)}
+    return bool(found - {0, but})
+
+
+def read_root_handle(netlink: Netlink, index: int) -> int:
+    """Of the link's root qdisc; 0: it has only what the kernel gave it."""
+    request = Request(RTM_GETQDISC, 0, _TC.pack(0, index, 0, 0, 0), f"list qdiscs of link {index}")
+    found = 0
+    for _kind, answer in netlink.dump(request):
+        _family, link, handle, parent, _info = _TC.unpack_from(answer)
+        if link == index and parent == TC_ROOT:
+            found = handle
+    return found
+
+
+def _read_filters(netlink: Netlink, index: int, parent: int) -> Iterator[tuple[int, bytes]]:
+    """Handle and attributes; a chain's own entry, which has no handle, comes with 0."""
+    request = Request(RTM_GETTFILTER, 0, _TC.pack(0, index, 0, parent, 0), f"list filters of link {index}")
+    for _kind, answer in netlink.dump(request):
+        yield _TC.unpack_from(answer)[2], answer[20:]
 
 
 def read_next_hop(netlink: Netlink, target: IPv4Address) -> IPv4Address | None:

@@ -36,13 +36,22 @@ class Programs(Struct, frozen=True):
     """As the kernel numbers them: what `links.read_attached` returns."""
 
 
+def pins_folder(root: Path, instance: str) -> Path:
+    return root / f"alcove-{instance}"
+
+
+def remove_pins(root: Path, instance: str) -> None:
+    """Idempotent."""
+    _remove_folder(pins_folder(root, instance))
+
+
 class Pins:
     """The instance's folder, and what is pinned in it."""
 
     def __init__(self, root: Path, instance: str) -> None:
         mount_bpf(root)
         self.root = root
-        self.folder = root / instance
+        self.folder = pins_folder(root, instance)
         self.maps_folder = self.folder / f"maps-{layout_version()}"
         self.programs_folder = self.folder / "programs"
         for folder in (self.folder, self.maps_folder, self.programs_folder):

@@ -159,10 +159,11 @@ class World(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """What is fixed for an instance while it runs."""
+    """What is fixed for an instance while it runs. Instances that share an underlay device each have their own
+    name, tunnel port and NAT ports."""
 
     instance: str
-    """Names the instance's pins, links and namespaces; short, and its own on this machine."""
+    """Names the instance's pins, links and namespaces: 1 to 4 letters and digits, its own on this machine."""
     node: IPv4Address
     underlay: str
     """The device that has the node's address."""

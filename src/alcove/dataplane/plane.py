@@ -10,7 +10,6 @@ Everything it makes is in the kernel under the instance's name, so a new `Plane`
 it. Not thread-safe; calls never wait for the network.
 """
 
-import errno
 import os
 from collections.abc import Iterable
 from ipaddress import IPv4Address
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from alcove.dataplane import links, shaping
+from alcove.dataplane import links
 from alcove.dataplane.address import Address, pack_mac
 from alcove.dataplane.apply import Change, Checkpoint, apply, difference, read_back
 from alcove.dataplane.build import build
@@ -38,14 +37,15 @@ from alcove.dataplane.desired import (
 from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_paths
 from alcove.dataplane.errors import KernelRefused, Unsupported
 from alcove.dataplane.gateways import Gateways
+from alcove.dataplane.instance import BPF_ROOT, checked, handle_of, own_links, remove
 from alcove.dataplane.loader import Memories, Pins, Programs
 from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, PORT, WORD, MapName, PathTaken
 from alcove.dataplane.model import Endpoint, Port, Settings, World
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.ports import guard, make_port
 from alcove.dataplane.services import ticks
+from alcove.dataplane.shaping import shape, unshape
 
-BPF_ROOT = Path("/sys/fs/bpf")
 ROUTER_MAC = "02:00:00:00:00:01"
 TUNNEL_BYTES = 50
 MEMORY_ENTRIES = 8192
@@ -65,8 +65,7 @@ class Plane:
         checkpoint: Checkpoint = _no_checkpoint,
     ) -> None:
         """In the calling thread's network namespace, which is the node's. Traffic that flows goes on."""
-        if not 1 <= len(settings.instance) <= 4:
-            raise ValueError(f"an instance's name has 1 to 4 characters: {settings.instance!r}")
+        checked(settings.instance)
         self.settings = settings
         self.checkpoint = checkpoint
         self.netlink = Netlink()
@@ -75,7 +74,7 @@ class Plane:
         self.underlay = self._underlay()
         self.mtu = self.underlay.mtu - TUNNEL_BYTES
         self.gateways = Gateways(settings, self.netlink, checkpoint)
-        self.pins = Pins(bpf_root, f"alcove-{settings.instance}")
+        self.pins = Pins(bpf_root, settings.instance)
         try:
             self._start(program or build())
         except BaseException:
@@ -109,7 +108,13 @@ class Plane:
         self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, way_out.index)
         if self.guarding is None:
             self._guard_all(vxlan.index, way_out.index)
-        shaping.shape(self.netlink, self.underlay, self.settings.underlay_bytes_per_second)
+        self._shape()
+
+    def _shape(self) -> None:
+        if self.settings.underlay_bytes_per_second:
+            shape(self.netlink, self.underlay, self.settings.underlay_bytes_per_second)
+        elif not links.is_filtered(self.netlink, self.underlay.index, handle_of(self.settings.instance)):
+            unshape(self.netlink, self.underlay)
 
     def _guard_all(self, vxlan: int, way_out: int) -> None:
         """Our programs at every link of ours: on a restart nothing changes, on an upgrade each link goes
@@ -120,10 +125,11 @@ class Plane:
         # Last, so that what comes in from other nodes finds everything else in place.
         wanted[self.underlay.index] = "from_underlay"
         for index, name in wanted.items():
-            if links.read_attached(self.netlink, index) != self.programs.ids[name]:
+            handle = handle_of(self.settings.instance) if name == "from_underlay" else links.SOLE
+            if links.read_attached(self.netlink, index, handle) != self.programs.ids[name]:
                 self.checkpoint(f"guard link {index}")
                 program = self.programs.descriptors[name]
-                self.netlink.do(*guard(index, program, name), links.set_link(index))
+                self.netlink.do(*guard(index, program, name, handle), links.set_link(index))
         self.pins.forget_other_versions(self.programs.version)
 
     def _ensure_vxlan(self) -> links.Link:
@@ -132,15 +138,16 @@ class Plane:
         self.netlink.do(links.vxlan(name, "0a:00:00:00:00:02", self.settings.tunnel_port))
         found = links.read_link(self.netlink, name)
         if found is None:
-            raise KernelRefused(f"find {name}", errno.ENODEV)
+            # "Exists already" is said of the name, and of the port.
+            taken = (
+                f"UDP port {self.settings.tunnel_port} is another VXLAN device's: choose another tunnel port"
+            )
+            raise Unsupported(taken)
         return found
 
     def _own_links(self) -> dict[str, int]:
         """Ports' and gateways' links by name."""
-        ours = (f"{self.settings.instance}p", f"{self.settings.instance}g")
-        return {
-            link.name: link.index for link in links.read_links(self.netlink) if link.name.startswith(ours)
-        }
+        return own_links(self.netlink, self.settings.instance)
 
     def add_port(self, port: Port, namespace: int) -> None:
         """A pod's port, ready for traffic: link, addresses, programs, entries. The next `World` has it."""
@@ -287,16 +294,9 @@ class Plane:
         self.programs = Programs(self.programs.version, {}, self.programs.ids)
 
     def destroy(self) -> None:
-        """Takes everything of the instance out of the kernel."""
-        self.apply(World())
-        self.gateways.remove_exit()
-        self.netlink.do(links.detach(self.underlay.index))
-        link = links.read_link(self.netlink, f"{self.settings.instance}v")
-        if link is not None:
-            self.netlink.do(links.delete_link(link.index))
-        shaping.shape(self.netlink, self._underlay(), 0)
+        """Takes everything of the instance out of the kernel; in the node's namespace, as at the start."""
         self.close()
-        self.pins.remove()
+        remove(self.settings.instance, self.settings.underlay, self.pins.root)
 
 
 def _with_port(world: World, port: Port) -> World:

@@ -49,8 +49,8 @@ def make_guarded(
     return link.index
 
 
-def guard(index: int, program: int, name: str = "from_pod") -> Sequence[Request]:
-    return (links.clsact(index), links.attach(index, program, name))
+def guard(index: int, program: int, name: str = "from_pod", handle: int = links.SOLE) -> Sequence[Request]:
+    return (links.clsact(index), links.attach(index, program, name, handle))
 
 
 def equip(

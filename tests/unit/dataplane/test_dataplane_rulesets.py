@@ -2,6 +2,7 @@
 
 from ipaddress import IPv4Address, ip_interface, ip_network
 
+from alcove.dataplane.desired import PRIORITY
 from alcove.dataplane.model import Door, Gateway, Protocol, Settings, World
 from alcove.dataplane.rulesets import door_ports, exit_ruleset, gateway_ruleset
 from alcove.dataplane.shaping import SHARES, commands
@@ -50,5 +51,8 @@ def test_the_exit_keeps_to_its_ports_and_off_the_nodes() -> None:
 
 def test_shares_add_up_and_classes_are_named_as_packets_name_them() -> None:
     assert abs(sum(SHARES.values()) - 1) < 1e-9
-    told = commands("eth0", 1000)
-    assert [line.split("classid ")[1].split()[0] for line in told[1:]] == ["1:1", "1:10", "1:20", "1:30"]
+    told = commands("eth0", 1000, there=False)
+    named = [line.split("classid ")[1].split()[0] for line in told[1:]]
+    assert named == ["a1c0:1", "a1c0:10", "a1c0:20", "a1c0:30"]
+    assert [f"{one >> 16:x}:{one & 0xFFFF:x}" for one in PRIORITY.values()] == named[1:]
+    assert commands("eth0", 1000, there=True) == told[1:], "what is there is changed, not made"

@@ -1,0 +1,176 @@
+"""Instances come and go: nothing is left behind, and two of them share a machine's one namespace."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+
+import pytest
+from msgspec.structs import replace
+
+from alcove.dataplane import instance, namespaces
+from alcove.dataplane.errors import Unsupported
+from alcove.dataplane.instance import port_links
+from alcove.dataplane.model import (
+    Backend,
+    Door,
+    Gateway,
+    Network,
+    Port,
+    Protocol,
+    Service,
+    Settings,
+    Subnet,
+    Vpc,
+    World,
+)
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.plane import Plane
+from alcove.dataplane.ports import port_name
+from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, Node
+from alcove.testing.probes import IMPATIENT, tcp_server, tcp_talks
+
+WORLD = "203.0.113.5"
+VNI = 4200
+VIP = IPv4Address("172.20.0.80")
+LISTS: tuple[str, ...] = ("ip -o link show", "ip route show table all", "ip -6 route show table all", "tc qdisc show")
+LISTS += (
+    "tc filter show dev eth0 ingress",
+    "tc filter show dev eth0 egress",
+    "nft list ruleset",
+    "ip rule show",
+)
+
+
+def everything_in(node: Node) -> dict[str, str]:
+    """What the node's kernel holds, as its own tools tell; and names and pins of the lab's instances."""
+    found = {}
+    for command in LISTS:
+        words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
+        found[command] = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    found["namespaces"] = " ".join(namespaces.names(f"alcove-{node.lab.token}"))
+    found["pins"] = " ".join(sorted(path.name for path in BPF_ROOT.iterdir()))
+    return found
+
+
+class Tenant:
+    """An instance with one pod behind a door, reaching the world."""
+
+    def __init__(self, node: Node, name: str, number: int) -> None:
+        self.node, self.name = node, name
+        self.settings = Settings(
+            name, node.address, "eth0", tunnel_port=4789 + number,
+            nat_ports=(20000 + 1000 * number, 20999 + 1000 * number), underlay_bytes_per_second=10**9,
+        )  # fmt: skip
+        self.place = f"{node.name}-{name}"
+        self.namespace = namespaces.make(self.place)
+        self.port = Port(
+            port_name(name, "pod"), VNI, f"0e:00:00:00:07:{number:02x}", (ip_interface("10.0.1.11/24"),),
+            (ip_address("10.0.1.1"),),
+        )  # fmt: skip
+        self.world = World(
+            networks=(Network(VNI, (ip_network("172.20.0.0/16"),)),),
+            vpcs=(Vpc(VNI, (ip_network("10.0.0.0/16"),)),),
+            subnets=(Subnet(VNI, ip_network("10.0.1.0/24")),),
+            ports=(self.port,),
+            services=(Service(VNI, VIP, 80, Protocol.TCP, (Backend(ip_address("10.0.1.11"), 8080),)),),
+            gateways=(Gateway(VNI, (ip_interface("10.0.1.1/24"),), IPv4Address("10.0.1.240"), egress=True),),
+            doors=(Door(VNI, node.address, 30080 + number, Protocol.TCP, VIP, 80),),
+            forbidden=(UNDERLAY,),
+        )
+        self.door = 30080 + number
+
+    def start(self) -> Plane:
+        with inside(self.node.namespace):
+            self.plane = Plane(self.settings, bpf_root=BPF_ROOT)
+            self.plane.add_port(self.port, self.namespace)
+            self.plane.apply(self.world)
+        return self.plane
+
+    def works(self, world: int) -> bool:
+        """Out to the world, and in by the door."""
+        with tcp_server(world, WORLD, 80) as out, tcp_server(self.namespace, "10.0.1.11", 8080) as web:
+            address = str(self.node.address)
+            return tcp_talks(self.namespace, WORLD, 80, out) and tcp_talks(world, address, self.door, web)
+
+
+@contextmanager
+def machine(*names: str) -> Iterator[tuple[Node, int, list[Tenant]]]:
+    """One node, as a machine's own namespace; the instances, named after the lab, are not started yet."""
+    with Lab(1, started=False) as lab:
+        node, world = lab.nodes[0], lab.add_host("world", f"{WORLD}/24")
+        tenants = [Tenant(node, lab.token + name, number) for number, name in enumerate(names)]
+        try:
+            yield node, world, tenants
+        finally:
+            with inside(node.namespace):
+                for one in tenants:
+                    instance.remove(one.name, "eth0", BPF_ROOT)
+                    os.close(one.namespace)
+
+
+@pytest.mark.parametrize("how", ["destroyed", "removed by name after a kill"])
+def test_an_instance_that_is_gone_leaves_nothing(how: str) -> None:
+    with machine("") as (node, world, (one,)):
+        before = everything_in(node)
+        plane = one.start()
+        assert one.works(world)
+        assert {key for key, told in everything_in(node).items() if told != before[key]} > {"pins", LISTS[3]}
+        with inside(node.namespace):
+            if how == "destroyed":
+                plane.destroy()
+            else:
+                plane.close()
+                instance.remove(one.name, "eth0", BPF_ROOT)
+        assert everything_in(node) == before
+        with inside(node.namespace):
+            instance.remove(one.name, "eth0", BPF_ROOT)
+
+
+def test_two_instances_share_a_machine() -> None:
+    """Of the same networks' numbers and addresses, their names alike, on one device."""
+    with machine("p", "") as (node, world, (one, other)):
+        before = everything_in(node)
+        one.start()
+        alone = everything_in(node)
+        other.start()
+        assert one.works(world)
+        assert other.works(world)
+        with inside(node.namespace):
+            other.plane.mend(other.world)
+            one.plane.mend(one.world)
+        assert one.works(world)
+        assert other.works(world)
+        with inside(node.namespace):
+            other.plane.destroy()
+        assert one.works(world)
+        assert everything_in(node) == alone
+        with tcp_server(other.namespace, "0.0.0.0", 8080) as web:
+            assert not tcp_talks(world, str(node.address), other.door, web, timeout=IMPATIENT)
+        with inside(node.namespace):
+            one.plane.destroy()
+        assert everything_in(node) == before
+
+
+def test_a_tunnel_port_that_is_taken_is_named() -> None:
+    with machine("", "p") as (_node, _world, (one, other)):
+        one.start()
+        other.settings = replace(other.settings, tunnel_port=one.settings.tunnel_port)
+        with pytest.raises(Unsupported, match="UDP port 4789 is another VXLAN device's"):
+            other.start()
+
+
+def test_names_that_begin_alike_are_told_apart() -> None:
+    names = [f"{name}{rest}" for name in ("a", "ap", "ag", "ag1") for rest in ("p0123456789", "g1068")]
+    for name in ("a", "ap", "ag", "ag1"):
+        assert [one for one in names if port_links(name).fullmatch(one)] == [
+            f"{name}p0123456789",
+            f"{name}g1068",
+        ]
+
+
+@pytest.mark.parametrize("name", ["", "five5", "a-b", "a/b", "a b"])
+def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="letters and digits"):
+        Plane(Settings(name, IPv4Address("192.0.2.1"), "eth0"))
