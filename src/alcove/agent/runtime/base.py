@@ -12,7 +12,7 @@ RuntimeFailure
 └── NoSuchHandler     this node has not proven that handler
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import NewType, Protocol
@@ -113,10 +113,13 @@ class Exec(Struct, frozen=True):
 
     args: Sequence[str]
     tty: bool = False
-    """All streams are one terminal: the same descriptor, of its lower end."""
+    """All streams are one terminal: the same descriptor, of its lower end; or see `on_terminal`."""
     stdin: int | None = None
     stdout: int | None = None
     stderr: int | None = None
+    on_terminal: Callable[[int], None] | None = None
+    """The process' own terminal: called with its upper end, which is the caller's from then on, also to set its
+    size. The streams then only carry what the runtime has to say, if it cannot start the process."""
 
 
 class Runtime(Protocol):

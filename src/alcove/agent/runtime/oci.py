@@ -16,9 +16,10 @@ from pathlib import Path
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from alcove.agent.cgroups import Cgroups, Usage
-from alcove.agent.runtime import conmon
+from alcove.agent.runtime import conmon, console
 from alcove.agent.runtime.base import (
     ContainerId,
     ContainerSpec,
@@ -54,6 +55,7 @@ class OciRuntime:
         self._script = folder / flavor.binary
         _install(self._script, script(flavor, program, folder / "state", cgroups))
         self._making: set[ContainerId] = set()
+        self._hands_over_terminals = flavor.binary == "crun"
 
     async def create(self, spec: ContainerSpec) -> None:
         spec.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -235,13 +237,23 @@ class OciRuntime:
         told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
         (folder / "process.json").write_bytes(msgspec.json.encode(told))
         pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
+        async with console.opened(folder, process.on_terminal, self._hands_over_terminals) as terminal:
+            arguments = [
+                *(*terminal.prefix, str(self._script), "exec", "--process", str(folder / "process.json")),
+                *(pid_option, str(folder / "pid"), *terminal.options, bundle.runtime_id),
+            ]
+            if terminal.descriptor is not None:
+                lower = terminal.descriptor
+                process = structs.replace(process, stdin=lower, stdout=lower, stderr=lower)
+            return await self._run(bundle, folder, process, arguments)
+
+    async def _run(self, bundle: Bundle, folder: Path, process: Exec, arguments: Sequence[str]) -> int:
         child = await asyncio.create_subprocess_exec(
-            *(str(self._script), "exec", "--process", str(folder / "process.json")),
-            *(pid_option, str(folder / "pid"), bundle.runtime_id),
+            *arguments,
             stdin=_stream(process.stdin),
             stdout=_stream(process.stdout),
             stderr=_stream(process.stderr),
-            start_new_session=process.tty,
+            start_new_session=process.tty and process.on_terminal is None,
         )
         try:
             return await child.wait()

@@ -7,9 +7,8 @@ import fcntl
 import os
 import struct
 import termios
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from alcove.agent.runtime.base import ContainerId, Exec, Runtime, RuntimeFailure
 from alcove.agent.server import channels
@@ -17,29 +16,16 @@ from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
 from alcove.agent.server.descriptors import Sink, Source
 from alcove.api.objects import Object
 
-_Feeding = Coroutine[Any, Any, None]
-
 
 async def run(
     runtime: Runtime, container: ContainerId, command: Sequence[str], wanted: Wanted, client: Channels
 ) -> None:
     """Runs the command to its end and tells the client how it ended. Raises ConnectionError."""
     with ExitStack() as closing:
-        streams = _Streams(closing, wanted)
-        pumps = [
-            asyncio.create_task(_copy_out(source, client, channel))
-            for channel, source in streams.sources.items()
-        ]
-        feeding = [asyncio.create_task(each) for each in streams.inputs(client)]
-        try:
-            outcome = await _outcome(runtime, container, streams.process(command))
-            for source in streams.sources.values():
-                source.finish()
-            await asyncio.gather(*pumps)
-        finally:
-            for task in (*feeding, *pumps):
-                task.cancel()
-            await asyncio.gather(*feeding, *pumps, return_exceptions=True)
+        async with _Copying(client, closing) as copying:
+            process = copying.terminal(command) if wanted.tty else copying.pipes(command, wanted)
+            outcome = await _outcome(runtime, container, process)
+            await copying.drain()
         await client.finish(outcome)
 
 
@@ -50,75 +36,76 @@ async def _outcome(runtime: Runtime, container: ContainerId, process: Exec) -> O
         return channels.failure(f"error executing command in container: {error}")
 
 
-async def _copy_out(source: Source, client: Channels, channel: int) -> None:
-    while data := await source.read():
-        await client.write(channel, data)
+class _Copying:
+    """What goes between the client and the process; descriptors are closed with the stack."""
 
+    def __init__(self, client: Channels, closing: ExitStack) -> None:
+        self._client = client
+        self._closing = closing
+        self._sources: list[Source] = []
+        self._out: list[asyncio.Task[None]] = []
+        self._in: list[asyncio.Task[None]] = []
 
-class _Streams:
-    """The descriptors between the client and the process; closed with the stack."""
+    async def __aenter__(self) -> _Copying:
+        return self
 
-    def __init__(self, closing: ExitStack, wanted: Wanted) -> None:
-        self.sources: dict[int, Source] = {}
-        self._wanted = wanted
-        self._sink: Sink | None = None
-        self._end_input: Callable[[], None] = lambda: None
-        self._terminal = -1
-        self._ends: dict[str, int] = {}
-        if wanted.tty:
-            self._open_terminal(closing)
-        else:
-            self._open_pipes(closing)
+    async def __aexit__(self, *_: object) -> None:
+        for task in (*self._in, *self._out):
+            task.cancel()
+        await asyncio.gather(*self._in, *self._out, return_exceptions=True)
 
-    def _open_terminal(self, closing: ExitStack) -> None:
-        upper, lower = os.openpty()
-        closing.callback(os.close, upper)
-        closing.callback(os.close, lower)
-        self._terminal = upper
-        self._ends = {"stdin": lower, "stdout": lower, "stderr": lower}
-        self._sink = Sink(upper)
-        self.sources[STDOUT] = Source(upper)
+    async def drain(self) -> None:
+        """The process has ended: what it said before is told, then it is over. Raises ConnectionError."""
+        for source in self._sources:
+            source.finish()
+        await asyncio.gather(*self._out)
 
-    def _open_pipes(self, closing: ExitStack) -> None:
-        for name, channel in (("stdout", STDOUT), ("stderr", STDERR)):
-            if getattr(self._wanted, name):
-                reading, self._ends[name] = os.pipe()
-                closing.callback(os.close, reading)
-                closing.callback(os.close, self._ends[name])
-                self.sources[channel] = Source(reading)
-        if self._wanted.stdin:
-            self._ends["stdin"], writing = os.pipe()
-            closing.callback(os.close, self._ends["stdin"])
-            input_stack = closing.enter_context(ExitStack())
-            input_stack.callback(os.close, writing)
-            self._sink, self._end_input = Sink(writing), input_stack.close
+    def pipes(self, command: Sequence[str], wanted: Wanted) -> Exec:
+        stdin = self._input() if wanted.stdin else None
+        stdout = self._output(STDOUT) if wanted.stdout else None
+        stderr = self._output(STDERR) if wanted.stderr else None
+        return Exec(command, False, stdin, stdout, stderr)
 
-    def process(self, command: Sequence[str]) -> Exec:
-        return Exec(
-            command,
-            self._wanted.tty,
-            self._ends.get("stdin"),
-            self._ends.get("stdout"),
-            self._ends.get("stderr"),
-        )
+    def terminal(self, command: Sequence[str]) -> Exec:
+        complaints = self._output(STDOUT)
+        return Exec(command, True, None, complaints, complaints, self._take_terminal)
 
-    def inputs(self, client: Channels) -> list[_Feeding]:
-        """What brings the client's input to the process, while that runs."""
-        found: list[_Feeding] = []
-        if self._wanted.stdin and self._sink is not None:
-            found.append(self._copy_in(client, self._sink))
-        if self._wanted.tty:
-            found.append(self._resize(client))
-        return found
+    def _take_terminal(self, upper: int) -> None:
+        self._closing.callback(os.close, upper)
+        self._copy_out(upper, STDOUT)
+        self._in.append(asyncio.create_task(self._copy_in(Sink(upper))))
+        self._in.append(asyncio.create_task(self._resize(upper)))
 
-    async def _copy_in(self, client: Channels, sink: Sink) -> None:
-        while data := await client.stdin.get():
+    def _output(self, channel: int) -> int:
+        reading, writing = os.pipe()
+        self._closing.callback(os.close, reading)
+        self._closing.callback(os.close, writing)
+        self._copy_out(reading, channel)
+        return writing
+
+    def _input(self) -> int:
+        reading, writing = os.pipe()
+        self._closing.callback(os.close, reading)
+        end = self._closing.enter_context(ExitStack())
+        end.callback(os.close, writing)
+        self._in.append(asyncio.create_task(self._copy_in(Sink(writing), end)))
+        return reading
+
+    def _copy_out(self, descriptor: int, channel: int) -> None:
+        source = Source(descriptor)
+        self._sources.append(source)
+        self._out.append(asyncio.create_task(self._tell(source, channel)))
+
+    async def _tell(self, source: Source, channel: int) -> None:
+        while data := await source.read():
+            await self._client.write(channel, data)
+
+    async def _copy_in(self, sink: Sink, end: ExitStack | None = None) -> None:
+        while data := await self._client.stdin.get():
             await sink.write(data)
-        if not self._wanted.tty:
-            self._end_input()
+        if end is not None:
+            end.close()
 
-    async def _resize(self, client: Channels) -> None:
-        async for size in channels.sizes_of(client.sizes):
-            fcntl.ioctl(
-                self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.height, size.width, 0, 0)
-            )
+    async def _resize(self, terminal: int) -> None:
+        async for size in channels.sizes_of(self._client.sizes):
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.height, size.width, 0, 0))
