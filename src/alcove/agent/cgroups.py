@@ -16,6 +16,7 @@ from msgspec import Struct
 CPU_PERIOD_US = 100_000
 _POD_CONTROLLERS = ("cpu", "memory", "pids")
 _KILL_ROUNDS_MAX = 100
+_UNLIMITED_BYTES = 1 << 60
 
 
 class Layout(Enum):
@@ -99,6 +100,14 @@ class Cgroups:
             cpu = _number(self._path("cpuacct", group) / "cpuacct.usage")
             processes = _number(self._path("pids", group) / "pids.current")
         return Usage(cpu, memory, max(0, memory - inactive), processes)
+
+    def memory_limit(self, group: str) -> int:
+        """In bytes; 0: there is none, or none that anybody could reach."""
+        if self.layout is Layout.V2:
+            limit = _number(self._path("", group) / "memory.max")
+        else:
+            limit = _number(self._path("memory", group) / "memory.limit_in_bytes")
+        return limit if limit < _UNLIMITED_BYTES else 0
 
     def oom_kills(self, group: str) -> int:
         """How many processes of the group were killed because its memory was full."""

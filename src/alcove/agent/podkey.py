@@ -1,10 +1,15 @@
 """The identity of a pod on a node. Two pods of one name, one after the other or on two planes, are two."""
 
+import re
+from hashlib import blake2s
+
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, ObjectKey, PlaneId
+
+_is_uuid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 class PodKey(Struct, frozen=True):
@@ -22,6 +27,13 @@ class PodKey(Struct, frozen=True):
     def object_key(self) -> ObjectKey:
         """Where its object is looked for; what is found there may be a later pod of the same name."""
         return ObjectKey(self.plane, self.tenant, self.namespace, self.name)
+
+    @property
+    def place(self) -> str:
+        """Names it in paths and ids on this node. Other planes' uids are theirs to choose: they name nothing."""
+        if self.plane == HOME and _is_uuid(self.uid):
+            return self.uid
+        return blake2s(f"{self.plane}\0{self.tenant}\0{self.uid}".encode(), digest_size=16).hexdigest()
 
     def __str__(self) -> str:
         text = f"{self.tenant}/{self.namespace}/{self.name} ({self.uid})"

@@ -51,6 +51,8 @@ class Told(Struct, frozen=True):
     reason: str
     message: str
     component: str
+    host: str = ""
+    """The node that tells it."""
 
     @property
     def sameness(self) -> tuple[PlaneId, TenantId, str, str, str, str, str]:
@@ -205,6 +207,8 @@ def _namespace(involved: Object) -> str:
 def described(told: Told, now: float) -> Object:
     time = meta.format_time(now)
     message = told.message.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
+    host = {"host": told.host} if told.host else {}
+    instance = {"reportingInstance": told.host} if told.host else {}
     return {
         "metadata": {
             "namespace": _namespace(told.involved),
@@ -214,8 +218,9 @@ def described(told: Told, now: float) -> Object:
         "type": told.type,
         "reason": told.reason,
         "message": message,
-        "source": {"component": told.component},
+        "source": {"component": told.component, **host},
         "reportingComponent": told.component,
+        **instance,
         "firstTimestamp": time,
         "lastTimestamp": time,
         "count": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
-from alcove.processes.verbs import apiserver, controllers, machine, scheduler
+from alcove.processes.verbs import agent, apiserver, controllers, machine, scheduler
 
 app = typer.Typer(
     name="alcove",
@@ -34,7 +34,7 @@ for asked in (top.top, events.events, completion.completion):
     app.command()(asked)
 
 # The processes of a cluster, one by one.
-for process in (apiserver.apiserver, controllers.controllers, scheduler.scheduler):
+for process in (apiserver.apiserver, controllers.controllers, scheduler.scheduler, agent.agent):
     app.command()(process)
 
 

@@ -18,3 +18,13 @@ def test_it_says_where_it_is_from() -> None:
     assert str(PodKey.of(_KEY, pod)) == "acme/default/web (u-1)"
     elsewhere = ObjectKey(PlaneId("beta"), SYSTEM, "default", "web")
     assert str(PodKey.of(elsewhere, pod)) == "beta:system/default/web (u-1)"
+
+
+def test_its_place_is_its_uid_at_home_and_nobody_elses_elsewhere() -> None:
+    uid = "0b1f9c3e-6d0f-4c56-9d3c-5b1a6b1c2d3e"
+    home = PodKey.of(_KEY, {"metadata": {"uid": uid}})
+    away = PodKey.of(ObjectKey(PlaneId("beta"), _KEY.tenant, "default", "web"), {"metadata": {"uid": uid}})
+    odd = PodKey.of(ObjectKey(PlaneId("beta"), _KEY.tenant, "default", "web"), {"metadata": {"uid": "../x"}})
+    assert home.place == uid
+    assert len({home.place, away.place, odd.place}) == 3
+    assert "/" not in odd.place

@@ -1,0 +1,88 @@
+"""The network of a hollow node: pods have the addresses that ring0's endpoints give them, and nothing in the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Collection, Sequence
+
+from alcove.agent.network import fabric
+from alcove.agent.network.attachment import Attachment, NetworkNotReady
+from alcove.agent.podkey import PodKey
+from alcove.api import objects
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Selection
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.resources import VPC_ENDPOINTS
+from alcove.controllers.network.owners import OwnerRef
+from alcove.vpc.world import OWNER_LABEL
+
+ENDPOINT_SECONDS_MAX = 5.0
+
+
+class HollowNetwork:
+    """Of one node, or, without a name, of many: then it hears of all endpoints there are."""
+
+    def __init__(self, planes: Planes, node: str = "", address: str = "") -> None:
+        self._address = address
+        self._attached: set[PodKey] = set()
+        self._waiting: dict[str, asyncio.Event] = {}
+        """Pods by uid that wait for their endpoint."""
+        self._endpoints = planes.mirror(
+            Selection(VPC_ENDPOINTS, fields=f"spec.droplet={node}" if node else ""),
+            {"owner": _owner},
+            tenant=SYSTEM,
+            only=HOME,
+        )
+        self._endpoints.subscribe(self._changed)
+
+    async def run(self) -> None:
+        """Nothing has to be kept up: it is here because other networks have."""
+        await asyncio.Event().wait()
+
+    async def attach(self, key: PodKey, pod: Object) -> Attachment:
+        if pod["spec"].get("hostNetwork"):
+            return Attachment("", (self._address,) if self._address else ())
+        event = self._waiting.setdefault(key.uid, asyncio.Event())
+        try:
+            async with asyncio.timeout(ENDPOINT_SECONDS_MAX):
+                while not (addresses := self._addresses(key)):
+                    event.clear()
+                    await event.wait()
+        except TimeoutError:
+            raise NetworkNotReady("the pod has no endpoint on this node yet") from None
+        finally:
+            self._waiting.pop(key.uid, None)
+        self._attached.add(key)
+        return Attachment("", addresses)
+
+    async def detach(self, key: PodKey) -> None:
+        self._attached.discard(key)
+
+    def attached(self) -> Collection[PodKey]:
+        return set(self._attached)
+
+    async def dial(self, key: PodKey, port: int) -> socket.socket:
+        raise ConnectionRefusedError(f"{key.name} is hollow: nobody listens on {port}")
+
+    def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
+        return {}
+
+    def _addresses(self, key: PodKey) -> tuple[str, ...]:
+        owner = OwnerRef(key.tenant, key.namespace, key.name)
+        nics = (fabric.nic_of(each) for each in self._endpoints.find("owner", HOME, SYSTEM, key.uid))
+        return tuple(str(nic.address.ip) for nic in nics if nic is not None and nic.pod == owner)
+
+    def _changed(self, change: Change) -> None:
+        if change.kind is not Kind.DELETED:
+            for uid in _owner(change.obj):
+                if uid in self._waiting:
+                    self._waiting[uid].set()
+
+
+def _owner(endpoint: Object) -> Sequence[str]:
+    owner = objects.labels(endpoint).get(OWNER_LABEL)
+    return (owner,) if owner else ()

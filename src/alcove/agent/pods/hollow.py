@@ -1,0 +1,78 @@
+"""A hollow pod: states without processes. Its addresses are real, as far as its network's objects go."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Protocol
+
+from alcove.agent.network.attachment import Attachment, NetworkNotReady
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import marks
+from alcove.agent.pods.containers import Wanted
+from alcove.agent.pods.marks import Mark
+from alcove.agent.pods.site import PodTrouble
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, Runtime, Status
+from alcove.api.objects import Object
+
+_NOWHERE = Path("/nonexistent")
+
+
+class Addressing(Protocol):
+    async def attach(self, key: PodKey, pod: Object) -> Attachment: ...
+
+    async def detach(self, key: PodKey) -> None: ...
+
+
+class HollowSite:
+    def __init__(self, key: PodKey, runtime: Runtime, network: Addressing) -> None:
+        self.key = key
+        self.runtime = runtime
+        self._network = network
+        self._made: set[ContainerId] = set()
+        self.addresses: tuple[str, ...] = ()
+
+    async def set_up(self, pod: Object) -> None:
+        try:
+            self.addresses = (await self._network.attach(self.key, pod)).addresses
+        except NetworkNotReady as error:
+            raise PodTrouble("FailedCreatePodSandBox", str(error)) from error
+
+    async def refresh(self, pod: Object) -> None:
+        return
+
+    async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
+        id = marks.sandbox_id(self.key, attempt)
+        await self._make(Mark(self.key, "", attempt), id, id)
+        return id
+
+    async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
+        mark = Mark(self.key, container.name, attempt, container.spec.get("image", ""))
+        await self._make(mark, marks.container_id(self.key, container.name, attempt), sandbox.id)
+        return mark
+
+    async def _make(self, mark: Mark, id: ContainerId, sandbox: ContainerId) -> None:
+        await self.runtime.create(ContainerSpec(id, sandbox, {}, _NOWHERE, mark.labels()))
+        self._made.add(id)
+
+    def last_words(self, container: Wanted, mark: Mark, status: Status) -> str:
+        return ""
+
+    async def discard(self, id: ContainerId) -> None:
+        await self.runtime.delete(id)
+        self._made.discard(id)
+
+    async def drop_sandbox(self, id: ContainerId) -> None:
+        await self.dismantle()
+
+    async def dismantle(self) -> None:
+        for id in sorted(self._made, reverse=True):
+            await self.runtime.delete(id)
+        self._made.clear()
+        await self._network.detach(self.key)
+
+    async def forget(self) -> None:
+        return
+
+    async def dial(self, port: int) -> socket.socket:
+        raise ConnectionRefusedError("the pod is hollow: nobody listens")

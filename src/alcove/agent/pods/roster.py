@@ -1,0 +1,145 @@
+"""All pods of a node, of all planes and tenants: a worker for each, from the moment it is bound here until nothing
+of it is left.
+
+What was left running by an agent before is adopted by the pod's worker once the API shows the pod; what no
+plane knows any more is removed, as soon as its plane was heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import marks
+from alcove.agent.pods.adopting import view_of
+from alcove.agent.pods.site import Site
+from alcove.agent.pods.telling import Telling
+from alcove.agent.pods.worker import Surroundings, Worker
+from alcove.agent.runtime.base import RuntimeFailure, Status
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey, PlaneId
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+
+Found = dict[PodKey, list[Status]]
+SiteOf = Callable[[PodKey, Sequence[Status]], Site]
+"""A site for the pod; what was found of it tells which runtime it is in."""
+TellingOf = Callable[[PodKey], Telling]
+
+
+class Roster:
+    """`run` until cancelled; pods keep running then."""
+
+    def __init__(self, site_of: SiteOf, telling_of: TellingOf, around: Surroundings, left: Found) -> None:
+        self._site_of = site_of
+        self._telling_of = telling_of
+        self._around = around
+        self._left = left
+        """What runs here and no pod has claimed yet."""
+        self._workers: dict[PodKey, Worker] = {}
+        self._named: dict[ObjectKey, PodKey] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._early: list[Change] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for change in self._early:
+                self.offer(change)
+            self._early.clear()
+            await asyncio.Event().wait()
+
+    # Reading
+
+    def find(self, key: ObjectKey) -> Worker | None:
+        """The pod that has this name now."""
+        named = self._named.get(key)
+        return self._workers.get(named) if named is not None else None
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._workers.values()))
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def keys(self) -> set[PodKey]:
+        """Pods of which something may be here."""
+        return {*self._workers, *self._left}
+
+    # Being told
+
+    def offer(self, change: Change) -> None:
+        """A pod that is bound to this node, was, or is gone."""
+        if self._tasks is None:
+            self._early.append(change)
+            return
+        key = PodKey.of(change.key, change.obj)
+        before = self._named.get(change.key)
+        if before is not None and before != key and before in self._workers:
+            self._workers[before].change(None)
+        if change.kind is Kind.DELETED:
+            if key in self._workers:
+                self._workers[key].change(None)
+            if before == key:
+                del self._named[change.key]
+            return
+        self._named[change.key] = key
+        if key in self._workers:
+            self._workers[key].change(change.obj)
+        else:
+            self._hire(self._tasks, key, change.obj)
+
+    def _hire(self, tasks: asyncio.TaskGroup, key: PodKey, pod: Object) -> None:
+        worker = self._workers[key] = self._worker(key, pod, self._left.pop(key, []))
+        tasks.create_task(self._keep(worker), name=f"pod {key}")
+
+    def _worker(self, key: PodKey, pod: Object, found: Sequence[Status]) -> Worker:
+        site = self._site_of(key, found)
+        return Worker(site, pod, view_of(pod, found), self._telling_of(key), self._around)
+
+    async def _keep(self, worker: Worker) -> None:
+        """A worker that fails is replaced, and begins with what runs."""
+        key = worker.key
+        while True:
+            try:
+                await worker.run()
+                break
+            except Exception:
+                log.exception("pod's worker failed", extra={"pod": str(key)})
+            await asyncio.sleep(AGAIN_SECONDS)
+            try:
+                found = [each for each in await worker.site.runtime.list() if _is_of(each, key)]
+            except (RuntimeFailure, OSError):
+                log.exception("runtime does not list", extra={"pod": str(key)})
+                continue
+            pod, end = worker.pod, worker.view.end
+            worker = self._workers[key] = self._worker(key, pod, found)
+            worker.view.end = worker.view.end or end
+        del self._workers[key]
+        if self._named.get(key.object_key) == key and worker.view.end is not None:
+            del self._named[key.object_key]
+
+    # What nobody claims
+
+    async def sweep(self, heard: Callable[[PlaneId], bool]) -> None:
+        """Removes what is left of pods that their planes, being heard, do not have."""
+        for key in [each for each in self._left if heard(each.plane)]:
+            found = self._left.pop(key)
+            log.info("removing what is left of a pod", extra={"pod": str(key)})
+            site = self._site_of(key, found)
+            try:
+                await site.dismantle()
+                await site.forget()
+            except (RuntimeFailure, OSError) as error:
+                log.warning("not removed", extra={"pod": str(key), "error": str(error)})
+                self._left[key] = found
+
+
+def _is_of(status: Status, key: PodKey) -> bool:
+    mark = marks.read(status.labels)
+    return mark is not None and mark.key == key

@@ -1,0 +1,92 @@
+"""Where one pod is run: the interface between the worker, which knows when, and what knows how.
+
+Trouble            what is asked cannot be done now; it is tried again
+├── PodTrouble        the pod's network, volumes or sandbox
+└── ContainerTrouble  one container: its image, its configuration, its start
+PodRefused         the pod may not run on this node, ever
+"""
+
+import socket
+from typing import Protocol
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.containers import Wanted
+from alcove.agent.pods.marks import Mark
+from alcove.agent.runtime.base import ContainerId, Runtime, Status
+from alcove.api.objects import Object
+
+
+class Trouble(Exception):
+    def __init__(self, event: str, message: str, reason: str = "ContainerCreating") -> None:
+        super().__init__(message)
+        self.event = event
+        """The reason of the event that tells it; empty: nothing is told."""
+        self.reason = reason
+        """Why containers wait, in the pod's status."""
+
+
+class PodTrouble(Trouble):
+    pass
+
+
+class ContainerTrouble(Trouble):
+    pass
+
+
+class PodRefused(Exception):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Site(Protocol):
+    """Everything may be repeated, and begun where another was stopped."""
+
+    key: PodKey
+    runtime: Runtime
+    """Chosen by `set_up`, or found with what ran before."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The pod's; none before `set_up`."""
+        ...
+
+    async def set_up(self, pod: Object) -> None:
+        """Network, volumes, control group. PodTrouble, PodRefused."""
+        ...
+
+    async def refresh(self, pod: Object) -> None:
+        """The pod changed, or time has passed: what its volumes show is brought up to date."""
+        ...
+
+    async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
+        """Made, not started. PodTrouble."""
+        ...
+
+    async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
+        """Its image fetched, its file system mounted; made, not started. ContainerTrouble."""
+        ...
+
+    def last_words(self, container: Wanted, mark: Mark, status: Status) -> str:
+        """What a container that ended says about it."""
+        ...
+
+    async def discard(self, id: ContainerId) -> None:
+        """A run of a container: nothing is left but its log."""
+        ...
+
+    async def drop_sandbox(self, id: ContainerId) -> None:
+        """The sandbox, what is left of its containers, and the network that it used up."""
+        ...
+
+    async def dismantle(self) -> None:
+        """Nothing is left but logs."""
+        ...
+
+    async def forget(self) -> None:
+        """Nor those."""
+        ...
+
+    async def dial(self, port: int) -> socket.socket:
+        """A connection to the pod, as its network reaches it. OSError."""
+        ...

@@ -1,0 +1,204 @@
+"""The status of a pod as its node tells it: a pure function of what is wanted and what is seen.
+
+Fields, reasons and rules are the kubelet's. A pod that has ended stays as it ended.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alcove.agent.pods import conditions
+from alcove.agent.pods.containers import Role, Wanted, restarts, wanted
+from alcove.agent.pods.view import Attempt, Seen, View, Waiting, Why
+from alcove.agent.runtime.base import Phase
+from alcove.api import meta
+from alcove.api.objects import Object
+
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+TERMINAL = (SUCCEEDED, FAILED)
+_SIGNALLED = 128
+_FIELDS = {
+    Role.INIT: "initContainerStatuses",
+    Role.SIDECAR: "initContainerStatuses",
+    Role.MAIN: "containerStatuses",
+    Role.EPHEMERAL: "ephemeralContainerStatuses",
+}
+
+
+class Host(Struct, frozen=True):
+    """What of the node is told in a pod's status."""
+
+    addresses: tuple[str, ...]
+    handler: str = ""
+    """Of the pod's runtime."""
+
+
+def is_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in TERMINAL
+
+
+def status_of(pod: Object, view: View, host: Host, addresses: Sequence[str], now: float) -> Object:
+    """`addresses` are the pod's own, none while it has none; `now` is the wall clock's."""
+    spec, before = pod["spec"], pod.get("status") or {}
+    everything = wanted(spec)
+    status: Object = {}
+    for each in everything:
+        told = _container_status(each, spec, view, host)
+        status.setdefault(_FIELDS[each.role], []).append(told)
+    phase = _phase(spec, everything, view, status)
+    status["phase"] = phase
+    status["startTime"] = before.get("startTime") or meta.format_time(now)
+    if host.addresses:
+        status["hostIP"] = host.addresses[0]
+        status["hostIPs"] = [{"ip": each} for each in host.addresses]
+    if addresses:
+        status["podIP"] = addresses[0]
+        status["podIPs"] = [{"ip": each} for each in addresses]
+    if view.end is not None and view.end.why is Why.FAILED and phase == FAILED:
+        status["reason"], status["message"] = view.end.reason, view.end.message
+    status["conditions"] = conditions.of(pod, everything, view, status, now)
+    return status
+
+
+# Containers
+
+
+def _container_status(container: Wanted, spec: Object, view: View, host: Host) -> Object:
+    seen = view.containers.get(container.name) or Seen()
+    current, previous = seen.current, seen.previous
+    told: Object = {
+        "name": container.name,
+        "image": (current.image if current else "") or container.spec.get("image", ""),
+        "imageID": current.image_id if current else "",
+        "restartCount": seen.restarts,
+        "ready": _is_ready(container, seen),
+        "started": seen.is_running and seen.is_started,
+        "state": _state(container, spec, seen, view, host),
+        "lastState": {},
+    }
+    if current is not None:
+        told["containerID"] = _container_id(host, current)
+    ended = current if "waiting" in told["state"] and current is not None and current.is_over else previous
+    if ended is not None:
+        told["lastState"] = {"terminated": _terminated(ended, host)}
+    return told
+
+
+def _is_ready(container: Wanted, seen: Seen) -> bool:
+    if container.role is Role.INIT:
+        return seen.is_over and seen.current is not None and seen.current.status.exit_code == 0
+    return seen.is_running and seen.is_ready
+
+
+def _state(container: Wanted, spec: Object, seen: Seen, view: View, host: Host) -> Object:
+    current = seen.current
+    if current is not None and current.is_running:
+        return {"running": {"startedAt": meta.format_time(current.status.started_at)}}
+    if current is not None and current.is_over:
+        goes_on = view.end is None and restarts(container, spec, current.status.exit_code)
+        if not goes_on or seen.waiting is None:
+            return {"terminated": _terminated(current, host)}
+    waiting = seen.waiting or view.trouble or Waiting(_first_reason(container, spec))
+    told = {"reason": waiting.reason}
+    if waiting.message:
+        told["message"] = waiting.message
+    return {"waiting": told}
+
+
+def _first_reason(container: Wanted, spec: Object) -> str:
+    waits = container.role is Role.MAIN and spec.get("initContainers")
+    return "PodInitializing" if waits else "ContainerCreating"
+
+
+def _terminated(ended: Attempt, host: Host) -> Object:
+    status = ended.status
+    told: Object = {"exitCode": status.exit_code, "reason": reason_of(ended)}
+    if ended.message:
+        told["message"] = ended.message
+    told["startedAt"] = meta.format_time(status.started_at) if status.started_at else None
+    told["finishedAt"] = meta.format_time(status.finished_at) if status.finished_at else None
+    told["containerID"] = _container_id(host, ended)
+    return told
+
+
+def reason_of(ended: Attempt) -> str:
+    if ended.reason:
+        return ended.reason
+    if ended.status.oom_killed:
+        return "OOMKilled"
+    return "Completed" if ended.status.exit_code == 0 else "Error"
+
+
+def _container_id(host: Host, attempt: Attempt) -> str:
+    return f"{host.handler or 'alcove'}://{attempt.status.id}"
+
+
+# The pod
+
+
+def _phase(spec: Object, everything: Sequence[Wanted], view: View, status: Object) -> str:
+    if view.end is not None and not view.has_running:
+        if view.end.why is Why.FAILED:
+            return FAILED
+        return SUCCEEDED if _all_succeeded(everything, view) else FAILED
+    inits = [each for each in everything if each.role in (Role.INIT, Role.SIDECAR)]
+    if any(_failed_for_good(spec, each, view) for each in inits):
+        return FAILED if not view.has_running else PENDING
+    if not _is_initialized(inits, everything, view):
+        return PENDING
+    return _phase_of_mains(spec, status.get("containerStatuses") or [], view)
+
+
+def _failed_for_good(spec: Object, container: Wanted, view: View) -> bool:
+    seen = view.seen(container.name)
+    if seen.current is None or not seen.is_over or container.role is Role.SIDECAR:
+        return False
+    code = seen.current.status.exit_code
+    return code != 0 and not restarts(container, spec, code)
+
+
+def _is_initialized(inits: Sequence[Wanted], everything: Sequence[Wanted], view: View) -> bool:
+    if any(view.seen(each.name).current for each in everything if each.role is Role.MAIN):
+        return True
+    return all(is_through(each, view.seen(each.name)) for each in inits)
+
+
+def is_through(container: Wanted, seen: Seen) -> bool:
+    """An init container is done; a sidecar has started."""
+    if container.role is Role.SIDECAR:
+        return seen.is_running and seen.is_started
+    return seen.current is not None and seen.is_over and seen.current.status.exit_code == 0
+
+
+def _phase_of_mains(spec: Object, statuses: Sequence[Object], view: View) -> str:
+    running = waiting = stopped = succeeded = 0
+    for each in statuses:
+        state, last = each["state"], each["lastState"]
+        if "running" in state:
+            running += 1
+        elif ended := state.get("terminated"):
+            stopped += 1
+            succeeded += ended["exitCode"] == 0
+        elif "terminated" in last:
+            stopped += 1
+        else:
+            waiting += 1
+    if waiting or not statuses:
+        return PENDING
+    if running or view.has_running:
+        return RUNNING
+    if (spec.get("restartPolicy") or "Always") == "Always":
+        return RUNNING
+    if stopped == succeeded:
+        return SUCCEEDED
+    return FAILED if spec.get("restartPolicy") == "Never" else RUNNING
+
+
+def _all_succeeded(everything: Sequence[Wanted], view: View) -> bool:
+    for each in everything:
+        if each.role in (Role.SIDECAR, Role.EPHEMERAL):
+            continue
+        current = view.seen(each.name).current
+        if current is None or current.status.phase is not Phase.EXITED or current.status.exit_code:
+            return False
+    return True

@@ -1,0 +1,105 @@
+"""Tells a pod's status to its API server: the latest counts, one write at a time, again until it is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from alcove.agent.podkey import PodKey
+from alcove.api.errors import ApiError, NotFound
+from alcove.api.objects import Object
+from alcove.client.client import Client, Patch
+from alcove.client.errors import ClientError
+from alcove.client.keys import PlaneId
+from alcove.client.resources import PODS
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.5
+RETRY_SECONDS_MAX = 15.0
+
+ClientOf = Callable[[PlaneId], Client]
+
+
+class Telling:
+    """Of one pod. `limit` bounds how many pods of the node write at the same time."""
+
+    def __init__(self, key: PodKey, client_of: ClientOf, limit: asyncio.Semaphore) -> None:
+        self._key = key
+        self._client_of = client_of
+        self._limit = limit
+        self._pending: Object | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self.is_gone = False
+        """The API server no longer has the pod: nobody listens."""
+
+    def tell(self, status: Object) -> None:
+        """At once, or when the write before is through."""
+        self._pending = status
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_all(), name=f"status {self._key}")
+
+    def set_gone(self) -> None:
+        """A node may not even ask for pods that are not its own: that it is gone, others have to say."""
+        self.is_gone = True
+        self._hurry.set()
+
+    async def told(self) -> None:
+        """Waits until everything is written, or nobody listens any more."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def delete(self) -> None:
+        """The pod's object, now that nothing of it is left here."""
+        await self._insist(self._delete)
+
+    async def _write_all(self) -> None:
+        while self._pending is not None and not self.is_gone:
+            status, self._pending = self._pending, None
+            await self._insist(partial(self._write, status))
+
+    async def _write(self, status: Object) -> None:
+        key = self._key
+        await self._client_of(key.plane).patch(
+            key.tenant,
+            PODS,
+            key.name,
+            {"metadata": {"uid": key.uid}, "status": status},
+            namespace=key.namespace,
+            kind=Patch.STRATEGIC,
+            subresource="status",
+        )
+
+    async def _delete(self) -> None:
+        key = self._key
+        await self._client_of(key.plane).delete(
+            key.tenant, PODS, key.name, namespace=key.namespace, uid=key.uid, grace_seconds=0
+        )
+
+    async def _insist(self, request: Callable[[], Awaitable[None]]) -> None:
+        """Until it is done, or there is something newer to write, or nobody to write it to."""
+        waits = RETRY_SECONDS
+        while not self.is_gone:
+            try:
+                async with self._limit:
+                    await request()
+                return
+            except NotFound:
+                self.is_gone = True
+                return
+            except (ApiError, ClientError) as error:
+                log.info("pod not told of", extra={"pod": str(self._key), "error": str(error)})
+            try:
+                async with asyncio.timeout(waits):
+                    await self._hurry.wait()
+            except TimeoutError:
+                waits = min(waits * 2, RETRY_SECONDS_MAX)
+            if self._pending is not None:
+                return

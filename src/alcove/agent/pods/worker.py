@@ -1,0 +1,538 @@
+"""One pod's worker: asks the plan what to do, does it, and tells how the pod is.
+
+What it does, another can undo at any moment: the pod may be deleted while its image is fetched. So steps run
+beside it; when the plan changes, a step that is no longer wanted is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+from msgspec import Struct, structs
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import backoff, hooks, marks, status
+from alcove.agent.pods.containers import Wanted, restarts, wanted
+from alcove.agent.pods.marks import Mark
+from alcove.agent.pods.plan import (
+    Discard,
+    Dismantle,
+    DropSandbox,
+    MakeSandbox,
+    Plan,
+    Resume,
+    SetUp,
+    Start,
+    Step,
+    Stop,
+    finished,
+    grace_of_pod,
+    plan,
+)
+from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble, Site
+from alcove.agent.pods.stopping import Stopping, signal_of
+from alcove.agent.pods.telling import Telling
+from alcove.agent.pods.view import Attempt, End, Seen, View, Waiting, Why
+from alcove.agent.probes.prober import Heard, Prober
+from alcove.agent.runtime.base import ContainerId, Isolation, Phase, RuntimeFailure, Status
+from alcove.api import meta, objects
+from alcove.api.objects import Object
+
+log = logging.getLogger(__name__)
+
+NORMAL, WARNING = "Normal", "Warning"
+READINESS = "arktos.futurewei.com/network-readiness"
+"""Of the pod's network: an annotation."""
+_LOST = 137
+
+Note = Callable[[PodKey, str, str, str], None]
+"""(pod, type, reason, message)"""
+
+
+class Surroundings(Struct, frozen=True):
+    """What all workers of a node share."""
+
+    addresses: tuple[str, ...]
+    """The node's."""
+    note: Note
+    starts: asyncio.Semaphore
+    """As many sandboxes and containers are made at the same time."""
+    wall: Callable[[], float]
+    clock: Callable[[], float]
+    """Monotonic."""
+
+
+class Worker:
+    def __init__(self, site: Site, pod: Object, view: View, telling: Telling, around: Surroundings) -> None:
+        self.key = site.key
+        self.site = site
+        self.pod = pod
+        self.view = view
+        self._telling = telling
+        self._around = around
+        self._woken = asyncio.Event()
+        self._tasks = asyncio.TaskGroup()
+        self._watched: dict[ContainerId, asyncio.Task[None]] = {}
+        self._stopping: dict[str, tuple[Stopping, asyncio.Task[None]]] = {}
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._told: Object = {}
+        self._is_final = status.is_ended(pod)
+        """How it ended is told: it is never told otherwise."""
+        if self._is_final:
+            self.view.end = End(Why.FINISHED, grace_of_pod(pod["spec"]))
+        self._began = self._start_of(pod)
+        self.change(pod)
+
+    @property
+    def _is_hollow(self) -> bool:
+        """Nothing runs that could be asked how it is."""
+        return self.site.runtime.isolation is Isolation.NONE
+
+    # What the node tells it
+
+    def change(self, pod: Object | None) -> None:
+        """The pod as the API has it now; None: the API has it no more."""
+        if pod is None:
+            self._telling.set_gone()
+            self._end(End(Why.DELETED, grace_of_pod(self.pod["spec"])))
+            return
+        if objects.annotations(self.pod).get(READINESS) != objects.annotations(pod).get(READINESS):
+            self.view.retry_at = 0.0  # What was missing may be there now.
+        self.pod = pod
+        if "deletionTimestamp" in pod["metadata"]:
+            grace = pod["metadata"].get("deletionGracePeriodSeconds")
+            self._end(End(Why.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])))
+        self.wake()
+
+    def fail(self, reason: str, message: str, grace_seconds: float) -> None:
+        """The node ends the pod, unless it is ending already."""
+        if self.view.end is None:
+            self._end(End(Why.FAILED, grace_seconds, reason, message))
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def _end(self, end: End) -> None:
+        self.view.end = end
+        self.wake()
+
+    # The loop
+
+    async def run(self) -> None:
+        """Returns when nothing of the pod is left, here and in the API."""
+        async with self._tasks:
+            try:
+                self._adopt()
+                await self._work()
+            finally:
+                for task in (*self._watched.values(), *self._probing.values()):
+                    task.cancel()
+                for _, task in self._stopping.values():
+                    task.cancel()
+                self._telling.stop()
+
+    async def _work(self) -> None:
+        while True:
+            self._woken.clear()
+            planned = self._plan()
+            self._tell()
+            if planned.step is not None:
+                await self._carry_out(planned.step)
+            elif planned.is_over:
+                await self._telling.delete()
+                await self.site.forget()
+                return
+            else:
+                await self._sleep(planned.wake_at)
+
+    def _plan(self) -> Plan:
+        self._check_deadline()
+        if self.view.end is None:
+            self.view.end = finished(self.pod["spec"], wanted(self.pod["spec"]), self.view)
+        planned = plan(self.pod["spec"], self.view, self._around.clock())
+        for stop in planned.stops:
+            self._stop(stop)
+        return planned
+
+    async def _sleep(self, until: float | None) -> None:
+        deadline = self._deadline()
+        times = [each for each in (until, deadline) if each is not None]
+        try:
+            async with asyncio.timeout(max(0.0, min(times) - self._around.clock()) if times else None):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+
+    async def _carry_out(self, step: Step) -> None:
+        task = self._tasks.create_task(self._guarded(step), name=f"{type(step).__name__} {self.key}")
+        while not task.done():
+            woken = asyncio.create_task(self._woken.wait())
+            await asyncio.wait((task, woken), return_when=asyncio.FIRST_COMPLETED)
+            woken.cancel()
+            if not task.done():
+                self._woken.clear()
+                if self._is_unwanted(step, self._plan()):
+                    task.cancel()
+                    await asyncio.wait((task,))
+
+    def _is_unwanted(self, step: Step, planned: Plan) -> bool:
+        if planned.step == step:
+            return False
+        if not isinstance(step, Start | Resume) or self.view.end is not None:
+            return True
+        # A container that runs is still being started while its postStart hook is.
+        return not self.view.seen(step.container).is_running
+
+    async def _guarded(self, step: Step) -> None:
+        """Troubles are written down, and tried again later."""
+        try:
+            await self._do(step)
+        except PodRefused as error:
+            self._note(WARNING, error.reason, str(error))
+            self._end(End(Why.FAILED, 0.0, error.reason, str(error)))
+        except (PodTrouble, RuntimeFailure, OSError) as error:
+            self._trouble(error)
+            if not isinstance(step, SetUp | MakeSandbox):
+                await asyncio.sleep(backoff.try_seconds(self.view.failures))
+        else:
+            if not isinstance(step, SetUp):
+                self.view.failures, self.view.trouble = 0, None
+
+    def _trouble(self, error: Exception) -> None:
+        view = self.view
+        view.failures += 1
+        view.retry_at = self._around.clock() + backoff.try_seconds(view.failures)
+        event = error.event if isinstance(error, PodTrouble) else "FailedCreatePodSandBox"
+        view.trouble = Waiting(error.reason if isinstance(error, PodTrouble) else "ContainerCreating")
+        log.info("pod in trouble", extra={"pod": str(self.key), "error": str(error)})
+        if event and view.failures > 1:
+            # The first time it is most often only a matter of order: the network is told a moment later.
+            self._note(WARNING, event, str(error))
+
+    async def _do(self, step: Step) -> None:
+        match step:
+            case SetUp():
+                await self.site.set_up(self.pod)
+                self.view.is_set_up = True
+            case MakeSandbox(attempt=attempt):
+                await self._make_sandbox(attempt)
+            case Start(container=name, attempt=attempt):
+                await self._start(self._wanted(name), attempt)
+            case Resume(container=name, id=id):
+                await self._resume(self._wanted(name), id)
+            case Discard(container=name, id=id):
+                await self.site.discard(id)
+                seen = self.view.seen(name)
+                seen.stale = [each for each in seen.stale if each != id]
+            case DropSandbox():
+                await self._drop_sandbox()
+            case Dismantle():
+                await self._dismantle()
+            case _:
+                assert_never(step)
+
+    # Steps
+
+    async def _make_sandbox(self, attempt: int) -> None:
+        found = self.view.sandbox
+        async with self._around.starts:
+            id = found.id if found is not None else await self.site.make_sandbox(self.pod, attempt)
+            self.view.next_sandbox = max(self.view.next_sandbox, attempt + 1)
+            try:
+                await self.site.runtime.start(id)
+            except (RuntimeFailure, OSError):
+                await self.site.discard(id)
+                raise
+            self.view.sandbox = await self.site.runtime.status(id)
+        self._watch("", id)
+
+    async def _start(self, container: Wanted, attempt: int) -> None:
+        sandbox, seen = self.view.sandbox, self.view.seen(container.name)
+        assert sandbox is not None
+        mark: Mark | None = None
+        try:
+            async with self._around.starts:
+                mark = await self.site.make_container(self.pod, container, attempt, sandbox)
+                self._note(NORMAL, "Created", f"Created container: {container.name}")
+                await self.site.runtime.start(marks.container_id(self.key, container.name, attempt))
+        except ContainerTrouble as error:
+            self._container_trouble(seen, error)
+        except (RuntimeFailure, OSError) as error:
+            await self._could_not_run(container, attempt, mark, str(error))
+        except BaseException:
+            if mark is not None:
+                # Not wanted any more: it is known, so that it is stopped and removed as every other.
+                await asyncio.shield(self._began_running(container, mark))
+            raise
+        else:
+            await self._began_running(container, mark)
+            self._note(NORMAL, "Started", f"Started container {container.name}")
+            await self._after_start(container)
+
+    async def _resume(self, container: Wanted, id: ContainerId) -> None:
+        current = self.view.seen(container.name).current
+        mark = marks.read(current.status.labels) if current is not None else None
+        assert mark is not None
+        try:
+            await self.site.runtime.start(id)
+        except (RuntimeFailure, OSError) as error:
+            await self._could_not_run(container, mark.attempt, mark, str(error))
+            return
+        await self._began_running(container, mark)
+        await self._after_start(container)
+
+    async def _began_running(self, container: Wanted, mark: Mark) -> None:
+        id = marks.container_id(self.key, container.name, mark.attempt)
+        seen = self.view.seen(container.name)
+        found = await self.site.runtime.status(id)
+        self._advance(seen, Attempt(mark.attempt, found, mark.image, mark.image_id))
+        seen.waiting, seen.doom, seen.failures = None, "", 0
+        seen.is_started = seen.is_ready = False
+        self._watch(container.name, id)
+
+    async def _after_start(self, container: Wanted) -> None:
+        hook = (container.spec.get("lifecycle") or {}).get("postStart")
+        seen = self.view.seen(container.name)
+        if hook and seen.current is not None and seen.is_running and not self._is_hollow:
+            try:
+                await hooks.run(hook, container.spec, self.site, seen.current.status.id)
+            except hooks.HookFailed as error:
+                self._note(WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
+                seen.doom = f"FailedPostStartHook: container {container.name}"
+                return
+        self._probe(container)
+
+    def _advance(self, seen: Seen, attempt: Attempt) -> None:
+        before = seen.current
+        if before is not None and before.number != attempt.number:
+            if seen.previous is not None and seen.previous.status.created_at:
+                seen.stale = (*seen.stale, seen.previous.status.id)
+            seen.previous = before
+        seen.current = attempt
+        seen.next_attempt = max(seen.next_attempt, attempt.number + 1)
+
+    def _container_trouble(self, seen: Seen, error: ContainerTrouble) -> None:
+        seen.failures += 1
+        is_image = error.reason.startswith(("ErrImage", "ImagePull", "InvalidImage"))
+        waits = backoff.image_seconds(seen.failures) if is_image else backoff.try_seconds(seen.failures)
+        seen.retry_at = self._around.clock() + waits
+        seen.waiting = Waiting(error.reason, str(error))
+        if error.event:
+            self._note(WARNING, error.event, str(error))
+
+    async def _could_not_run(self, container: Wanted, attempt: int, mark: Mark | None, why: str) -> None:
+        """Its image is there, but its command is not, or the runtime cannot run it: an end like any other."""
+        id = marks.container_id(self.key, container.name, attempt)
+        await self.site.discard(id)
+        sandbox, now = self.view.sandbox, self._around.wall()
+        code = 127 if "not found" in why or "no such file" in why.lower() else 128
+        ended = Status(id, sandbox.id if sandbox else id, Phase.EXITED, {}, 0.0, 0.0, now, code)
+        seen = self.view.seen(container.name)
+        image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
+        self._advance(seen, Attempt(attempt, ended, *image, "ContainerCannotRun", why))
+        self._note(WARNING, "Failed", f"Error: {why}")
+        self._ended(container, seen, Waiting("RunContainerError", why))
+
+    async def _drop_sandbox(self) -> None:
+        sandbox = self.view.sandbox
+        assert sandbox is not None
+        self._note(NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+        await self.site.drop_sandbox(sandbox.id)
+        for seen in self.view.containers.values():
+            seen.stale = ()
+        self.view.sandbox, self.view.is_set_up = None, False
+
+    async def _dismantle(self) -> None:
+        for task in self._probing.values():
+            task.cancel()
+        if not self._is_final:
+            # Told before it is forgotten: after this, nobody could find out how its containers ended.
+            self._tell()
+            await self._telling.told()
+            self._is_final = True
+        await self.site.dismantle()
+        self.view.sandbox, self.view.is_set_up, self.view.is_clean = None, False, True
+
+    # Containers' lives
+
+    def _adopt(self) -> None:
+        view = self.view
+        if view.sandbox is not None and view.sandbox.phase is Phase.RUNNING:
+            self._watch("", view.sandbox.id)
+        for each in wanted(self.pod["spec"]):
+            seen = view.seen(each.name)
+            if seen.current is not None and seen.is_running:
+                self._watch(each.name, seen.current.status.id)
+                self._probe(each)
+            elif seen.current is not None and seen.is_over:
+                seen.current = self._with_last_words(each, seen.current)
+                self._ended(each, seen)
+            if seen.previous is not None:
+                seen.previous = self._with_last_words(each, seen.previous)
+
+    def _watch(self, name: str, id: ContainerId) -> None:
+        self._watched[id] = self._tasks.create_task(self._await_end(name, id), name=f"end of {id}")
+
+    async def _await_end(self, name: str, id: ContainerId) -> None:
+        try:
+            found = await self.site.runtime.wait(id)
+        except RuntimeFailure:
+            found = self._lost(name, id)
+        del self._watched[id]
+        if not name:
+            if self.view.sandbox is not None and self.view.sandbox.id == id:
+                self.view.sandbox = found
+        else:
+            container, seen = self._wanted(name), self.view.seen(name)
+            if seen.current is not None and seen.current.status.id == id:
+                ended = structs.replace(seen.current, status=found)
+                seen.current = self._with_last_words(container, ended)
+                self._ended(container, seen)
+        self.wake()
+
+    def _lost(self, name: str, id: ContainerId) -> Status:
+        """It is gone, and nobody knows how it ended."""
+        current = self.view.seen(name).current if name else None
+        known = current.status if current is not None else self.view.sandbox
+        sandbox = known.sandbox if known is not None else id
+        started = known.started_at if known is not None else 0.0
+        return Status(id, sandbox, Phase.EXITED, {}, 0.0, started, self._around.wall(), _LOST)
+
+    def _with_last_words(self, container: Wanted, ended: Attempt) -> Attempt:
+        mark = marks.read(ended.status.labels)
+        if mark is None:
+            return ended
+        return structs.replace(ended, message=self.site.last_words(container, mark, ended.status))
+
+    def _ended(self, container: Wanted, seen: Seen, waiting: Waiting | None = None) -> None:
+        assert seen.current is not None
+        self._quiet(container.name)
+        seen.is_ready = seen.is_started = False
+        seen.doom = ""
+        found = seen.current.status
+        ran = found.finished_at - found.started_at if found.started_at else 0.0
+        seen.crashes = 1 if ran >= backoff.HEALTHY_SECONDS else seen.crashes + 1
+        waits = backoff.crash_seconds(seen.crashes)
+        seen.retry_at = self._around.clock() + waits
+        seen.waiting = waiting
+        if waits and self.view.end is None and restarts(container, self.pod["spec"], found.exit_code):
+            key = self.key
+            named = f"{key.name}_{key.namespace}({key.uid})"
+            told = f"back-off {_duration(waits)} restarting failed container={container.name} pod={named}"
+            seen.waiting = Waiting("CrashLoopBackOff", told)
+            self._note(
+                WARNING, "BackOff", f"Back-off restarting failed container {container.name} in pod {named}"
+            )
+
+    def _quiet(self, name: str) -> None:
+        """Nobody probes it or stops it any more."""
+        if (probing := self._probing.pop(name, None)) is not None:
+            probing.cancel()
+        if (stopping := self._stopping.pop(name, None)) is not None:
+            stopping[1].cancel()
+
+    def _stop(self, stop: Stop) -> None:
+        name = stop.container
+        if name in self._stopping:
+            self._stopping[name][0].hasten(stop.grace_seconds)
+            return
+        container, seen = self._wanted(name), self.view.seen(name)
+        assert seen.current is not None
+        id = seen.current.status.id
+        self._note(NORMAL, "Killing", stop.message)
+
+        def hook_failed(why: str) -> None:
+            self._note(WARNING, "FailedPreStopHook", f"PreStopHook failed: {why}")
+
+        sent = signal_of(container.spec, marks.read(seen.current.status.labels))
+        stopping = Stopping(
+            self.site, container.spec, id, sent, stop.grace_seconds, self._around.clock, hook_failed
+        )
+        task = self._tasks.create_task(stopping.run(), name=f"stop {id}")
+        self._stopping[name] = (stopping, task)
+
+    # Probes
+
+    def _probe(self, container: Wanted) -> None:
+        seen = self.view.seen(container.name)
+        if seen.current is None or not seen.is_running:
+            return
+        probes = [container.spec.get(f"{kind}Probe") for kind in ("startup", "liveness", "readiness")]
+        if not any(probes) or self._is_hollow:
+            seen.is_started = seen.is_ready = True
+            self.wake()
+            return
+        heard = self._ears(container, seen)
+        prober = Prober(self.site, container.spec, seen.current.status.id, heard)
+        name = f"probes of {seen.current.status.id}"
+        self._probing[container.name] = self._tasks.create_task(prober.run(seen.is_started), name=name)
+
+    def _ears(self, container: Wanted, seen: Seen) -> Heard:
+        def started() -> None:
+            seen.is_started = True
+            self.wake()
+
+        def ready(holds: bool) -> None:
+            if seen.is_ready is not holds:
+                seen.is_ready = holds
+                self.wake()
+
+        def doomed(kind: str) -> None:
+            seen.doom = f"Container {container.name} failed {kind} probe"
+            self.wake()
+
+        def unhealthy(kind: str, message: str) -> None:
+            self._note(WARNING, "Unhealthy", f"{kind.capitalize()} probe failed: {message}")
+
+        return Heard(started, ready, doomed, unhealthy)
+
+    # Telling
+
+    def _tell(self) -> None:
+        if self._is_final:
+            return
+        host = status.Host(self._around.addresses, self.site.runtime.handler)
+        found = status.status_of(self._as_told(), self.view, host, self.site.addresses, self._around.wall())
+        if found != self._told:
+            self._told = found
+            self._telling.tell(found)
+
+    def _as_told(self) -> Object:
+        """The pod with what was told of it last, whether or not the API has shown it yet."""
+        before = self.pod.get("status") or {}
+        conditions = {each["type"]: each for each in before.get("conditions") or ()}
+        conditions |= {each["type"]: each for each in self._told.get("conditions") or ()}
+        return {**self.pod, "status": {**before, **self._told, "conditions": [*conditions.values()]}}
+
+    def _note(self, type_: str, reason: str, message: str) -> None:
+        self._around.note(self.key, type_, reason, message)
+
+    # Time
+
+    def _start_of(self, pod: Object) -> float:
+        """When the pod began, by the monotonic clock."""
+        told = (pod.get("status") or {}).get("startTime")
+        ago = max(0.0, self._around.wall() - meta.parse_time(told)) if told else 0.0
+        return self._around.clock() - ago
+
+    def _deadline(self) -> float | None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        return None if seconds is None or self.view.end is not None else self._began + float(seconds)
+
+    def _check_deadline(self) -> None:
+        deadline = self._deadline()
+        if deadline is not None and self._around.clock() >= deadline:
+            told = "Pod was active on the node longer than the specified deadline"
+            self.fail("DeadlineExceeded", told, grace_of_pod(self.pod["spec"]))
+
+    def _wanted(self, name: str) -> Wanted:
+        return next(each for each in wanted(self.pod["spec"]) if each.name == name)
+
+
+def _duration(seconds: float) -> str:
+    """As Go writes it: `10s`, `1m20s`, `5m0s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,0 +1,74 @@
+"""The verb `alcove agent`."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli.failures import fail
+from alcove.processes.verbs.logs import log_to_stderr
+
+
+def agent(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The node's own kubeconfig; default $KUBECONFIG or ~/.kube/config.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="The node's name; default this machine's.")] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Directory of pods, images, volumes and logs [~/.local/state/alcove/agent]."),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="The node's address, for the API server and other nodes.")
+    ] = "",
+    underlay: Annotated[str, typer.Option(help="The network device that leads to the other nodes.")] = "",
+    port: Annotated[int, typer.Option(help="Port for logs, exec and metrics.")] = 10250,
+    hollow: Annotated[
+        bool, typer.Option("--hollow", help="Nothing really runs: pods have states and addresses only.")
+    ] = False,
+    count: Annotated[
+        int, typer.Option(min=1, help="So many hollow nodes, NAME-0 and on; with ring0's own kubeconfig.")
+    ] = 1,
+    instance: Annotated[
+        str,
+        typer.Option(help="One to four letters or digits that tell this node from others on the machine."),
+    ] = "",
+    plane: Annotated[
+        list[str] | None,
+        typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
+    ] = None,
+    drain_on_stop: Annotated[
+        bool,
+        typer.Option("--drain-on-stop", help="End the node's pods, with their grace, when told to stop."),
+    ] = False,
+) -> None:
+    """Run the pods of all planes that are bound to this node."""
+    from alcove.api.ids import TenantId
+    from alcove.client.kubeconfig import default_path
+    from alcove.processes.agent import Config
+    from alcove.processes.agent import main as run_agent
+
+    pairs = [each.partition("=") for each in plane or ()]
+    if not all(tenant and path for tenant, _, path in pairs):
+        raise typer.BadParameter("a plane is given as TENANT=KUBECONFIG")
+    if count > 1 and not hollow:
+        raise typer.BadParameter("only hollow nodes can share a process")
+    config = Config(
+        kubeconfig=kubeconfig or default_path(),
+        name=name or socket.gethostname().lower(),
+        data=data or Path.home() / ".local" / "state" / "alcove" / "agent",
+        address=address or "127.0.0.1",
+        underlay=underlay,
+        port=port,
+        is_hollow=hollow,
+        count=count,
+        instance=instance,
+        planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
+        drains_on_stop=drain_on_stop,
+    )
+    log_to_stderr()
+    if told := run_agent(config):
+        raise fail(told)

@@ -1,0 +1,109 @@
+"""The node agent in a process of its own, for tests, beside a `LocalServer`."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from alcove.cli.connection import Connection, load
+from alcove.cli.kubeconfig import Certificate, render
+from alcove.testing.server import LocalServer
+
+STOP_SECONDS_MAX = 30.0
+_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+def node_kubeconfig(server: LocalServer, name: str) -> Path:
+    """The credentials of a node, as ring0's administrator hands them out."""
+    path = server.directory / f"node-{name}.kubeconfig"
+    if path.exists():
+        return path
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = server.system.post(_REQUESTS, _request(key, name)).json
+    request["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
+    answer = server.system.put(f"{_REQUESTS}/{request['metadata']['name']}/approval", request)
+    assert answer.status == 200, answer.body
+    certificate = base64.b64decode(answer.json["status"]["certificate"])
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    admin = Connection(load(server.admin_kubeconfig))
+    user = f"system:node:{name}"
+    path.write_text(render(admin.server, admin.ca_pem, "system", user, Certificate(certificate, pem)))
+    return path
+
+
+def _request(key: ec.EllipticCurvePrivateKey, node: str) -> dict[str, object]:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "tenant:system"),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"system:node:{node}"),
+        ]
+    )
+    csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return {
+        "metadata": {"name": f"node-{node}"},
+        "spec": {
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["client auth", "digital signature"],
+            "request": base64.b64encode(csr.public_bytes(serialization.Encoding.PEM)).decode(),
+        },
+    }
+
+
+class LocalAgent:
+    """`with LocalAgent(kubeconfig, directory, "n1", "--hollow"): …`"""
+
+    def __init__(self, kubeconfig: Path, directory: Path, name: str, *options: str) -> None:
+        self.directory = directory
+        self._log = directory / "agent.log"
+        arguments = ["--kubeconfig", str(kubeconfig), "--name", name, "--data", str(directory), *options]
+        self._command = [sys.executable, "-m", "alcove.processes.main", "agent", *arguments]
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def start(self) -> None:
+        """Returns when the API knows the node."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline().startswith("registered "):
+            self.stop()
+            raise RuntimeError(f"the agent did not start: {self.log}")
+
+    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
+        if self._process is not None:
+            self._process.send_signal(sent)
+            self._process.wait(STOP_SECONDS_MAX)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def kill(self) -> None:
+        """At once, wherever it is."""
+        self.stop(signal.SIGKILL)
+
+    def __enter__(self) -> LocalAgent:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()

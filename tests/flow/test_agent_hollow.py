@@ -1,0 +1,140 @@
+"""A hollow node in a whole cluster: pods of two tenants are placed, have addresses, run and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.controllers.all import CONTROLLERS
+from alcove.testing.agent import LocalAgent, node_kubeconfig
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.scheduler import LocalScheduler
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    directory: Path = tmp_path_factory.mktemp("hollow")
+    with (
+        LocalServer(directory / "server") as server,
+        RunningControllers(server.admin_kubeconfig, CONTROLLERS),
+        LocalScheduler(server.admin_kubeconfig, directory),
+        LocalAgent(node_kubeconfig(server, "n1"), directory / "n1", "n1", "--hollow"),
+    ):
+        for tenant in ("acme", "beta"):
+            assert server.system.post("/api/v1/tenants", {"metadata": {"name": tenant}}).status == 201
+            wait_until(lambda tenant=tenant: _is_ready(server.as_tenant(tenant)))
+        yield server
+
+
+def _is_ready(caller: Caller) -> bool:
+    accounts = caller.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
+    network = caller.get("/apis/arktos.futurewei.com/v1/networks/default")
+    return accounts and network.status == 200 and (network.json.get("status") or {}).get("phase") == "Ready"
+
+
+def pod(name: str, **spec: object) -> Object:
+    container = {"name": "web", "image": "alcove/busybox", **spec}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def condition(found: Object, kind: str) -> str:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def running(caller: Caller, name: str) -> Object:
+    found: Object = wait_until(
+        lambda: (
+            (each := caller.get(f"{PODS}/{name}").json)
+            and each.get("status", {}).get("phase") == "Running"
+            and condition(each, "Ready") == "True"
+            and each
+        ),
+        30,
+    )
+    return found
+
+
+def test_a_node_says_what_it_is(cluster: LocalServer) -> None:
+    node = cluster.system.get("/api/v1/nodes/n1").json
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
+    assert condition(node, "Ready") == "True"
+    assert condition(node, "AlcoveHollow") == "True"
+    assert [each["name"] for each in node["status"]["runtimeHandlers"]] == ["hollow"]
+    assert int(node["status"]["allocatable"]["pods"]) > 0
+    lease = cluster.system.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1").json
+    assert lease["spec"]["holderIdentity"] == "n1"
+
+
+@pytest.mark.parametrize("tenant", ["acme", "beta"])
+def test_a_pod_runs_and_goes(cluster: LocalServer, tenant: str) -> None:
+    caller = cluster.as_tenant(tenant)
+    assert caller.post(PODS, pod("web")).status == 201
+    found = running(caller, "web")
+    status = found["status"]
+    assert found["spec"]["nodeName"] == "n1"
+    assert status["podIP"] and status["podIPs"] == [{"ip": status["podIP"]}]
+    assert status["hostIP"] == "127.0.0.1"
+    assert status["startTime"] and status["qosClass"] == "BestEffort"
+    (container,) = status["containerStatuses"]
+    assert container["ready"] and container["started"] and container["restartCount"] == 0
+    assert "running" in container["state"]
+    kinds = {each["type"] for each in status["conditions"]}
+    assert kinds == {
+        *("PodScheduled", "Initialized", "ContainersReady", "Ready", "PodReadyToStartContainers"),
+    }
+    assert caller.delete(f"{PODS}/web").status == 200
+    wait_until(lambda: caller.get(f"{PODS}/web").status == 404)
+
+
+def test_events_say_what_happened(cluster: LocalServer) -> None:
+    caller = cluster.as_tenant("acme")
+    caller.post(PODS, pod("told"))
+    running(caller, "told")
+
+    def reasons() -> set[str]:
+        events = caller.get("/api/v1/namespaces/default/events").json["items"]
+        return {each["reason"] for each in events if each["involvedObject"]["name"] == "told"}
+
+    wait_until(lambda: {"Scheduled", "Created", "Started"} <= reasons())
+    caller.delete(f"{PODS}/told")
+    wait_until(lambda: "Killing" in reasons())
+
+
+def test_init_containers_and_probes_do_not_hold_up_a_hollow_pod(cluster: LocalServer) -> None:
+    """Nothing runs that could answer; what would run for ever still has to let the others begin."""
+    caller = cluster.as_tenant("acme")
+    wanted = pod("probed", readinessProbe={"tcpSocket": {"port": 80}})
+    wanted["spec"]["initContainers"] = [
+        {"name": "side", "image": "alcove/busybox", "restartPolicy": "Always"},
+    ]
+    assert caller.post(PODS, wanted).status == 201
+    found = running(caller, "probed")
+    assert found["status"]["initContainerStatuses"][0]["started"]
+    caller.delete(f"{PODS}/probed")
+
+
+def test_a_deployment_is_whole(cluster: LocalServer) -> None:
+    caller = cluster.as_tenant("beta")
+    labels = {"app": "web"}
+    made = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 5,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod("x")["spec"]},
+        },
+    }
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert caller.post(path, made).status == 201
+    wait_until(lambda: _ready_replicas(caller, f"{path}/web") == 5, 30)
+
+
+def _ready_replicas(caller: Caller, path: str) -> int:
+    return int((caller.get(path).json.get("status") or {}).get("readyReplicas") or 0)
