@@ -5,6 +5,8 @@ It is made whole in a single write.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from alcove.api import objects
@@ -19,6 +21,12 @@ SIMPLE = "simple"
 """A machine's, container's or pod's: lives on a droplet."""
 SCALED = "scaled"
 """One address for many backends: lives everywhere."""
+GATEWAY = "gateway"
+"""A droplet's own address in a VPC: what comes in from outside comes as it."""
+DOOR = "door"
+"""A way in from outside: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
+EVERYWHERE = (SCALED, DOOR)
+"""Kinds that need no droplet."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -44,6 +52,8 @@ class Purpose(Struct, frozen=True, kw_only=True):
     interface: str = ""
     droplet: str = ""
     """Where it is; empty: not known yet."""
+    marks: Mapping[str, str] = {}
+    """Annotations."""
 
 
 def place_in(subnet: Object, vni: int = 0) -> Place:
@@ -74,6 +84,8 @@ def build(world: World, place: Place, purpose: Purpose, address: Address) -> Obj
         "metadata": {"name": name, "labels": {OWNER_LABEL: purpose.owner_uid}},
         "spec": spec,
     }
+    if purpose.marks:
+        endpoint["metadata"]["annotations"] = dict(purpose.marks)
     settle(world, endpoint, purpose.droplet)
     return endpoint
 
@@ -90,7 +102,7 @@ def settle(world: World, endpoint: Object, droplet: str) -> None:
             spec[field] = value
         else:
             spec.pop(field, None)
-    is_whole = host is not None or spec.get("type") == SCALED
+    is_whole = host is not None or spec.get("type") in EVERYWHERE
     enter(endpoint, State.PROVISIONED if is_whole else State.INIT, world.clock())
 
 

@@ -3,6 +3,8 @@ takes that or fails. Between any number of rivals the API server lets exactly on
 object gives back what it took; and nothing else is ever written down.
 
     endpoint `4711-10.0.1.12`   has the address 10.0.1.12 among those of VNI 4711
+    endpoint `port-30080-tcp`   has that port of all droplets: a door
+    endpoint `door-192.0.2.7`   has an address that the world routes to droplets: a door too
     divider  `vni-4711-d0`      has the number 4711: the first divider of its VPC, which always has one
 """
 
@@ -27,6 +29,8 @@ _CLAIM = re.compile(
     r"(?:((?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3})"
     r"|((?:0|[1-9a-f][0-9a-f]{0,3})(?:-(?:0|[1-9a-f][0-9a-f]{0,3})){7}))"
 )
+
+_PORT = re.compile(r"port-([1-9][0-9]{0,4})-(tcp|udp|sctp)")
 
 
 def endpoint_name(scope: int, address: Address) -> str:
@@ -54,6 +58,16 @@ def scope_of(name: str) -> str | None:
     """The scope alone, as text."""
     found = _CLAIM.fullmatch(name)
     return found[1] if found else None
+
+
+def port_name(port: int, protocol: str) -> str:
+    return f"port-{port}-{protocol.lower()}"
+
+
+def claimed_port(name: str) -> tuple[int, str] | None:
+    """Port and protocol (`TCP`) that an endpoint of this name has on all droplets."""
+    found = _PORT.fullmatch(name)
+    return (int(found[1]), found[2].upper()) if found else None
 
 
 def divider_name(vni: int, index: int) -> str:

@@ -137,7 +137,7 @@ STRATEGIES: dict[str, Strategy] = {
         default_other,
         _placed(),
         ("ip", "prefix", "vpc", "net", "vni"),
-        ("vpc", "net", "droplet", "type"),
+        ("vpc", "net", "droplet", "type", "vni"),
     ),
     "bouncers": _strategy(
         default_other,

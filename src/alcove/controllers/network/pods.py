@@ -20,7 +20,7 @@ from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, PODS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network import nics
+from alcove.controllers.network import nics, portnames
 from alcove.controllers.network.backings import FLAT, Backings
 from alcove.controllers.network.ending import is_in_network
 from alcove.controllers.network.networks import JOINED, turned_ready
@@ -185,6 +185,7 @@ class PodController(Controller):
             what=str(OwnerRef(key.tenant, key.namespace, key.name)),
             interface=nic.interface,
             droplet=spec_of(pod, "nodeName"),
+            marks=portnames.mark(pod),
         )
         full: list[str] = []
         for place in nic.wish.places:

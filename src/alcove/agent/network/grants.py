@@ -1,0 +1,38 @@
+"""What ring0 has given to a network's services: addresses in the network, ports of nodes, addresses outside.
+
+Pure. What a service's own spec and status say is only held against it.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from alcove.agent.network.fabric import Holding
+from alcove.dataplane.address import Address
+from alcove.vpc.addressing import DOOR, SCALED
+
+
+class Grant(Struct, frozen=True):
+    """One service's."""
+
+    addresses: frozenset[Address] = frozenset()
+    node_ports: frozenset[tuple[int, str]] = frozenset()
+    """Numbers, each with `TCP`, `UDP` or `SCTP`."""
+    outside: frozenset[Address] = frozenset()
+
+
+NOTHING = Grant()
+
+
+def granted(holdings: Iterable[Holding]) -> Grant:
+    """`holdings` are those of one service."""
+    found = list(holdings)
+    return Grant(
+        frozenset(each.address for each in found if each.kind == SCALED and each.address is not None),
+        frozenset(each.node_port for each in found if each.kind == DOOR and each.node_port is not None),
+        frozenset(
+            each.address
+            for each in found
+            if each.kind == DOOR and each.node_port is None and each.address is not None
+        ),
+    )

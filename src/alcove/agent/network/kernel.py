@@ -1,0 +1,89 @@
+"""The data plane's calls, one after the other on a thread of their own: some wait for a program or for the kernel, and
+the agent's loop, with every network's DNS on it, waits for nothing."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from alcove.dataplane import links, namespaces
+from alcove.dataplane.model import Port, World
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.plane import Plane
+from alcove.dataplane.ports import equip
+
+T = TypeVar("T")
+
+
+class Kernel:
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dataplane")
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    def _soon(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Calls are carried out in the order of these, whoever waits for them."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def apply(self, world: World) -> "asyncio.Future[None]":
+        return self._soon(lambda: self._plane.apply(world))
+
+    def mend(self, world: World) -> "asyncio.Future[None]":
+        return self._soon(lambda: self._plane.mend(world))
+
+    def plug(self, namespace: str | Path, ports: tuple[Port, ...]) -> "asyncio.Future[None]":
+        """Ports for a pod: in the namespace of that name, made if it is missing, or at that path. Those that are
+        there already stay."""
+        return self._soon(lambda: self._plug(namespace, ports))
+
+    def equip(self, namespace: str | Path, ports: tuple[Port, ...]) -> "asyncio.Future[None]":
+        """Gives the ports' inner sides their addresses and routes again."""
+        return self._soon(lambda: self._equip(namespace, ports))
+
+    def unplug(self, namespace: str, ports: tuple[str, ...]) -> "asyncio.Future[None]":
+        """Removes ports, by name, and the namespace (of a name that is not empty). Idempotent."""
+        return self._soon(lambda: self._unplug(namespace, ports))
+
+    def _plug(self, namespace: str | Path, ports: tuple[Port, ...]) -> None:
+        place = _open(namespace)
+        try:
+            for port in ports:
+                if not self._is_plugged(port, place):
+                    self._plane.add_port(port, place)
+        finally:
+            os.close(place)
+
+    def _is_plugged(self, port: Port, namespace: int) -> bool:
+        """Whether both ends are there: a namespace that was made anew has none."""
+        if links.read_link(self._plane.netlink, port.name) is None:
+            return False
+        with namespaces.inside(namespace):
+            inner = Netlink()
+        try:
+            return links.read_link(inner, port.pod_interface) is not None
+        finally:
+            inner.close()
+
+    def _equip(self, namespace: str | Path, ports: tuple[Port, ...]) -> None:
+        place = _open(namespace)
+        try:
+            for port in ports:
+                equip(place, port.pod_interface, port.addresses, port.gateways)
+        finally:
+            os.close(place)
+
+    def _unplug(self, namespace: str, ports: tuple[str, ...]) -> None:
+        for port in ports:
+            self._plane.remove_port(port)
+        if namespace:
+            namespaces.remove(namespace)
+
+
+def _open(namespace: str | Path) -> int:
+    if isinstance(namespace, Path):
+        return os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    return namespaces.make(namespace)

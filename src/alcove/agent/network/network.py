@@ -1,0 +1,308 @@
+"""Networks on this node: pods are attached to theirs, and the data plane is kept to what ring0 and tenants say.
+
+    network = Network(plane, planes, Place(node, address, …))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(network.run())
+        attachment = await network.attach(key, pod)
+
+One loop carries out everything: changes are gathered for some milliseconds, then the whole is put together and the
+difference written. The first time waits until all is known that attached pods need: until then the kernel goes on
+with what it has.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.agent.network.assembly import Assembly, ruled
+from alcove.agent.network.attachment import DOMAIN, Attachment, NetworkNotReady
+from alcove.agent.network.environment import environment
+from alcove.agent.network.fabric import Nic
+from alcove.agent.network.kernel import Kernel
+from alcove.agent.network.ports import ports_of
+from alcove.agent.network.proxy import Address
+from alcove.agent.network.records import Plug, Record, Records
+from alcove.agent.network.servers import Servers
+from alcove.agent.network.services import cluster_addresses
+from alcove.agent.network.sight import Sight
+from alcove.agent.network.view import View
+from alcove.agent.podkey import PodKey
+from alcove.api import objects
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.objects import Object
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.planes import Planes
+from alcove.controllers.network import nics as nic_names
+from alcove.controllers.network import wellknown
+from alcove.controllers.network.owners import OwnerRef
+from alcove.dataplane.address import Prefix
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.namespaces import inside, path_of
+from alcove.dataplane.plane import Plane
+from alcove.dns.server import DnsServer
+from alcove.dns.upstream import Resolver, Upstream
+from alcove.vpc.defaults import DEFAULT_VPC
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.01
+MEND_SECONDS = 60.0
+AGAIN_SECONDS = 1.0
+ATTACH_SECONDS_MAX = 10.0
+STRANGE_PLANE_SECONDS = 30.0
+"""So long the first world waits for a tenant's own API server; its pods then open nothing until it is back."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """The node that this is."""
+
+    node: str
+    address: IPv4Address
+    underlay: tuple[Prefix, ...]
+    """Ranges of the nodes' own network, which no pod may reach."""
+    folder: Path
+    resolvers: tuple[Resolver, ...] = ()
+    """Whom names of the world are asked from, for networks that have a way out."""
+    domain: str = DOMAIN
+
+
+class Network:
+    def __init__(
+        self, plane: Plane, planes: Planes, place: Place, api_server: Callable[[PlaneId], Address]
+    ) -> None:
+        """`api_server` tells where a plane's API server is, as this node reaches it."""
+        self._plane = plane
+        self._place = place
+        self._api_server = api_server
+        self._kernel = Kernel(plane)
+        self._records = Records(place.folder)
+        self._assembly = Assembly(place.node, place.address, place.underlay)
+        self._changed = asyncio.Event()
+        self._news = asyncio.Event()
+        """Set, and replaced, whenever something has changed or was done."""
+        self._doubts = False
+        self._ready: frozenset[int] = frozenset()
+        """Networks whose gateway and servers are there."""
+        self._sight = Sight(planes, place.node, place.domain, self._mark)
+        self._dns = DnsServer(Upstream(place.resolvers) if place.resolvers else None)
+
+    # Keeping the data plane true
+
+    async def run(self) -> None:
+        """Until cancelled; what was made stays at work."""
+        async with self._dns, asyncio.TaskGroup() as tasks:
+            self._servers = Servers(self._plane, self._dns, self._api_server)
+            mending = tasks.create_task(self._doubt(), name="mend the data plane")
+            try:
+                await self._begin()
+                while True:
+                    await self._changed.wait()
+                    await asyncio.sleep(GATHER_SECONDS)
+                    self._changed.clear()
+                    await self._converge()
+            finally:
+                mending.cancel()
+                self._servers.close()
+                await self._sight.close()
+                self._kernel.close()
+
+    def _mark(self) -> None:
+        self._changed.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _doubt(self) -> None:
+        while True:
+            await asyncio.sleep(MEND_SECONDS)
+            self._doubts = True
+            self._changed.set()
+
+    async def _begin(self) -> None:
+        """Waits until everything is known that pods which are attached already depend on."""
+        await self._sight.ring0.synced()
+        await self._sight.follow(self._records.all())
+        deadline = asyncio.get_running_loop().time() + STRANGE_PLANE_SECONDS
+        while True:
+            waiting = [view for view in self._sight.views.values() if not view.is_synced()]
+            late = asyncio.get_running_loop().time() > deadline
+            if all(late and view.tenant.space.plane != HOME for view in waiting):
+                break
+            news = self._news
+            try:
+                await asyncio.wait_for(news.wait(), AGAIN_SECONDS)
+            except TimeoutError:
+                pass
+            await self._sight.follow(self._records.all())
+        self._changed.set()
+
+    async def _converge(self) -> None:
+        try:
+            await self._sight.follow(self._records.all())
+            views = dict(self._sight.views)
+            world = self._assembly.world(
+                self._sight.ring0.nodes(), views, self._sight.served(), self._records.all()
+            )
+            # No pause between the two: whoever is attached in between would be taken for nobody.
+            applied = self._kernel.mend(world) if self._doubts else self._kernel.apply(world)
+            self._doubts = False
+            await applied
+            await self._servers.ensure(views)
+            self._ready = frozenset(vni for vni in views if self._servers.has(vni))
+        except (DataPlaneError, OSError) as error:
+            log.warning("data plane not as it should be", extra={"error": str(error)})
+            self._doubts = True
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
+        self._tell()
+
+    # Pods
+
+    async def attach(self, key: PodKey, pod: Object, namespace: Path | None = None) -> Attachment:
+        """The pod on its network. `namespace`: one that somebody else has made; else it gets one. Safe to repeat.
+
+        Raises NetworkNotReady.
+        """
+        if objects.get(pod, "spec", "hostNetwork"):
+            return self._on_host(key)
+        found = await self._until_ready(key, pod)
+        record = found if isinstance(found, Record) else self._record(key, pod, *found, namespace)
+        place = record.namespace or Path(record.attachment.namespace_path)
+        view = self._sight.views[record.plugs[0].vni]
+        self._records.put(record)
+        self._changed.set()
+        try:
+            await self._kernel.plug(place, tuple(ruled(plug.port(), record, view) for plug in record.plugs))
+        except (DataPlaneError, OSError) as error:
+            raise NetworkNotReady(f"its port cannot be made: {error}") from error
+        return record.attachment
+
+    def _on_host(self, key: PodKey) -> Attachment:
+        if key.tenant != SYSTEM:
+            raise NetworkNotReady("only ring0's pods may be on the node's own network")
+        return Attachment("", (str(self._place.address),))
+
+    async def _until_ready(self, key: PodKey, pod: Object) -> "Record | tuple[list[Nic], View]":
+        """What the pod is to be attached by. Raises NetworkNotReady, which tells what it waited for."""
+        deadline = asyncio.get_running_loop().time() + ATTACH_SECONDS_MAX
+        while True:
+            news = self._news
+            found = self._look(key, pod)
+            if not isinstance(found, str):
+                return found
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                await asyncio.wait_for(news.wait(), max(0.0, left))
+            except TimeoutError:
+                raise NetworkNotReady(found) from None
+
+    def _look(self, key: PodKey, pod: Object) -> "Record | tuple[list[Nic], View] | str":
+        record = self._records.get(key)
+        if record is not None and all(plug.vni in self._ready for plug in record.plugs):
+            return record
+        name = network_of(pod)
+        nics = self._sight.ring0.nics(key.uid, OwnerRef(key.tenant, key.namespace, key.name))
+        wanted = 1 if nics and nics[0].vpc == DEFAULT_VPC else len(nic_names.names(pod))
+        if len(nics) < wanted:
+            return f'waiting for an address in network "{name}"'
+        vnis = {nic.vni for nic in nics}
+        view = self._sight.views.get(nics[0].vni)
+        if view is None or len(vnis) != 1 or view.backing.owner.name != name:
+            return f'waiting for what network "{name}" is made of'
+        if view.tenant.space.plane != key.plane or view.backing.owner.tenant != key.tenant:
+            return f'network "{name}" is not the tenant\'s'
+        if not view.is_synced():
+            return f'waiting for the services and policies of network "{name}"'
+        if not vnis <= self._ready:
+            return f'waiting for the gateway of network "{name}"'
+        return nics, view
+
+    def _record(
+        self, key: PodKey, pod: Object, nics: list[Nic], view: View, namespace: Path | None
+    ) -> Record:
+        ports = ports_of(self._plane.settings.instance, key.place, pod, nics)
+        name = "" if namespace else f"alcove-{self._plane.settings.instance}-p{key.place}"
+        attachment = Attachment(
+            str(namespace or path_of(name)),
+            tuple(str(one.ip) for port in ports for one in port.addresses),
+            self._nameservers(view),
+            self._place.domain,
+            self._plane.mtu,
+        )
+        plugs = tuple(Plug.of(port) for port in ports)
+        return Record(key, view.backing.owner, name, nics[0].vpc, attachment, plugs)
+
+    def _nameservers(self, view: View) -> tuple[str, ...]:
+        """The DNS service's address; while it has none, the gateway's, where it is anyway."""
+        name = wellknown.dns_name(view.backing.owner.name)
+        service = view.tenant.service((wellknown.DNS_NAMESPACE, name))
+        addresses = cluster_addresses(service, view.grant(service)) if service is not None else []
+        return tuple(str(each) for each in addresses or [one.ip for one in view.backing.gateways[:1]])
+
+    async def detach(self, key: PodKey) -> None:
+        """Takes the pod off its network, with all that was made for it. Idempotent."""
+        record = self._records.get(key)
+        if record is None:
+            return
+        # The record last: killed before, the agent finds it and is asked again.
+        self._records.forget(key)
+        try:
+            await self._kernel.unplug(record.namespace, tuple(plug.name for plug in record.plugs))
+        except BaseException:
+            self._records.put(record)
+            raise
+        self._records.drop(key)
+        self._changed.set()
+
+    async def equip(self, key: PodKey) -> None:
+        """Gives the pod's namespace its addresses and routes again: gVisor takes them out when it starts, and a sandbox
+        that starts again in the same namespace needs them."""
+        record = self._records.get(key)
+        if record is not None:
+            place = record.namespace or Path(record.attachment.namespace_path)
+            await self._kernel.equip(place, tuple(plug.port() for plug in record.plugs))
+
+    def attached(self) -> list[PodKey]:
+        return [record.key for record in self._records.all()]
+
+    async def dial(self, key: PodKey, port: int) -> socket.socket:
+        """A connection to a port of the pod, as its network's gateway: no policy keeps it out. Raises OSError."""
+        record = self._records.get(key)
+        if record is None:
+            raise ConnectionRefusedError(f"{key} is not attached")
+        plug = record.plugs[0].port()
+        target, source = plug.addresses[0].ip, plug.gateways[0]
+        family = socket.AF_INET if target.version == 4 else socket.AF_INET6
+        sock = self._open_socket(plug.vni, family)
+        try:
+            sock.bind((str(source), 0))
+            await asyncio.get_running_loop().sock_connect(sock, (str(target), port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _open_socket(self, vni: int, family: int) -> socket.socket:
+        """In the network's gateway."""
+        try:
+            namespace = self._plane.gateways.open(vni)
+        except DataPlaneError as error:
+            raise ConnectionRefusedError(str(error)) from error
+        try:
+            with inside(namespace):
+                return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(namespace)
+
+    def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
+        """Variables that tell the pod of services."""
+        tenant = self._sight.tenant(key.plane, key.tenant)
+        return environment(pod, tenant.all(tenant.services) if tenant is not None else ())

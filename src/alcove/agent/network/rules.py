@@ -1,0 +1,61 @@
+"""What the pods of one network on this node may do, by the tenant's policies.
+
+While a tenant's policies cannot be read, nothing may be opened that was not open: an answer that is missing is not
+a yes.
+"""
+
+from alcove.agent.network.fabric import Backing
+from alcove.agent.network.holdings import Holdings
+from alcove.agent.network.policies import DENIED, own_peers, pod_peer, profiles
+from alcove.agent.network.tenant import Tenant
+from alcove.agent.podkey import PodKey
+from alcove.api import objects
+from alcove.controllers.network.policy import Peer, PolicySet
+from alcove.dataplane.model import Profile
+from alcove.vpc.addressing import SIMPLE
+
+Profiles = tuple[Profile | None, Profile | None]
+"""In and out."""
+_OPEN: Profiles = (None, None)
+_CLOSED: Profiles = (DENIED, DENIED)
+
+
+class Rules:
+    def __init__(self, tenant: Tenant, holdings: Holdings) -> None:
+        self._tenant = tenant
+        self._holdings = holdings
+        self._policies: PolicySet | None = None
+        self._pods: dict[tuple[str, str], tuple[str, Peer]] = {}
+        """Uid and peer, by namespace and name."""
+        self._known: dict[PodKey, Profiles] = {}
+
+    def touch(self) -> None:
+        """Policies, namespaces, pods or addresses have changed."""
+        self._policies = None
+        self._known.clear()
+
+    def of(self, backing: Backing, key: PodKey) -> Profiles:
+        if not self._tenant.is_synced():
+            return _CLOSED
+        if not self._tenant.has_policies():
+            return _OPEN
+        if self._policies is None:
+            self._policies = self._read(backing)
+        if key not in self._known:
+            uid, peer = self._pods.get((key.namespace, key.name), ("", None))
+            # A pod that the API does not show any more is on its way out.
+            known = uid == key.uid and peer is not None
+            self._known[key] = profiles(self._policies.rules(peer)) if known and peer is not None else _CLOSED
+        return self._known[key]
+
+    def _read(self, backing: Backing) -> PolicySet:
+        tenant = self._tenant
+        namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(tenant.namespaces)}
+        self._pods.clear()
+        for pod in tenant.all(tenant.pods) if tenant.pods is not None else ():
+            uid = pod["metadata"]["uid"]
+            held = [each for each in self._holdings.of(uid) if each.kind == SIMPLE]
+            if held:
+                self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, held))
+        peers = [*own_peers(backing), *(peer for _, peer in self._pods.values())]
+        return PolicySet(tenant.all(tenant.policies), namespaces, peers)

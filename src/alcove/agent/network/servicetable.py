@@ -1,0 +1,61 @@
+"""The services of one network, kept up to date one by one: thousands may be there when one of them changes."""
+
+from collections.abc import Iterable
+
+from alcove.agent.network.grants import granted
+from alcove.agent.network.holdings import Holdings
+from alcove.agent.network.services import Place, Served, served
+from alcove.agent.network.tenant import ServiceId, Tenant
+from alcove.api.kinds.core.networks import network_of
+from alcove.dataplane.address import Prefix
+from alcove.dataplane.model import Door, Service
+
+
+class ServiceTable:
+    def __init__(self, tenant: Tenant, holdings: Holdings) -> None:
+        self._tenant = tenant
+        self._holdings = holdings
+        self._served: dict[ServiceId, Served] = {}
+        self._stale: set[ServiceId] = set()
+        self._place: Place | None = None
+        self.services: tuple[Service, ...] = ()
+        self.doors: tuple[Door, ...] = ()
+        self.prefixes: tuple[Prefix, ...] = ()
+
+    def touch(self, services: Iterable[ServiceId]) -> None:
+        """Something about these may have changed."""
+        self._stale.update(services)
+
+    def refresh(self, place: Place) -> None:
+        """Puts what changed into `services`, `doors` and `prefixes`."""
+        if self._place != place:
+            everybody = self._place is None or _without_here(self._place) != _without_here(place)
+            self._stale.update(each for each, known in self._served.items() if everybody or known.is_local)
+            self._place = place
+        changed = False
+        for service in self._stale:
+            changed |= self._renew(service, place)
+        self._stale.clear()
+        if changed:
+            found = self._served.values()
+            self.services = tuple(one for each in found for one in each.services)
+            self.doors = tuple(one for each in found for one in each.doors)
+            self.prefixes = tuple(dict.fromkeys(one for each in found for one in each.prefixes))
+
+    def _renew(self, service: ServiceId, place: Place) -> bool:
+        before, now = self._served.get(service), None
+        obj = self._tenant.service(service)
+        if obj is not None and network_of(obj) == place.backing.owner.name:
+            grant = granted(self._holdings.of(obj["metadata"]["uid"]))
+            now = served(place, obj, self._tenant.slices_of(service), grant)
+        if now == before:
+            return False
+        if now is None:
+            del self._served[service]
+        else:
+            self._served[service] = now
+        return True
+
+
+def _without_here(place: Place) -> tuple[object, ...]:
+    return place.backing, place.node, place.has_node_address

@@ -1,0 +1,113 @@
+"""The network part of node agents, each on a thread of its own, on a lab's nodes and a real API server.
+
+with Lab(2, started=False) as lab, NodeNetworks(server, directory, lab) as nodes:
+    nodes[0].attach(key, pod)
+
+There are no containers: a pod is a namespace with a port in it, and the test's own sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from alcove.agent.network.network import Network, Place
+from alcove.api.objects import Object
+from alcove.client import kubeconfig
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.dns.upstream import Resolver
+from alcove.testing.agent import node_kubeconfig
+from alcove.testing.nodes import UNDERLAY, Lab, Node
+from alcove.testing.server import LocalServer
+
+SECONDS_MAX = 30.0
+T = TypeVar("T")
+
+
+class NodeNetwork:
+    """One node's. `stop` and `start` are an agent's end and beginning."""
+
+    def __init__(self, server: LocalServer, directory: Path, node: Node) -> None:
+        self.node = node
+        self.name = f"node-{node.number}"
+        self._server = server
+        self._folder = directory / self.name
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._kubeconfig = node_kubeconfig(server, self.name)
+        self.resolvers: tuple[Resolver, ...] = ()
+
+    def start(self) -> None:
+        self.node.start()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self._thread.start()
+        assert self._begun.wait(SECONDS_MAX)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(SECONDS_MAX)
+        assert not self._thread.is_alive()
+        self.node.plane.close()
+
+    async def _main(self) -> None:
+        account = kubeconfig.load(self._kubeconfig)
+        transport = HttpPool(account)
+        place = Place(
+            node=self.name,
+            address=self.node.address,
+            underlay=(UNDERLAY,),
+            folder=self._folder / "network",
+            resolvers=self.resolvers,
+        )
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with Planes(user_agent=self.name) as planes:
+                planes.join(HOME, transport)
+                self.network = Network(self.node.plane, planes, place, lambda _plane: self._server.address)
+                self._task = asyncio.create_task(self.network.run())
+                self._begun.set()
+                await asyncio.wait([self._task])
+                if not self._task.cancelled():
+                    self._task.result()
+        finally:
+            await transport.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carries it out on the node's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS_MAX)
+
+
+class NodeNetworks:
+    def __init__(self, server: LocalServer, directory: Path, lab: Lab) -> None:
+        self._server = server
+        self.all = [NodeNetwork(server, directory, node) for node in lab.nodes]
+
+    def __getitem__(self, number: int) -> NodeNetwork:
+        return self.all[number]
+
+    def __enter__(self) -> NodeNetworks:
+        for each in self.all:
+            register(self._server, each.name, str(each.node.address))
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.all:
+            each.stop()
+
+
+def register(server: LocalServer, name: str, address: str) -> None:
+    """The node's object, ready, as its agent would write it."""
+    node: Object = {"metadata": {"name": name}}
+    assert server.system.post("/api/v1/nodes", node).status in (201, 409)
+    status = {
+        "addresses": [{"type": "InternalIP", "address": address}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}],
+    }
+    answer = server.system.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+    assert answer.status == 200, answer.body
