@@ -1,33 +1,58 @@
-"""Compiles bpf/ to one object, cached by the content of its sources: `python -m alcove.dataplane.build`.
+"""Compiles the C programs to one object, cached by the content of its sources: `python -m alcove.dataplane.build`.
 
-The compiler is Debian's clang (any from 14 on); `packages.txt` beside this file lists what to install.
+The compiler is clang (any from 14 on), the headers those of libbpf; both are Debian packages.
 """
 
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from alcove.dataplane.errors import BuildFailed
 
 COMPILERS = ("clang-19", "clang-18", "clang-17", "clang-16", "clang")
 FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-address-of-packed-member")
+INSTALL = "install clang and libbpf-dev"
 
 
 def sources_folder() -> Path:
-    """Where the C sources are: in a checkout beside `src`, in an installation beside this package."""
-    checkout = Path(__file__).resolve().parents[3] / "bpf"
-    return checkout if checkout.is_dir() else Path(__file__).resolve().parent / "bpf"
+    return Path(__file__).resolve().parents[1] / "bpf"
+
+
+def caches() -> list[Path]:
+    """Where objects may be kept, the best first: in a checkout beside everything else that is built."""
+    checkout = Path(__file__).resolve().parents[3]
+    found = [checkout / "build" / "bpf"] if (checkout / "pyproject.toml").exists() else []
+    if "XDG_CACHE_HOME" in os.environ:
+        found.append(Path(os.environ["XDG_CACHE_HOME"]) / "alcove" / "bpf")
+    found.append(Path("/var/cache/alcove/bpf"))
+    if "HOME" in os.environ:
+        found.append(Path(os.environ["HOME"]) / ".cache" / "alcove" / "bpf")
+    found.append(Path(tempfile.gettempdir()) / f"alcove-bpf-{os.geteuid()}")
+    return found
 
 
 def default_cache() -> Path:
-    folder = sources_folder().parent
-    if os.access(folder, os.W_OK) and (folder / "pyproject.toml").exists():
-        return folder / "build" / "bpf"
-    return Path(os.environ.get("XDG_CACHE_HOME", "/var/cache")) / "alcove" / "bpf"
+    """The first of them that can be written, and by nobody else: what lies there goes into the kernel."""
+    tried = caches()
+    for folder in tried:
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK) and _is_private(folder):
+            return folder
+    raise BuildFailed(f"no folder for compiled programs (tried {', '.join(map(str, tried))})")
+
+
+def _is_private(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def digest(folder: Path) -> str:
@@ -42,7 +67,9 @@ def find_compiler() -> str:
     for name in COMPILERS:
         if found := shutil.which(name):
             return found
-    raise BuildFailed(f"no clang found (tried {', '.join(COMPILERS)})")
+    raise BuildFailed(
+        f"the data plane's programs need a compiler, and there is no {COMPILERS[-1]}: {INSTALL}"
+    )
 
 
 def compile_object(folder: Path, target: Path) -> None:
@@ -54,7 +81,8 @@ def compile_object(folder: Path, target: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         half.unlink(missing_ok=True)
-        raise BuildFailed(f"the data plane's programs do not compile:\n{done.stderr}")
+        hint = f" ({INSTALL})" if "bpf_helpers.h' file not found" in done.stderr else ""
+        raise BuildFailed(f"the data plane's programs do not compile{hint}:\n{done.stderr}")
     half.rename(target)
 
 

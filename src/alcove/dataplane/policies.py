@@ -1,4 +1,4 @@
-"""Compiles profiles to tries (pure). See bpf/lib/policy.h for how they are read.
+"""Compiles profiles to tries (pure). See `bpf/lib/policy.h` for how they are read.
 
 Profiles and classes are named by their content, so an entry never changes its meaning: another policy is
 other entries, and the port's one entry decides which are in force.

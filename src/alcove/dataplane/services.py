@@ -1,4 +1,4 @@
-"""Compiles services to entries (pure). See bpf/lib/service.h for how they are read."""
+"""Compiles services to entries (pure). See `bpf/lib/service.h` for how they are read."""
 
 from collections.abc import Iterable
 from functools import lru_cache
