@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, InternalError
+from alcove.api.errors import ApiError, InternalError, NotAcceptable
 from alcove.api.ids import ALL, GroupResource
 from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
@@ -22,6 +22,7 @@ from alcove.apiserver.call import Call
 from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
 from alcove.apiserver.http.protocol import SLICE_BYTES
+from alcove.apiserver.negotiate import Form, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.recording import Recorder
@@ -216,7 +217,15 @@ def _access(call: Call) -> Access:
         target.namespace,
         name,
         fields=fields,
+        metadata_only=call.verb in _COLLECTION_READS and _is_metadata(call),
     )
+
+
+def _is_metadata(call: Call) -> bool:
+    try:
+        return negotiate(call.request.headers.get("accept", "")) is Form.METADATA
+    except NotAcceptable:
+        return False  # Told in its turn.
 
 
 def _selected_name(fields: str) -> str:

@@ -2,7 +2,8 @@
 
 - It reads the secrets, config maps, claims and volumes that those pods name, one by one; the pods themselves
   also by list and watch, if the field selector says `spec.nodeName` is this node.
-- In tenants that have a pod on it, it reads what service addresses, DNS and policy are made of.
+- In tenants that have a pod on it, it reads what service addresses, DNS and policy are made of: of other nodes'
+  pods no more than their metadata.
 - It writes the status of those pods, ends them, and keeps its own Node, CSINode and Lease.
 - A few kinds of ring0 it reads by its role there. Nothing else is left to roles.
 
@@ -154,6 +155,8 @@ class NodeAuthorizer:
     def _pods(self, node: str, access: Access) -> Decision:
         match access.verb:
             case "list" | "watch":
+                if access.metadata_only and self._has_pod(node, access.tenant):
+                    return _ALLOWED  # Policies select peers on other nodes, by labels.
                 return _ALLOWED if _selects_node(access.fields, node) else _DENIED
             case "create":
                 # Only ring0 puts pods on a node by a file there; admission wants them to be such.

@@ -166,6 +166,16 @@ def test_pods_are_listed_by_its_own_name_only(
     assert not authorizer.allows(A, access("deletecollection", tenant, "pods", fields=fields))
 
 
+def test_of_pods_elsewhere_it_sees_metadata_in_tenants_that_have_a_pod_there(reader: MemoryReader) -> None:
+    authorizer = Authorizer(reader)
+    for verb in ("list", "watch"):
+        assert authorizer.allows(A, Access(verb, ACME, "", "pods", metadata_only=True))
+        for tenant in (ALL, OTHER, EMPTY):
+            assert not authorizer.allows(A, Access(verb, tenant, "", "pods", metadata_only=True))
+        assert not authorizer.allows(A, Access(verb, ACME, "", "secrets", metadata_only=True))
+    assert not authorizer.allows(A, Access("deletecollection", ACME, "", "pods", metadata_only=True))
+
+
 @pytest.mark.parametrize(
     ("verb", "what", "where", "allowed"),
     [
