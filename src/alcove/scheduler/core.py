@@ -11,6 +11,7 @@ and `queue`; where a pod goes, of `judge`; who holds what, of `ledger`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -33,6 +34,9 @@ from alcove.scheduler.storage import Claim, ClaimKey
 from alcove.scheduler.waking import Waking
 from alcove.scheduler.world import World
 
+log = logging.getLogger(__name__)
+
+FAILED = "the scheduler failed to judge this pod, and will try again in a few minutes"
 ATTEMPTS_MAX = 64
 """Attempts in one call that may end without anything to tell."""
 TELLING_TURNS = 8
@@ -248,7 +252,16 @@ class Scheduler:
             self.fairness.failed(account)
             self.queue.block(pod, ticket, Cause.QUOTA, objection, now)
             return None
-        return self._attempt(account, pod, ticket, now)
+        try:
+            return self._attempt(account, pod, ticket, now)
+        except Exception:
+            if pod.state is not State.PENDING:
+                raise
+            # Nothing was decided: whatever it is about this pod must not keep the others waiting.
+            log.exception("pod not judged", extra={"tenant": pod.tenant, "pod": pod.key})
+            self.fairness.failed(account)
+            self.queue.block(pod, ticket, Cause.NOTHING, FAILED, now)
+            return None
 
     def _attempt(self, account: Account, pod: Pod, ticket: int, now: float) -> Decision | None:
         nominated = pod.nominated

@@ -70,4 +70,8 @@ def _allocatable(status: Object) -> Amounts:
 
 
 def _images(images: list[Object] | tuple[()]) -> dict[str, int]:
-    return {name: int(each.get("sizeBytes") or 0) for each in images for name in each.get("names") or ()}
+    return {name: _bytes(each.get("sizeBytes")) for each in images for name in each.get("names") or ()}
+
+
+def _bytes(size: int | None) -> int:
+    return max(0, min(size or 0, amounts.AMOUNT_MAX))

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from alcove.api.ids import TenantId
+from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import HOME
+from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.arrays import EVERY
+from alcove.scheduler.core import Scheduler
+from alcove.scheduler.decisions import Bind, Decision, Unschedulable
+from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.filters.base import Scope
 from alcove.scheduler.judge import NO_SLOT, Judge
 from alcove.scheduler.nodes import HOSTNAME, read_node
@@ -165,3 +168,35 @@ class Scene:
         values = raw if score.scope is Scope.USE else score.normalized(self.world, pod, raw, feasible)
         slots = self.world.nodes.slots
         return {name: int(values[slot]) for name, slot in slots.items() if feasible[slot]}
+
+
+class Desk:
+    """A core with a clock that stands still unless told otherwise."""
+
+    def __init__(self, *nodes: Object, **options: Any) -> None:
+        self.now = 1000.0
+        self.core = Scheduler(lambda: self.now, **options)
+        for each in nodes:
+            self.see(Kind.NODE, each, SYSTEM)
+
+    def see(
+        self, kind: Kind, obj: Object, tenant: TenantId = TENANT, plane: PlaneId = HOME, gone: bool = False
+    ) -> Object:
+        self.core.observe(Event(plane, tenant, kind, obj, gone))
+        return obj
+
+    def pod(self, name: str, tenant: TenantId = TENANT, **spec: Any) -> Object:
+        return self.see(Kind.POD, pod(name, **spec), tenant)
+
+    def decide(self) -> list[Decision]:
+        found = []
+        while (decision := self.core.schedule_next()) is not None:
+            found.append(decision)
+        return found
+
+    def placed(self) -> dict[str, str]:
+        """Decide all there is; where pods go, by name."""
+        return {each.pod.name: each.node for each in self.decide() if isinstance(each, Bind)}
+
+    def told(self) -> dict[str, str]:
+        return {each.pod.name: each.text for each in self.decide() if isinstance(each, Unschedulable)}

@@ -280,6 +280,57 @@ def test_spread_takes_the_pods_own_values_of_match_label_keys() -> None:
     assert scene.passing(new) == {"a1", "a2", "b1"}
 
 
+@pytest.mark.parametrize(
+    ("policy", "toleration", "expected"),
+    [
+        ("Ignore", None, set()),
+        ("Honor", None, {"a"}),
+        ("Honor", {"operator": "Exists"}, {"b"}),
+    ],
+)
+def test_spread_looks_at_tainted_nodes_unless_told_otherwise(
+    policy: str, toleration: Object | None, expected: set[str]
+) -> None:
+    scene = Scene(node("a", {ZONE: "a"}), node("b", {ZONE: "b"}, taints=["x=y:NoSchedule"]))
+    scene.place(pod("w1", WEB, on="a"))
+    constraint = spread(WEB, ZONE, nodeTaintsPolicy=policy)
+    tolerations = [toleration] if toleration else []
+    wanting = pod("p", WEB, topologySpreadConstraints=[constraint], tolerations=tolerations)
+    assert scene.passing(wanting) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, {"b1"}),
+        ({"matchLabelKeys": ["version"]}, {"a1", "a2", "b1"}),
+        ({"mismatchLabelKeys": ["version"]}, {"b1"}),
+        ({"mismatchLabelKeys": ["tier"]}, {"b1"}),
+    ],
+)
+def test_terms_take_the_pods_own_values_of_label_keys(keys: Object, expected: set[str]) -> None:
+    scene = Scene(*ZONES)
+    scene.place(pod("old", {**WEB, "version": "1"}, on="a1"))
+    apart = far(term(WEB, ZONE, **keys))
+    assert scene.passing(pod("p", {**WEB, "version": "2"}, affinity=apart)) == expected
+
+
+def test_terms_can_leave_out_pods_with_the_pods_own_value() -> None:
+    scene = Scene(*ZONES)
+    scene.place(pod("mine", {**WEB, "team": "red"}, on="a1"))
+    scene.place(pod("theirs", {**WEB, "team": "blue"}, on="b1"))
+    apart = far(term(WEB, ZONE, mismatchLabelKeys=["team"]))
+    assert scene.passing(pod("p", {**WEB, "team": "red"}, affinity=apart)) == {"a1", "a2"}
+
+
+def test_several_spread_constraints_must_all_hold() -> None:
+    scene = Scene(*ZONES)
+    scene.place(pod("w1", WEB, on="a1"))
+    scene.place(pod("w2", WEB, on="b1"))
+    both = [spread(WEB, ZONE), spread(WEB, "kubernetes.io/hostname")]
+    assert scene.passing(pod("p", WEB, topologySpreadConstraints=both)) == {"a2"}
+
+
 def test_disks_that_cannot_be_shared() -> None:
     scene = Scene(node("n"), node("m"))
     ebs = {"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}

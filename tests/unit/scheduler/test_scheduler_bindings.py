@@ -1,0 +1,199 @@
+"""Planes and bindings: what is sent, what is answered, what is seen, and what holds meanwhile."""
+
+from __future__ import annotations
+
+from alcove.api.ids import SYSTEM
+from alcove.client.keys import HOME, PlaneId
+from alcove.scheduler.decisions import Bind
+from alcove.scheduler.events import Kind
+from alcove.scheduler.ledger import ANSWER_SECONDS_MAX
+from alcove.scheduler.nodes import ZONE
+from alcove.testing.scheduling import OTHER, TENANT, Desk, node, pod
+
+
+def test_a_plane_speaks_only_for_its_tenant() -> None:
+    desk = Desk(node("n", cpu="2"))
+    desk.core.add_plane(PlaneId("plane-acme"), TENANT)
+    desk.see(Kind.POD, pod("intruder", cpu="2", on="n"), OTHER, PlaneId("plane-acme"))
+    desk.see(Kind.NODE, node("fake"), SYSTEM, PlaneId("plane-acme"))
+    desk.see(Kind.POD, pod("nobody", cpu="2", on="n"), TENANT, PlaneId("unknown-plane"))
+    desk.see(Kind.POD, pod("honest", cpu="1"), TENANT, PlaneId("plane-acme"))
+    assert desk.placed() == {"honest": "n"}
+    assert desk.core.world.nodes.slots.keys() == {"n"}
+
+
+def test_a_tenants_uid_is_no_other_tenants_pod() -> None:
+    desk = Desk(node("n", cpu="2"))
+    mine = desk.pod("mine", cpu="2", on="n")
+    theirs = pod("theirs", cpu="1")
+    theirs["metadata"]["uid"] = mine["metadata"]["uid"]
+    desk.see(Kind.POD, theirs, OTHER, gone=True)
+    desk.pod("p", cpu="1")
+    assert desk.placed() == {}
+
+
+def test_a_tenant_that_moves_planes_is_counted_once() -> None:
+    desk = Desk(node("n", cpu="2"))
+    desk.core.add_plane(PlaneId("own"), TENANT)
+    moving = desk.pod("moving", cpu="1", on="n")
+    desk.see(Kind.POD, moving, TENANT, PlaneId("own"))
+    desk.see(Kind.POD, moving, TENANT, HOME, gone=True)  # The old plane is emptied.
+    desk.pod("p", OTHER, cpu="1")
+    desk.pod("q", OTHER, cpu="1")
+    assert len(desk.placed()) == 1
+
+
+def test_a_slow_plane_holds_up_nobody_else() -> None:
+    desk = Desk(node("n", pods="1000"), flights_max=4)
+    desk.core.add_plane(PlaneId("slow"), TENANT)
+    for number in range(20):
+        desk.see(Kind.POD, pod(f"s{number}"), TENANT, PlaneId("slow"))
+        desk.pod(f"q{number}", OTHER)
+    decisions = [each for each in desk.decide() if isinstance(each, Bind)]
+    assert sum(each.pod.plane == "slow" for each in decisions) == 4
+    quick = [each for each in decisions if each.pod.plane == HOME]
+    for each in quick:
+        desk.core.bound(each.pod)
+    total = len(quick)
+    while answered := [each for each in desk.decide() if isinstance(each, Bind)]:
+        assert all(each.pod.plane == HOME for each in answered)
+        total += len(answered)
+        for each in answered:
+            desk.core.bound(each.pod)
+    assert total == 20
+
+
+def test_bindings_seen_before_they_are_answered_make_room_for_more() -> None:
+    desk = Desk(node("n", pods="1000"), flights_max=4)
+    pods = {name: desk.pod(name) for name in (f"p{number}" for number in range(40))}
+    total = 0
+    while binds := [each for each in desk.decide() if isinstance(each, Bind)]:
+        assert len(binds) <= 4
+        total += len(binds)
+        for each in binds:
+            made = pods[each.pod.name]
+            desk.see(Kind.POD, {**made, "spec": {**made["spec"], "nodeName": each.node}})
+            desk.core.bound(each.pod)
+    assert total == 40
+
+
+def test_a_closed_plane_gets_no_decisions_until_it_opens() -> None:
+    desk = Desk(node("n"))
+    desk.core.set_plane_open(HOME, False)
+    desk.pod("p")
+    assert desk.decide() == []
+    desk.core.set_plane_open(HOME, True)
+    assert desk.placed() == {"p": "n"}
+
+
+def test_a_refused_pod_comes_again_after_a_while() -> None:
+    desk = Desk(node("n", cpu="1"))
+    made = desk.pod("p", cpu="1")
+    (bind,) = desk.decide()
+    desk.core.refused(bind.pod, made)
+    assert desk.decide() == []
+    desk.now += 1.1
+    (again,) = desk.decide()
+    desk.core.refused(again.pod, made)
+    desk.now += 1.1
+    assert desk.decide() == []
+    desk.now += 1.0
+    assert desk.placed() == {"p": "n"}
+
+
+def test_a_pod_gone_while_being_bound_gives_back_its_place() -> None:
+    desk = Desk(node("n", cpu="1"))
+    made = desk.pod("p", cpu="1")
+    desk.pod("q", OTHER, cpu="1")
+    (bind, *_) = desk.decide()
+    desk.see(Kind.POD, made, gone=True)
+    desk.core.refused(bind.pod, None)
+    assert desk.placed() == {"q": "n"}
+
+
+def test_a_binding_refused_because_the_pod_is_bound_elsewhere() -> None:
+    desk = Desk(node("n", cpu="1"), node("m", cpu="1"))
+    made = desk.pod("p", cpu="1")
+    (bind,) = desk.decide()
+    assert isinstance(bind, Bind)
+    elsewhere = "m" if bind.node == "n" else "n"
+    desk.core.refused(bind.pod, {**made, "spec": {**made["spec"], "nodeName": elsewhere}})
+    desk.pod("q", cpu="1")
+    assert desk.placed() == {"q": bind.node}
+
+
+def test_no_answer_means_the_same_binding_again_and_the_place_stays_held() -> None:
+    desk = Desk(node("n", cpu="1"))
+    desk.pod("p", cpu="1")
+    (bind,) = desk.decide()
+    assert isinstance(bind, Bind)
+    desk.core.unanswered(bind.pod)
+    desk.pod("q", OTHER, cpu="1")
+    assert desk.placed() == {}
+    for _ in range(3):
+        desk.now += 31
+        (again, *_) = desk.decide()
+        assert isinstance(again, Bind)
+        assert (again.pod, again.node, again.is_repeated) == (bind.pod, "n", True)
+        desk.core.unanswered(again.pod)
+    desk.core.bound(bind.pod)
+    desk.now += 100
+    assert desk.placed() == {}
+
+
+def test_a_binding_that_nobody_reports_on_is_in_doubt_in_the_end() -> None:
+    desk = Desk(node("n"))
+    desk.pod("p")
+    (bind,) = desk.decide()
+    desk.now += ANSWER_SECONDS_MAX - 1
+    assert desk.decide() == []
+    due = desk.core.next_due
+    assert due is not None
+    desk.now = due
+    (again,) = desk.decide()
+    assert again.pod == bind.pod
+
+
+def test_news_from_before_the_binding_change_nothing() -> None:
+    desk = Desk(node("n", cpu="1"))
+    made = desk.pod("p", cpu="1")
+    (bind,) = desk.decide()
+    desk.core.bound(bind.pod)
+    desk.see(Kind.POD, made)  # As it was before it was bound.
+    desk.pod("q", cpu="1")
+    assert desk.placed() == {}
+
+
+def test_a_node_that_goes_with_assumed_pods_and_comes_back() -> None:
+    desk = Desk(node("n", cpu="1"))
+    made = desk.pod("p", cpu="1")
+    (bind,) = desk.decide()
+    desk.see(Kind.NODE, node("n"), SYSTEM, gone=True)
+    desk.core.bound(bind.pod)
+    desk.see(Kind.NODE, node("n", cpu="1"), SYSTEM)
+    desk.pod("q", cpu="1")
+    assert desk.placed() == {}
+    desk.see(Kind.POD, {**made, "spec": {**made["spec"], "nodeName": "n"}}, gone=True)
+    assert desk.placed() == {"q": "n"}
+
+
+def test_flapping_nodes() -> None:
+    desk = Desk(node("steady"))
+    for number in range(200):
+        desk.see(Kind.NODE, node("flapping", {ZONE: str(number)}), SYSTEM)
+        desk.pod(f"p{number}", cpu="1m", memory="1Mi", on="flapping")
+        desk.see(Kind.NODE, node("flapping"), SYSTEM, gone=True)
+    desk.pod("p", cpu="1")
+    assert desk.placed() == {"p": "steady"}
+    assert desk.core.world.nodes.count == 1
+    assert not desk.core.world.nodes.requested[:, desk.core.world.nodes.slots["steady"] + 1 :].any()
+
+
+def test_removing_a_plane_frees_what_it_had() -> None:
+    desk = Desk(node("n", cpu="1"))
+    desk.core.add_plane(PlaneId("own"), TENANT)
+    desk.see(Kind.POD, pod("p", cpu="1", on="n"), TENANT, PlaneId("own"))
+    desk.pod("q", OTHER, cpu="1")
+    assert desk.placed() == {}
+    desk.core.remove_plane(PlaneId("own"))
+    assert desk.placed() == {"q": "n"}
