@@ -3,6 +3,10 @@
 Two tenants have the same range and the same addresses. What is inside a network talks, nothing across does.
 """
 
+import socket
+import ssl
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -10,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dnslib import RCODE, DNSRecord
 
 from alcove.agent.network import Attachment
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
+from alcove.client.kubeconfig import load
 from alcove.dataplane import namespaces
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.nodenetworks import NodeNetwork, NodeNetworks
 from alcove.testing.nodes import Lab, lacking
-from alcove.testing.probes import IMPATIENT, ping, tcp_server, tcp_talks
+from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, opened, ping, tcp_server, tcp_talks
 from alcove.testing.server import LocalServer, wait_until
 
 WHY = lacking()
@@ -82,7 +88,34 @@ class Cluster:
         spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
         obj = self.must(self.server.system.post(path, {"metadata": {"name": name, **metadata}, "spec": spec}))
         key = PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"])
-        return Pod(where, key, obj, where.call(where.network.attach(key, obj)))
+        pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
+        self.set_ready(pod)
+        return pod
+
+    def set_ready(self, pod: Pod, *, ready: bool = True) -> None:
+        """As the agent would, once its containers run."""
+        condition = {"type": "Ready", "status": str(ready)}
+        told = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
+        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}/status"
+        status = {"phase": "Running", "conditions": [condition], **told}
+        self.must(self.server.system.patch(path, {"status": status}))
+
+    def remove_pod(self, pod: Pod) -> None:
+        pod.node.call(pod.node.network.detach(pod.key))
+        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}"
+        self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
+
+    def make_service(self, tenant: str, name: str, **spec: Any) -> str:
+        """Its address, once it has one."""
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/services"
+        spec = {"network": "own", "ports": [{"port": 80, "targetPort": 8080}], **spec}
+        self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
+        found = wait_until(lambda: self.server.system.get(f"{path}/{name}").json["spec"].get("clusterIP"))
+        return str(found)
+
+    def service_address(self, tenant: str, namespace: str, name: str) -> str:
+        path = f"/api/v1/tenants/{tenant}/namespaces/{namespace}/services/{name}"
+        return str(self.must(self.server.system.get(path))["spec"]["clusterIP"])
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +150,183 @@ def test_inside_everything_talks_and_across_nothing(pods: dict[str, list[Pod]]) 
                     assert ping(source.namespace, target.address)
     with tcp_server(blue[0].namespace, blue[0].address, 9090) as server:
         assert not tcp_talks(red[1].namespace, blue[0].address, 9090, server, timeout=IMPATIENT)
+
+
+def reaches(pod: Pod, address: str, port: int) -> bool:
+    """Whether somebody listens there; the kernel answers for whoever does."""
+    client = connect(pod.namespace, address, port, timeout=0.2)
+    if client is not None:
+        client.close()
+    return client is not None
+
+
+def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
+    """What the pod's DNS says: the answers, or the code."""
+    question = DNSRecord.question(name, kind)
+    with opened(pod.namespace, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((server or pod.attachment.nameservers[0], 53))
+        sock.send(question.pack())
+        answer = DNSRecord.parse(sock.recv(4096))
+    assert answer.header.id == question.header.id
+    return [str(each.rdata) for each in answer.rr] or [RCODE[answer.header.rcode]]
+
+
+def test_a_service_is_its_own_in_each_network(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    for tenant in TENANTS:
+        near, _, far = pods[tenant]
+        label = {"metadata": {"labels": {"app": f"web-{tenant}"}}}
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{far.key.name}"
+        cluster.must(cluster.server.system.patch(path, label))
+        address = cluster.make_service(tenant, "web", selector={"app": f"web-{tenant}"})
+        with tcp_server(far.namespace, far.address, 8080):
+            wait_until(lambda: reaches(near, address, 80))
+            cluster.set_ready(far, ready=False)
+            wait_until(lambda: not reaches(near, address, 80))
+            cluster.set_ready(far)
+            wait_until(lambda: reaches(near, address, 80))
+
+
+def test_a_network_knows_its_own_names(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    for tenant in TENANTS:
+        pod = pods[tenant][0]
+        assert pod.attachment.nameservers == (cluster.service_address(tenant, "kube-system", "kube-dns-own"),)
+        address = cluster.make_service(tenant, f"only-{tenant}")
+        wait_until(lambda: asked(pod, f"only-{tenant}.default.svc.cluster.local") == [address], 1.0)
+        other = next(each for each in TENANTS if each != tenant)
+        assert asked(pods[other][0], f"only-{tenant}.default.svc.cluster.local") == ["NXDOMAIN"]
+        api = cluster.service_address(tenant, "default", "kubernetes-own")
+        assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
+        dashed = pod.address.replace(".", "-")
+        assert asked(pods[tenant][2], f"{dashed}.default.pod.cluster.local") == [pod.address]
+        assert asked(pod, "example.com") == ["NXDOMAIN"], "there is no way out"
+
+
+def test_the_tenants_api_is_in_its_network(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    for tenant in TENANTS:
+        pod = pods[tenant][2]
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default/token"
+        token = cluster.must(cluster.server.system.post(path, {"spec": {}}))["status"]["token"]
+        client = connect(pod.namespace, cluster.service_address(tenant, "default", "kubernetes-own"), 443)
+        assert client is not None
+        ca = load(cluster.server.admin_kubeconfig).ca_pem.decode()
+        with ssl.create_default_context(cadata=ca).wrap_socket(
+            client, server_hostname="kubernetes.default.svc"
+        ) as secured:
+            request = "GET /apis/authentication.k8s.io/v1 HTTP/1.1\r\nHost: kubernetes.default.svc\r\n"
+            secured.sendall(f"{request}Authorization: Bearer {token}\r\nConnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: secured.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
+        assert b"selfsubjectreviews" in answer
+
+
+def test_probes_come_from_the_gateway(pods: dict[str, list[Pod]]) -> None:
+    for pod in (pods["red"][0], pods["blue"][2]):
+        with tcp_server(pod.namespace, pod.address, 7070) as server:
+            with pod.node.call(pod.node.network.dial(pod.key, 7070)):
+                accepted, (source, _) = server.accept()
+                accepted.close()
+            assert source == "10.7.0.1"
+        with pytest.raises(ConnectionRefusedError):
+            pod.node.call(pod.node.network.dial(pod.key, 7071))
+
+
+def test_policies_hold_while_they_are_there(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    """The peer that is let in is on another node: of it this one knows labels and address only."""
+    near, beside, far = pods["red"]
+    for pod, app in ((near, "guarded"), (far, "friend")):
+        path = f"/api/v1/tenants/red/namespaces/default/pods/{pod.key.name}"
+        cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"app": app}}}))
+    friends = {"from": [{"podSelector": {"matchLabels": {"app": "friend"}}}]}
+    spec = {"podSelector": {"matchLabels": {"app": "guarded"}}, "ingress": [friends], "egress": []}
+    spec["policyTypes"] = ["Ingress", "Egress"]
+    path = "/apis/networking.k8s.io/v1/tenants/red/namespaces/default/networkpolicies"
+    with tcp_server(near.namespace, near.address, 8080):
+        assert reaches(beside, near.address, 8080)
+        cluster.must(cluster.server.system.post(path, {"metadata": {"name": "guard"}, "spec": spec}))
+        wait_until(lambda: not reaches(beside, near.address, 8080))
+        wait_until(lambda: reaches(far, near.address, 8080))
+        with pytest.raises(TimeoutError):
+            asked(near, "kubernetes.default.svc.cluster.local")
+        near.node.call(near.node.network.dial(near.key, 8080)).close()
+        dns = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+        more = {"spec": {"egress": [{"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]}]}}
+        cluster.must(cluster.server.system.patch(f"{path}/guard", more))
+        wait_until(lambda: _answers(near))
+        cluster.must(cluster.server.system.delete(f"{path}/guard"))
+        wait_until(lambda: reaches(beside, near.address, 8080))
+
+
+def _answers(pod: Pod) -> bool:
+    try:
+        return asked(pod, "kubernetes.default.svc.cluster.local") != ["NXDOMAIN"]
+    except TimeoutError:
+        return False
+
+
+def test_an_agent_that_starts_again_drops_nothing(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    near, _, far = pods["blue"]
+    address = cluster.service_address("blue", "default", "web")
+    with tcp_server(far.namespace, far.address, 8080) as server:
+        client = connect(near.namespace, address, 80)
+        assert client is not None
+        accepted, _ = server.accept()
+        with client, accepted, Stream(client, accepted) as stream:
+            for _ in range(2):
+                near.node.stop()
+                stream.must_flow()
+                near.node.start()
+                again = near.node.call(near.node.network.attach(near.key, near.obj))
+                assert again == near.attachment
+                stream.must_flow()
+        assert near.key in near.node.network.attached()
+        assert asked(near, "web.default.svc.cluster.local") == [address]
+        assert tcp_talks(near.namespace, address, 80, server)
+
+
+class Stream:
+    """Bytes that go round a connection all the time; a gap is a fault."""
+
+    GAP_SECONDS_MAX = 0.15
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self._client, self._server = client, server
+        self._ended = threading.Event()
+        self._rounds = 0
+        self._gap = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Stream":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(TIMEOUT)
+        assert self._gap < self.GAP_SECONDS_MAX, f"nothing for {self._gap:.3f} s"
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            begun = time.monotonic()
+            self._client.sendall(b"x")
+            self._server.recv(1)
+            self._server.sendall(b"y")
+            self._client.recv(1)
+            self._gap = max(self._gap, time.monotonic() - begun)
+            self._rounds += 1
+            time.sleep(0.001)
+
+    def must_flow(self) -> None:
+        before = self._rounds
+        wait_until(lambda: self._rounds > before + 10)
+
+
+def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    pod = cluster.place_pod("blue", 0)
+    path = Path(pod.attachment.namespace_path)
+    assert path.exists()
+    cluster.remove_pod(pod)
+    assert not path.exists()
+    assert pod.key not in pod.node.network.attached()
+    wait_until(lambda: not ping(pods["blue"][2].namespace, pod.address, timeout=IMPATIENT))
+    pod.node.call(pod.node.network.detach(pod.key))

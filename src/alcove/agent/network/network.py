@@ -89,7 +89,7 @@ class Network:
         """Set, and replaced, whenever something has changed or was done."""
         self._doubts = False
         self._ready: frozenset[int] = frozenset()
-        """Networks whose gateway and servers are there."""
+        """Networks of which the data plane knows everything, and whose gateway and servers are there."""
         self._sight = Sight(planes, place.node, place.domain, self._mark)
         self._dns = DnsServer(Upstream(place.resolvers) if place.resolvers else None)
 
@@ -149,6 +149,7 @@ class Network:
         try:
             await self._sight.follow(self._records.all())
             views = dict(self._sight.views)
+            whole = [vni for vni, view in views.items() if view.is_synced()]
             world = self._assembly.world(
                 self._sight.ring0.nodes(), views, self._sight.served(), self._records.all()
             )
@@ -157,7 +158,7 @@ class Network:
             self._doubts = False
             await applied
             await self._servers.ensure(views)
-            self._ready = frozenset(vni for vni in views if self._servers.has(vni))
+            self._ready = frozenset(vni for vni in whole if self._servers.has(vni))
         except (DataPlaneError, OSError) as error:
             log.warning("data plane not as it should be", extra={"error": str(error)})
             self._doubts = True
@@ -219,10 +220,9 @@ class Network:
             return f'waiting for what network "{name}" is made of'
         if view.tenant.space.plane != key.plane or view.backing.owner.tenant != key.tenant:
             return f'network "{name}" is not the tenant\'s'
-        if not view.is_synced():
-            return f'waiting for the services and policies of network "{name}"'
         if not vnis <= self._ready:
-            return f'waiting for the gateway of network "{name}"'
+            missing = "gateway" if view.is_synced() else "services and policies"
+            return f'waiting for the {missing} of network "{name}"'
         return nics, view
 
     def _record(
