@@ -12,6 +12,8 @@ from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.metrics import Metrics, Requested
 
+SWITCHED = 101
+
 
 class Recorder:
     def __init__(self, metrics: Metrics, audit: AuditLog) -> None:
@@ -36,6 +38,17 @@ class Recorder:
         # A watch lasts as long as its client likes: that is no latency.
         call.series.finish(response.status, None if call.verb == "watch" else seconds)
         call.series = None
+        reason = _reason(response) if response.status >= 400 else ""
+        if response.status == SWITCHED:
+            # It goes on until one of both sides leaves, which is told too.
+            self._record(call, response.status, seconds, reason, "ResponseStarted")
+            response.done = lambda: self._record(call, SWITCHED, time.time() - call.started)
+        else:
+            self._record(call, response.status, seconds, reason)
+
+    def _record(
+        self, call: Call, code: int, seconds: float, reason: str = "", stage: str = "ResponseComplete"
+    ) -> None:
         target = call.target
         self._audit.record(
             Entry(
@@ -46,7 +59,7 @@ class Recorder:
                 tenant=call.tenant,
                 caller=call.caller,
                 identity=call.identity,
-                code=response.status,
+                code=code,
                 source=call.request.address,
                 user_agent=call.request.headers.get("user-agent", ""),
                 group=target.group,
@@ -55,7 +68,8 @@ class Recorder:
                 subresource=target.subresource,
                 namespace=target.namespace,
                 name=target.name,
-                reason=_reason(response) if response.status >= 400 else "",
+                reason=reason,
+                stage=stage,
                 annotations=call.annotations,
             )
         )

@@ -50,6 +50,8 @@ from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
+from alcove.apiserver.streams.agents import Agents
+from alcove.apiserver.streams.connect import Streams
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
 from alcove.store.base import ABSENT, Mismatch, Op, Store
@@ -138,7 +140,9 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         )
         services = Services(store, cache, hub, kinds, custom, chain, clock, bool(config.etcd))
         reviews = Reviews(authorizer, authenticator, clock)
-        subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews)
+        agents = Agents(pki, authority, clock)
+        streams = Streams(services, authorizer, agents, plane=config.admission.home)
+        subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews, streams)
         flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
         metrics.add_flow(flow)
         metrics.add_audit(audit)
@@ -179,7 +183,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
             chores = [
-                asyncio.create_task(_renew(serving), name="certificate renewal"),
+                asyncio.create_task(_renew(serving, agents), name="certificate renewal"),
                 asyncio.create_task(Compactor(store).run(), name="compaction"),
                 asyncio.create_task(_forget(store, cache), name="forgetting"),
                 asyncio.create_task(ends.run(services), name="removal of CRDs"),
@@ -206,10 +210,11 @@ def write_admin_kubeconfig(config: Config, running: Running) -> Path:
     return path
 
 
-async def _renew(serving: Serving) -> None:
+async def _renew(serving: Serving, agents: Agents) -> None:
     while True:
         await asyncio.sleep(3600)
         serving.renew()
+        agents.renew()
 
 
 async def _forget(store: Store, cache: Cache) -> None:

@@ -1,10 +1,12 @@
 """Requests and responses, as the pipeline sees them. No I/O.
 
-A response's body is bytes, or a `Stream` that takes over the connection once the head is written.
+A response's body is bytes, or a `Stream` that writes it over time, or, with status 101, a `Takeover`: what the
+connection is from then on.
 """
 
 from __future__ import annotations
 
+from asyncio import Transport
 from collections.abc import Callable, Sequence
 from typing import Protocol
 from urllib.parse import parse_qsl
@@ -15,6 +17,7 @@ from alcove.api.errors import ApiError, BadRequest, status
 from alcove.apiserver.identity import Identity
 
 REASONS = {
+    101: b"Switching Protocols",
     200: b"OK",
     201: b"Created",
     202: b"Accepted",
@@ -33,6 +36,7 @@ REASONS = {
     429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
+    501: b"Not Implemented",
     503: b"Service Unavailable",
     504: b"Gateway Timeout",
 }
@@ -57,6 +61,10 @@ class Writer(Protocol):
         """Ends the body; the connection goes on to the next request."""
         ...
 
+    def abort(self) -> None:
+        """Ends the connection instead of the body: the client is to know that there is more."""
+        ...
+
 
 class Stream(Protocol):
     """A body that is written over time, by calls from the server rather than a task of its own."""
@@ -69,6 +77,26 @@ class Stream(Protocol):
 
     def stop(self) -> None:
         """The client is gone or the server stops; nothing may be written any more."""
+        ...
+
+
+class Takeover(Protocol):
+    """What a connection is after the 101 that a request asked for: bytes both ways."""
+
+    def start(self, transport: Transport) -> None:
+        """The client has been told. It is closed by closing the transport."""
+        ...
+
+    def received(self, data: bytes) -> None: ...
+
+    def pause(self) -> None:
+        """The client reads too slowly: what is written now is kept in memory."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def stop(self) -> None:
+        """The client is gone, or never was; nothing may be written any more."""
         ...
 
 
@@ -130,7 +158,7 @@ class Response:
     def __init__(
         self,
         status: int,
-        body: bytes | Stream,
+        body: bytes | Stream | Takeover,
         content_type: bytes = JSON,
         headers: list[tuple[bytes, bytes]] | None = None,
     ) -> None:

@@ -1,7 +1,8 @@
 """One client connection: HTTP/1.1 parsed by httptools, answered in order.
 
 A handler that needs no waiting answers within `data_received`: no task is made for it. Requests
-that arrive while one is being answered wait in a short queue; beyond it the socket is not read.
+that arrive while one is being answered wait in a short queue; beyond it the socket is not read. After a 101 the
+connection is no longer HTTP: its transport gets another protocol (`http/tunnel.py`), and this one is not asked again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 
 from alcove.api.errors import ApiError, BadRequest, InternalError, TooLarge
-from alcove.apiserver.http.messages import REASONS, Request, Response, Stream, error_response
+from alcove.apiserver.http.messages import (
+    REASONS,
+    Request,
+    Response,
+    Stream,
+    Takeover,
+    error_response,
+)
+from alcove.apiserver.http.tunnel import Tunnel
 from alcove.apiserver.identity import Identity
 
 if TYPE_CHECKING:
@@ -34,6 +43,7 @@ SLICE_BYTES = 256 * 1024
 
 _LENGTH = b"\r\nContent-Length: "
 _TYPE = b"\r\nContent-Type: "
+_REPEATED = ("impersonate-", "x-stream-protocol-version")
 _HEADS = {
     code: b"HTTP/1.1 %d %s\r\nCache-Control: no-cache, private" % (code, text)
     for code, text in REASONS.items()
@@ -81,7 +91,9 @@ class Connection(asyncio.Protocol):
         self.paused = False
         self.deadline = 0.0
         """When the server may close this connection for idling or dawdling; 0: never."""
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[Request | bytes] = deque()
+        """What came while another request was being answered; bytes follow a request to change the protocol,
+        and whose they are is not known before it is answered."""
         self._answering = False
         self._request: Request | None = None
         self._response: Response | None = None
@@ -140,9 +152,13 @@ class Connection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # The request was answered as if it had not asked; what follows is the next request.
             self.parser = httptools.HttpRequestParser(self)
-            if rest := data[upgrade.args[0] :]:
+            rest = data[upgrade.args[0] :]
+            if self._answering:
+                self._waiting.append(rest)
+                self.transport.pause_reading()
+            elif rest:
+                # The request was answered as if it had not asked; what follows is the next request.
                 self.data_received(rest)
             return
         except httptools.HttpParserError as error:
@@ -165,9 +181,20 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_bytes += len(name) + len(value)
         header = name.decode("latin-1").lower()
-        self._headers[header] = value.decode("latin-1")
+        if header.startswith(_REPEATED):
+            self._repeated(header, value)
+        else:
+            self._headers[header] = value.decode("latin-1")
+
+    def _repeated(self, header: str, value: bytes) -> None:
+        """Headers of which not the last counts but each."""
+        text = value.decode("latin-1")
         if header.startswith("impersonate-"):
+            self._headers[header] = text
             self._impersonation.append((header, value.decode("utf-8", "replace")))
+        else:
+            known = self._headers.get(header)
+            self._headers[header] = f"{known}, {text}" if known else text
 
     def on_headers_complete(self) -> None:
         if self._head_bytes > HEAD_BYTES_MAX:
@@ -246,10 +273,7 @@ class Connection(asyncio.Protocol):
             head += (b"\r\n", name, b": ", value)
         self._response = response
         if not isinstance(body, bytes):
-            head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
-            self.transport.write(b"".join(head))
-            self._stream = body
-            body.start(self)
+            self._begin(head, response)
             return
         head += (_LENGTH, str(len(body)).encode(), b"\r\n\r\n")
         if len(body) <= SLICE_BYTES:
@@ -261,6 +285,28 @@ class Connection(asyncio.Protocol):
             self.transport.write(b"".join(head))
             self._rest = memoryview(body if request.method != "HEAD" else b"")
             self._write_rest()
+
+    def _begin(self, head: list[bytes], response: Response) -> None:
+        if response.status == 101:
+            self._hand_over(head, cast(Takeover, response.body))
+            return
+        body = cast(Stream, response.body)
+        head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self.transport.write(b"".join(head))
+        self._stream = body
+        body.start(self)
+
+    def _hand_over(self, head: list[bytes], body: Takeover) -> None:
+        """From here on the connection's bytes are not HTTP's; only its end is still told to this protocol."""
+        del head[1:3]  # There is no body for a content type.
+        self.transport.write(b"".join([*head, b"\r\n\r\n"]))
+        self.transport.set_protocol(Tunnel(self, body))
+        body.start(self.transport)
+        if self.paused:
+            body.pause()
+        if self._waiting and isinstance(early := self._waiting.popleft(), bytes):
+            body.received(early)
+            self.transport.resume_reading()
 
     def _write_rest(self) -> None:
         """Writes one slice of a large body; the next one after other connections had their turn."""
@@ -286,12 +332,20 @@ class Connection(asyncio.Protocol):
         if self._refused is not None or self._server.stopping or not self._request.keep_alive:
             self.transport.close()
         elif self._waiting:
-            request = self._waiting.popleft()
-            if len(self._waiting) == PIPELINED_MAX - 1:
-                self.transport.resume_reading()
-            self._answer(request)
+            self._answer_next(self._waiting.popleft())
         else:
             self.deadline = self._server.idle_deadline()
+
+    def _answer_next(self, following: Request | bytes) -> None:
+        if isinstance(following, bytes):
+            # The protocol was not changed: more requests.
+            self.deadline = self._server.idle_deadline()
+            self.transport.resume_reading()
+            self.data_received(following)
+            return
+        if len(self._waiting) == PIPELINED_MAX - 1 and isinstance(self._waiting[-1], Request):
+            self.transport.resume_reading()
+        self._answer(following)
 
     def _refuse(self, error: ApiError) -> None:
         """Answers a request that cannot be read to its end, and closes."""
@@ -319,6 +373,9 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(b"0\r\n\r\n")
             self._done()
+
+    def abort(self) -> None:
+        self.transport.abort()
 
 
 def _head(code: int) -> bytes:

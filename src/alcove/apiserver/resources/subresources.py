@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from alcove.api import objects
-from alcove.api.errors import BadRequest, NotFound, ServiceUnavailable
 from alcove.api.ids import GroupVersionKind
 from alcove.api.objects import Object
 from alcove.apiserver.admission import noderestriction
@@ -15,6 +14,7 @@ from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.services import Services
+from alcove.apiserver.streams.connect import Streams
 
 Answer = Response | Awaitable[Response]
 Handler = Callable[[Services, Call], Answer]
@@ -53,17 +53,20 @@ HANDLERS: dict[str, dict[str, Handler]] = {
 
 
 class Subresources:
-    def __init__(self, services: Services, token_requests: TokenRequests, reviews: Reviews) -> None:
+    def __init__(
+        self, services: Services, token_requests: TokenRequests, reviews: Reviews, streams: Streams
+    ) -> None:
         self._services = services
         self._token_requests = token_requests
         self._reviews = reviews
+        self._streams = streams
 
     def answer(self, call: Call) -> Answer:
         name = call.target.subresource
         if name == "token":
             return self._token(call)
         if name in _STREAMS:
-            return self._stream(call)
+            return self._streams.answer(call)
         return HANDLERS[name][call.verb](self._services, call)
 
     def virtual(self, call: Call) -> Callable[[Call], Answer] | None:
@@ -88,16 +91,3 @@ class Subresources:
         obj = body.read(call, call.kind)
         answer = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
         return json_response(201, answer)
-
-    def _stream(self, call: Call) -> Response:
-        """Streams are the node agent's: it is found by the pod's node."""
-        entry = self._services.cache.entry(call.key)
-        if entry is None:
-            raise NotFound.of(call.kind.group_resource, call.target.name)
-        node = objects.get(entry.object, "spec", "nodeName")
-        if call.kind.resource == "pods" and not node:
-            raise BadRequest(f"pod {call.target.name} does not have a host assigned")
-        raise ServiceUnavailable(
-            f'{call.target.subresource} of {call.kind.singular} "{call.target.name}": no agent of node "{node}" is '
-            "connected to this API server; start `alcove agent` there"
-        )

@@ -40,6 +40,8 @@ def as_requested(attributes: Attributes) -> Attributes:
 
 async def show(attributes: Attributes, kind: Kind) -> Shown:
     """The objects as `kind`, which the webhook's rules matched."""
+    if attributes.operation is Operation.CONNECT:
+        return Shown(_own_kind(attributes.obj or {}), attributes.obj, None)
     match attributes.subresource:
         case "scale":
             obj, old = (_scale(attributes, each) for each in (attributes.obj, attributes.old))
@@ -55,6 +57,8 @@ async def show(attributes: Attributes, kind: Kind) -> Shown:
 async def take_back(attributes: Attributes, kind: Kind, changed: Object) -> Object:
     """The object as it is stored, with what a webhook made of what it was shown."""
     assert attributes.obj is not None
+    if attributes.operation is Operation.CONNECT:
+        return changed
     if attributes.subresource != "scale":
         return await _stored(attributes.kind, kind, changed)
     from alcove.apiserver.resources import scale
@@ -65,6 +69,11 @@ async def take_back(attributes: Attributes, kind: Kind, changed: Object) -> Obje
         holder = holder.setdefault(step, {})
     holder[path[-1]] = (changed.get("spec") or {}).get("replicas", 0)
     return obj
+
+
+def _own_kind(obj: Object) -> GroupVersionKind:
+    group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    return GroupVersionKind(group, version, str(obj.get("kind", "")))
 
 
 def _scale(attributes: Attributes, obj: Object | None) -> Object | None:

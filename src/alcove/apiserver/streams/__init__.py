@@ -1,0 +1,10 @@
+"""Streams of pods (log, exec, attach, portforward): from the client through this server to the pod's node.
+
+options     what a request asks for, and the container it means
+places      where a node is: from ring0's Node, never from anything a tenant writes
+agents      mutual TLS to a node's agent
+requests    one request to an agent, up to the head of its answer
+relays      bytes both ways, or a log's body, with what either side can take
+counting    how many streams a tenant may have
+connect     the handler: checks, admission, and the way to the node
+"""

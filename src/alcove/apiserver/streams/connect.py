@@ -1,0 +1,155 @@
+"""The handler of pods' streams: who asks may; the pod's node is asked; then bytes go through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlencode
+
+from alcove.api import objects
+from alcove.api.errors import ApiError, BadRequest, NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.nodeapi import pod_path
+from alcove.api.objects import Object
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.rbac.authorize import Access, Authorizer
+from alcove.apiserver.services import Services
+from alcove.apiserver.streams import options as streams
+from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.counting import Counting
+from alcove.apiserver.streams.places import Place, place_of
+from alcove.apiserver.streams.relays import LogBody, Relay
+from alcove.apiserver.streams.requests import AgentRequest
+
+_TEXT = b"text/plain"
+_ASKED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "x-stream-protocol-version")
+_ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
+_UPGRADES = frozenset({"websocket", "spdy/3.1"})
+
+
+class NotServed(ApiError):
+    code = 501
+    reason = "NotImplemented"
+
+
+class Streams:
+    def __init__(
+        self,
+        services: Services,
+        authorizer: Authorizer,
+        agents: Agents,
+        counting: Counting | None = None,
+        plane: str = SYSTEM,
+    ) -> None:
+        """`plane`: what nodes know this server's plane by."""
+        self._services = services
+        self._authorizer = authorizer
+        self._agents = agents
+        self._counting = counting or Counting()
+        self._plane = plane
+
+    async def answer(self, call: Call) -> Response:
+        """log, exec, attach, portforward of a pod. Raises ApiError."""
+        verb = call.target.subresource
+        if verb == "proxy":
+            raise NotServed(
+                f"proxy of {call.kind.resource} is not served: tenants' networks are not reachable from the API "
+                "server; use `kubectl port-forward`"
+            )
+        if verb != "log":
+            self._check_upgrade(call)
+        asked = await self._admitted(call, streams.parse(verb, call.request.raw_query))
+        streams.check(verb, asked)
+        pod = self._pod(call)
+        container = "" if verb == "portforward" else streams.container_of(pod, asked)
+        node = objects.get(pod, "spec", "nodeName", default="")
+        if not node and verb == "log":
+            return Response(200, b"", _TEXT)
+        if not node:
+            raise BadRequest(f"pod {call.target.name} does not have a host assigned")
+        place = place_of(self._services.cache, node)
+        done = self._counting.enter(call.tenant)
+        try:
+            return await self._open(call, place, pod, asked, container, done)
+        except BaseException:
+            done()
+            raise
+
+    def _pod(self, call: Call) -> Object:
+        entry = self._services.cache.entry(call.key)
+        if entry is None:
+            raise NotFound.of(call.kind.group_resource, call.target.name)
+        return entry.object
+
+    def _check_upgrade(self, call: Call) -> None:
+        headers = call.request.headers
+        if headers.get("upgrade", "").lower() not in _UPGRADES:
+            raise BadRequest("Upgrade request required")
+        if call.verb == "get":
+            # A WebSocket begins with a GET. Who may only read must not run commands by it.
+            target = call.target
+            access = Access(
+                "create", call.tenant, target.group, target.resource, target.subresource, target.namespace, target.name
+            )  # fmt: skip
+            self._authorizer.require(call.identity, access)
+
+    async def _admitted(self, call: Call, options: Object) -> Object:
+        """The options as admission leaves them."""
+        self._pod(call)
+        if call.target.subresource == "log":
+            return options
+        attributes = Attributes(
+            operation=Operation.CONNECT,
+            kind=call.kind,
+            tenant=call.tenant,
+            namespace=call.namespace,
+            name=call.target.name,
+            subresource=call.target.subresource,
+            obj=options,
+            identity=call.identity,
+            warnings=call.warnings,
+            annotations=call.annotations,
+        )
+        await self._services.admission.admit(attributes)
+        await self._services.admission.validate(attributes)
+        return attributes.obj or {}
+
+    async def _open(
+        self, call: Call, place: Place, pod: Object, asked: Object, container: str, done: Callable[[], None]
+    ) -> Response:
+        verb = call.target.subresource
+        agent = await self._agents.connect(place, AgentRequest)
+        try:
+            await self._send(agent, call, place, pod, streams.query_of(verb, asked, container))
+            if agent.status == 101:
+                headers = [
+                    (name.encode(), agent.headers[name].encode("latin-1"))
+                    for name in _ANSWERED
+                    if name in agent.headers
+                ]
+                return Response(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
+            if agent.status == 200 and verb == "log":
+                return Response(200, LogBody(agent, done), _TEXT)
+            error = await agent.error()
+            if verb == "log" and error.code == 404:
+                raise BadRequest(streams.waiting(pod, container))
+            raise error
+        except BaseException:
+            agent.close()
+            raise
+
+    async def _send(
+        self, agent: AgentRequest, call: Call, place: Place, pod: Object, query: Mapping[str, list[str]]
+    ) -> None:
+        where = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
+        path = f"{pod_path(*where, call.target.subresource)}?{urlencode(query, doseq=True)}"
+        headers = {"Host": place.node}
+        given = call.request.headers
+        if call.target.subresource != "log":
+            headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}
+            headers |= {name: given[name] for name in _ASKED if name in given}
+        try:
+            await agent.send(call.request.method, path, headers)
+        except (ConnectionError, TimeoutError) as error:
+            raise unreachable(place.node, "it does not answer") from error

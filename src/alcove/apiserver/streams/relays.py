@@ -1,0 +1,152 @@
+"""Between a client and an agent: bytes both ways, or a log's body one way.
+
+Neither side is read faster than the other takes. The end of either is the end of both: what was on its way to the
+one that is left still goes out, for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from alcove.apiserver.http.messages import Writer
+from alcove.apiserver.streams.requests import FLUSH_SECONDS_MAX, AgentRequest
+
+IDLE_SECONDS_MAX = 4 * 3600.0
+
+
+class Relay:
+    """A connection's `Takeover`, and the `Receiver` of what the agent sends."""
+
+    def __init__(
+        self,
+        agent: AgentRequest,
+        done: Callable[[], None],
+        idle_seconds_max: float = IDLE_SECONDS_MAX,
+    ) -> None:
+        """`done` is called once, when it is over."""
+        self._agent = agent
+        self._done = done
+        self._idle_seconds_max = idle_seconds_max
+        self._client: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._moved = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # The client's side (http.messages.Takeover)
+
+    def start(self, transport: asyncio.Transport) -> None:
+        self._client = transport
+        self._timer = self._loop.call_later(self._idle_seconds_max, self._check_idle)
+        self._agent.follow(self)
+
+    def received(self, data: bytes) -> None:
+        self._moved = self._loop.time()
+        self._agent.transport.write(data)
+
+    def pause(self) -> None:
+        _set_reading(self._agent.transport, False)
+
+    def resume(self) -> None:
+        _set_reading(self._agent.transport, True)
+
+    def stop(self) -> None:
+        self._client = None
+        self._agent.close()
+        self._finish()
+
+    # The agent's side (requests.Receiver)
+
+    def take(self, data: bytes) -> None:
+        self._moved = self._loop.time()
+        if self._client is not None:
+            self._client.write(data)
+
+    def ended(self, is_whole: bool) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+            # One that reads nothing any more is not waited for.
+            self._loop.call_later(FLUSH_SECONDS_MAX, client.abort)
+        self._finish()
+
+    def hold(self) -> None:
+        if self._client is not None:
+            _set_reading(self._client, False)
+
+    def release(self) -> None:
+        if self._client is not None:
+            _set_reading(self._client, True)
+
+    def _check_idle(self) -> None:
+        left = self._moved + self._idle_seconds_max - self._loop.time()
+        if left <= 0:
+            if self._client is not None:
+                self._client.close()
+            self._agent.close()
+            self._finish()
+        else:
+            self._timer = self._loop.call_later(left, self._check_idle)
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        done, self._done = self._done, _nothing
+        done()
+
+
+class LogBody:
+    """A response's `Stream`, and the `Receiver` of the log."""
+
+    def __init__(self, agent: AgentRequest, done: Callable[[], None]) -> None:
+        self._agent = agent
+        self._done = done
+        self._writer: Writer | None = None
+
+    # The client's side (http.messages.Stream)
+
+    def start(self, writer: Writer) -> None:
+        self._writer = writer
+        self._agent.follow(self)
+
+    def resume(self) -> None:
+        _set_reading(self._agent.transport, True)
+
+    def stop(self) -> None:
+        self._writer = None
+        self._end()
+
+    # The agent's side (requests.Receiver)
+
+    def take(self, data: bytes) -> None:
+        if self._writer is not None and data:
+            self._writer.write(data)
+            if self._writer.paused:
+                _set_reading(self._agent.transport, False)
+
+    def ended(self, is_whole: bool) -> None:
+        writer, self._writer = self._writer, None
+        self._end()
+        if writer is not None:
+            # A log that broke off is not to look like one that ended.
+            (writer.finish if is_whole else writer.abort)()
+
+    def hold(self) -> None:
+        """Nothing more is written to the agent."""
+
+    def release(self) -> None:
+        pass
+
+    def _end(self) -> None:
+        self._agent.close()
+        done, self._done = self._done, _nothing
+        done()
+
+
+def _set_reading(transport: asyncio.Transport, wanted: bool) -> None:
+    if not transport.is_closing():
+        (transport.resume_reading if wanted else transport.pause_reading)()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,199 @@
+"""A node's server over containers that a test starts itself, registered with a real API server.
+
+async with ContainerLab(runtime, folder) as lab, NodeRig(server, lab) as rig:
+    await rig.pod("acme", "web", [{"name": "main", "command": ["sleep", "1000"]}])
+    done = await rig.kubectl(server.as_tenant("acme"), "exec", "web", "--", "true")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.runtime.base import ContainerId, Runtime
+from alcove.agent.server.callers import Callers
+from alcove.agent.server.running import ContainerHandle
+from alcove.agent.server.server import Server
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.nodeapi import NODE_GROUP, NODE_USER_PREFIX
+from alcove.api.objects import Object
+from alcove.client.keys import HOME, PlaneId
+from alcove.dataplane import namespaces
+from alcove.testing.containers import ContainerLab
+from alcove.testing.server import Caller, LocalServer
+
+IMAGE = "alcove.local/busybox"
+
+
+class LabPod(Struct):
+    """Implements `PodHandle`."""
+
+    key: PodKey
+    pod: Object
+    runtime: Runtime
+    sandbox: ContainerId
+    containers: dict[str, ContainerHandle] = field(default_factory=dict)
+
+    async def dial(self, port: int) -> socket.socket:
+        """From inside the pod's network, as its own processes would."""
+        namespace = os.open(namespaces.path_of(self.sandbox), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with namespaces.inside(namespace):
+                made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(namespace)
+        try:
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+class LabPods:
+    """Implements `Running`."""
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[PlaneId, TenantId, str, str], LabPod] = {}
+
+    def add(self, pod: LabPod) -> None:
+        self._pods[pod.key.plane, pod.key.tenant, pod.key.namespace, pod.key.name] = pod
+
+    def find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str) -> LabPod | None:
+        return self._pods.get((plane, tenant, namespace, name))
+
+    def all(self) -> Iterable[LabPod]:
+        return list(self._pods.values())
+
+
+class Done(Struct, frozen=True):
+    code: int
+    out: str
+    errors: str
+
+
+class NodeRig:
+    def __init__(self, server: LocalServer, lab: ContainerLab, name: str = "worker") -> None:
+        self.server = server
+        self.lab = lab
+        self.name = name
+        self.pods = LabPods()
+        self.agent: Server | None = None
+
+    async def __aenter__(self) -> NodeRig:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, certificate_of: str = "") -> None:
+        """`certificate_of`: another node's, for tests of who is believed."""
+        pki = self.server.directory / "pki"
+        pair = self._serving_certificate(pki, certificate_of or self.name)
+        callers = Callers(pair, pair)
+        callers.trust(HOME, (pki / "ca.crt").read_bytes())
+        self.agent = Server(self.pods, callers, "127.0.0.1", 0)
+        await self.agent.__aenter__()
+        self._register(self.agent.port)
+
+    async def stop(self) -> None:
+        if self.agent is not None:
+            await self.agent.__aexit__(None, None, None)
+            self.agent = None
+
+    def _serving_certificate(self, pki: Path, name: str) -> Path:
+        # Only tests reach into a server's keys; an agent asks for its certificate.
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        from alcove.apiserver.auth import certificates, subjects
+        from alcove.apiserver.auth.certificates import Authority, Profile
+
+        now = os.stat(pki / "ca.key").st_mtime  # noqa: PTH116
+        authority = Authority.open(pki, now)
+        key = certificates.new_key()
+        subject = subjects.Subject(SYSTEM, NODE_USER_PREFIX + name, (NODE_GROUP,))
+        profile = Profile([ExtendedKeyUsageOID.SERVER_AUTH], [certificates.general_name("127.0.0.1")])
+        made = authority.sign(
+            key.public_key(), subjects.to_name(subject), profile, now, certificates.SERVING_LIFETIME
+        )
+        path = self.lab.folder / f"{name}.pem"
+        path.write_bytes(certificates.pem(made) + certificates.to_pem(key))
+        return path
+
+    def _register(self, port: int) -> None:
+        system = self.server.system
+        system.post("/api/v1/nodes", {"metadata": {"name": self.name}})
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        }
+        answer = system.patch(f"/api/v1/nodes/{self.name}/status", {"status": status})
+        assert answer.status == 200, answer.body
+
+    async def pod(
+        self, tenant: str, name: str, containers: Sequence[Object], labels: dict[str, str] | None = None
+    ) -> LabPod:
+        """A pod that runs, in the lab and as an object of the tenant's namespace `default`."""
+        spec = {
+            "nodeName": self.name,
+            "containers": [
+                {"image": IMAGE, **each, "command": each.get("command", ["sleep", "1000"])}
+                for each in containers
+            ],
+        }
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
+        body = {"metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+        answer = self.server.system.post(path, body)
+        assert answer.status == 201, answer.body
+        key = PodKey(HOME, TenantId(tenant), "default", name, answer.json["metadata"]["uid"])
+        made = LabPod(key, answer.json, self.lab.runtime, await self.lab.sandbox())
+        for each in containers:
+            await self.start_container(made, each)
+        self.pods.add(made)
+        states = [_status(each["name"]) for each in containers]
+        running = {"phase": "Running", "containerStatuses": states}
+        answer = self.server.system.patch(f"{path}/{name}/status", {"status": running})
+        assert answer.status == 200, answer.body
+        return made
+
+    async def start_container(self, pod: LabPod, container: Object) -> ContainerId:
+        """The container's first attempt, or the one after the last."""
+        wanted = {"command": ["sleep", "1000"], **container}
+        before = pod.containers.get(container["name"])
+        id = await self.lab.container(pod.sandbox, wanted)
+        handle = ContainerHandle(id, self.lab.log(id))
+        if before is not None:
+            handle = replace(handle, attempt=before.attempt + 1, previous_log_path=before.log_path)
+        pod.containers[container["name"]] = handle
+        return id
+
+    async def kubectl(self, caller: Caller, *arguments: str, stdin: bytes | None = None) -> Done:
+        """The machine's kubectl as `caller`."""
+        process = await self.begin(caller, *arguments)
+        async with asyncio.timeout(60):
+            out, errors = await process.communicate(stdin or b"")
+        assert process.returncode is not None
+        return Done(process.returncode, out.decode(errors="replace"), errors.decode(errors="replace"))
+
+    async def begin(self, caller: Caller, *arguments: str) -> asyncio.subprocess.Process:
+        """The same, going on while the test does other things."""
+        return await asyncio.create_subprocess_exec(
+            *("kubectl", "--kubeconfig", str(caller.kubeconfig)),
+            *("--cache-dir", str(caller.kubeconfig.with_suffix(".cache")), *arguments),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+
+def _status(name: str) -> Object:
+    return {
+        "name": name, "image": IMAGE, "imageID": IMAGE, "ready": True, "restartCount": 0, "started": True,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }  # fmt: skip
