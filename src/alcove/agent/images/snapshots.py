@@ -4,24 +4,13 @@
 <folder>/<id>/root    both together: its root directory
 """
 
-import ctypes
-import errno
 import os
 from pathlib import Path
-from struct import pack
 
 from alcove.agent import trees
+from alcove.agent.mounting import MS_NODEV, MountFailed, bind_with_ids_of, mount, unmount, unmount_all
 
-MNT_DETACH = 2
-_MS_NODEV = 4
-_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
-_AT_FDCWD, _AT_EMPTY_PATH, _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 1, 4
-_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 0x1, 0x100000
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-class MountFailed(OSError):
-    pass
+__all__ = ["MountFailed", "Snapshots", "unmount"]
 
 
 class Snapshots:
@@ -47,15 +36,14 @@ class Snapshots:
             owner = lower.stat()
             os.chown(upper, owner.st_uid, owner.st_gid)
         options = f"lowerdir={lower},upperdir={upper},workdir={home / 'work'}"
-        _mount("overlay", root, "overlay", _MS_NODEV, options)
+        mount("overlay", root, "overlay", MS_NODEV, options)
         return root
 
     def remove(self, id: str) -> None:
         """Idempotent. Whatever the container wrote is gone."""
         home = self._folder / id
         for name in ("root", "lower"):
-            while unmount(home / name):
-                pass
+            unmount_all(home / name)
         trees.remove(home)
 
     def ids(self) -> list[str]:
@@ -66,50 +54,8 @@ class Snapshots:
         return trees.used_bytes([self._folder / id / "upper"])[0]
 
 
-def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
-    done = _libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
-    if done:
-        number = ctypes.get_errno()
-        raise MountFailed(number, f"mount {target}: {os.strerror(number)}")
-
-
 def _with_ids_of(user_namespace: str, source: Path, target: Path) -> Path:
-    """`source` at `target`, where the ids on disk are ids of the user namespace."""
     target.mkdir(exist_ok=True)
-    while unmount(target):  # Left by one who was stopped before mounting the rest.
-        pass
-    namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
-    tree = -1
-    try:
-        tree = _call(_SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC)
-        attributes = pack("QQQQ", _MOUNT_ATTR_IDMAP | _MOUNT_ATTR_RDONLY, 0, 0, namespace)
-        _call(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, attributes, len(attributes))
-        _call(_SYS_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
-    finally:
-        os.close(namespace)
-        if tree >= 0:
-            os.close(tree)
+    unmount_all(target)  # Left by one who was stopped before mounting the rest.
+    bind_with_ids_of(user_namespace, source, target)
     return target
-
-
-def _call(number: int, *arguments: int | bytes) -> int:
-    """A system call that has no function in the C library."""
-    done = int(
-        _libc.syscall(
-            number, *(each if isinstance(each, bytes) else ctypes.c_long(each) for each in arguments)
-        )
-    )
-    if done < 0:
-        code = ctypes.get_errno()
-        raise MountFailed(code, f"mount with mapped ids: {os.strerror(code)}")
-    return done
-
-
-def unmount(target: Path) -> bool:
-    """Whether something was mounted there. Asking first is no use: a bind mount looks like any directory."""
-    if not _libc.umount2(os.fsencode(target), MNT_DETACH):
-        return True
-    number = ctypes.get_errno()
-    if number not in (errno.EINVAL, errno.ENOENT):
-        raise MountFailed(number, f"unmount {target}: {os.strerror(number)}")
-    return False

@@ -1,0 +1,83 @@
+"""What a pod can learn of itself: its fields, and what its containers may use. Pure."""
+
+import re
+from collections.abc import Mapping
+
+from alcove.agent.volumes.failure import VolumeFailure
+from alcove.api import objects, quantity
+from alcove.api.objects import Object
+
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]").fullmatch
+_PLAIN = {
+    "metadata.name": ("metadata", "name"),
+    "metadata.namespace": ("metadata", "namespace"),
+    "metadata.uid": ("metadata", "uid"),
+    "spec.nodeName": ("spec", "nodeName"),
+    "spec.serviceAccountName": ("spec", "serviceAccountName"),
+    "status.hostIP": ("status", "hostIP"),
+    "status.podIP": ("status", "podIP"),
+}
+_ADDRESSES = {"status.hostIPs": "hostIPs", "status.podIPs": "podIPs"}
+_SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+
+
+def field(pod: Object, path: str) -> str:
+    """The text of a pod's field, as `fieldRef` names it. VolumeFailure: there is no such field."""
+    if path in _PLAIN:
+        return str(objects.get(pod, *_PLAIN[path], default=""))
+    if path in _ADDRESSES:
+        found = objects.get(pod, "status", _ADDRESSES[path], default=())
+        return ",".join(str(each.get("ip", "")) for each in found)
+    if path == "metadata.labels":
+        return _lines(objects.labels(pod))
+    if path == "metadata.annotations":
+        return _lines(objects.annotations(pod))
+    if subscript := _SUBSCRIPT(path):
+        whole = objects.labels(pod) if subscript[1] == "labels" else objects.annotations(pod)
+        return whole.get(subscript[2], "")
+    raise VolumeFailure(f"unsupported fieldPath: {path}")
+
+
+def resource(pod: Object, ref: Object, allocatable: Mapping[str, str]) -> str:
+    """What a container may use, or asked for, in units of the divisor, rounded up. A limit that is not set is
+    what the node has."""
+    container = _container(pod, ref.get("containerName") or "")
+    bound, _, name = str(ref.get("resource") or "").partition(".")
+    if bound not in ("limits", "requests") or not name:
+        raise VolumeFailure(f"unsupported container resource: {ref.get('resource')}")
+    told = objects.get(container, "resources", bound, name)
+    if told is None:
+        told = allocatable.get(name, "0") if bound == "limits" else "0"
+    divisor = quantity.of(ref.get("divisor") or "1")
+    if not divisor:
+        divisor = quantity.of("1")
+    return str(-(-quantity.of(told).nano // divisor.nano))
+
+
+def _container(pod: Object, name: str) -> Object:
+    for kind in ("containers", "initContainers"):
+        for container in objects.get(pod, "spec", kind, default=()):
+            if container.get("name") == name:
+                return dict(container)
+    raise VolumeFailure(f"container {name} not found")
+
+
+def _lines(pairs: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={_quoted(pairs[key])}" for key in sorted(pairs))
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_escaped(each) for each in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character in _SHORT:
+        return _SHORT[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,93 @@
+"""What is in volumes that are made of objects: config maps, secrets, the pod's own fields. Pure.
+
+A tree of files is a mapping from paths to what is there. Paths come from tenants: none leaves its volume.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from alcove.agent.volumes.failure import VolumeFailure
+from alcove.api.objects import Object
+
+MODE = 0o644
+MODE_MAX = 0o777
+
+
+class File(Struct, frozen=True):
+    content: bytes
+    mode: int
+    uid: int = 0
+
+
+Files = dict[str, File]
+
+
+def of_config_map(found: Object | None, source: Object, default_mode: int) -> Files:
+    """`source` is the volume's: its name, items, and whether the object may be missing."""
+    name = source.get("name") or ""
+    if found is None:
+        _check_optional(source, f'configmap "{name}" not found')
+        return {}
+    content = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+    content |= _decoded(found.get("binaryData") or {}, f"configmap {name}")
+    return _chosen(content, source, default_mode, "configmap references non-existent config key")
+
+
+def of_secret(found: Object | None, source: Object, default_mode: int) -> Files:
+    name = source.get("secretName") or source.get("name") or ""
+    if found is None:
+        _check_optional(source, f'secret "{name}" not found')
+        return {}
+    content = _decoded(found.get("data") or {}, f"secret {name}")
+    return _chosen(content, source, default_mode, "references non-existent secret key")
+
+
+def file(path: str, content: bytes, mode: int, uid: int = 0) -> Files:
+    return {checked(path): File(content, mode & MODE_MAX, uid)}
+
+
+def checked(path: str) -> str:
+    """A path inside of a volume, in its plain form."""
+    parts = PurePosixPath(path).parts
+    is_inside = bool(parts) and not path.startswith("/") and ".." not in parts
+    # Names that begin with two dots are what the volume itself is made of.
+    if not is_inside or parts[0].startswith("..") or "\0" in path:
+        raise VolumeFailure(f"invalid path {path!r} in a volume")
+    return "/".join(parts)
+
+
+def for_group(files: Mapping[str, File], group: int | None) -> Files:
+    """Whatever their modes are, the pod's group can read them."""
+    if group is None:
+        return dict(files)
+    return {path: File(each.content, each.mode | 0o440, each.uid) for path, each in files.items()}
+
+
+def _chosen(content: Mapping[str, bytes], source: Object, default_mode: int, missing: str) -> Files:
+    items: Sequence[Object] = source.get("items") or ()
+    if not items:
+        return {checked(key): File(content[key], default_mode & MODE_MAX) for key in sorted(content)}
+    files: Files = {}
+    for item in items:
+        key, mode = item.get("key") or "", item.get("mode")
+        if key not in content:
+            _check_optional(source, f"{missing}: {key}")
+            continue
+        files |= file(item.get("path") or "", content[key], default_mode if mode is None else mode)
+    return files
+
+
+def _check_optional(source: Object, why: str) -> None:
+    if not source.get("optional"):
+        raise VolumeFailure(why)
+
+
+def _decoded(data: Mapping[str, str], what: str) -> dict[str, bytes]:
+    try:
+        return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
+    except binascii.Error as error:
+        raise VolumeFailure(f"{what}: {error}") from error

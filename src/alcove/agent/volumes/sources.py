@@ -1,0 +1,289 @@
+"""From what a pod says of its volumes to what has to be there: everything is looked up, nothing is made yet.
+
+What a tenant may not have, or this node cannot give, ends here.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.agent.images.model import Image, ImageFailure
+from alcove.agent.lookup import Lookup
+from alcove.agent.podkey import PodKey
+from alcove.agent.volumes import downward, files, tokens
+from alcove.agent.volumes.failure import VolumeFailure, of_volume
+from alcove.agent.volumes.files import Files
+from alcove.agent.volumes.local import SIZE_BYTES_MIN, Volume
+from alcove.agent.volumes.tokens import Tokens
+from alcove.api import localvolumes, objects, quantity
+from alcove.api.errors import ApiError
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.errors import ClientError
+from alcove.client.keys import HOME
+
+_is_name = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
+_TOKEN_MODE = 0o600
+
+GetImage = Callable[[PodKey, Object, Object], Awaitable[Image]]
+"""(key, pod, container) → the image, as `images.policy.Pulls.ensure` gives it."""
+
+
+class Made(Struct, frozen=True):
+    """Of files that are written, and change with what they are made of."""
+
+    name: str
+    files: Files
+
+
+class Empty(Struct, frozen=True):
+    name: str
+    is_memory: bool
+    size_bytes: int
+    """Zero: not limited by itself."""
+
+
+class Host(Struct, frozen=True):
+    name: str
+    source: Object
+    read_only: bool = False
+
+
+class Local(Struct, frozen=True):
+    name: str
+    volume: Volume
+    read_only: bool
+    is_exclusive: bool
+    """For one pod only (ReadWriteOncePod)."""
+
+
+class Unpacked(Struct, frozen=True):
+    """An image's files."""
+
+    name: str
+    path: Path
+    digest: str
+
+
+Planned = Made | Empty | Host | Local | Unpacked
+
+
+class Plan(Struct, frozen=True):
+    volumes: list[Planned]
+    tokens: Tokens
+    failure: VolumeFailure | None = None
+    """The first, where others are nevertheless planned."""
+
+
+class Sources:
+    def __init__(
+        self,
+        lookup: Lookup,
+        clock: Callable[[], float],
+        node: str,
+        allocatable: Callable[[], Mapping[str, str]],
+        image: GetImage | None,
+    ) -> None:
+        self._lookup = lookup
+        self._clock = clock
+        self._node = node
+        self._allocatable = allocatable
+        self._image = image
+
+    async def plan(self, key: PodKey, pod: Object, known: Tokens) -> Plan:
+        """Everything the pod's volumes need. VolumeFailure where anything is missing."""
+        made: Tokens = {}
+        planned = [await self._planned(key, pod, volume, known, made) for volume in _volumes(pod)]
+        return Plan(planned, made)
+
+    async def plan_changing(self, key: PodKey, pod: Object, known: Tokens) -> Plan:
+        """What may have changed since; a volume that cannot be looked up stays out, and as it is."""
+        made: Tokens = {}
+        planned: list[Planned] = []
+        failure = None
+        for volume in _volumes(pod):
+            if not volume.keys() & _CHANGING:
+                continue
+            try:
+                planned.append(await self._planned(key, pod, volume, known, made))
+            except VolumeFailure as error:
+                failure = failure or error
+        return Plan(planned, {**known, **made}, failure)
+
+    async def _planned(
+        self, key: PodKey, pod: Object, volume: Object, known: Tokens, made: Tokens
+    ) -> Planned:
+        name = str(volume.get("name") or "")
+        if not _is_name(name):
+            raise VolumeFailure(f"invalid name of a volume: {name!r}")
+        kind = next((each for each in volume if each != "name"), "emptyDir")
+        source: Object = volume.get(kind) or {}
+        try:
+            match kind:
+                case "emptyDir":
+                    return _empty(name, source, pod)
+                case "configMap" | "secret" | "downwardAPI" | "projected":
+                    mode = source.get("defaultMode")
+                    mode = files.MODE if mode is None else mode
+                    whole = source if kind == "projected" else {"sources": [{kind: source}]}
+                    contents = await self._contents(key, pod, name, whole, mode, known, made)
+                    return Made(name, files.for_group(contents, fs_group(pod)))
+                case "persistentVolumeClaim":
+                    claim = str(source.get("claimName") or "")
+                    return await self._claimed(key, name, claim, bool(source.get("readOnly")), None)
+                case "ephemeral":
+                    return await self._claimed(key, name, f"{key.name}-{name}", False, pod)
+                case "hostPath":
+                    check_ring0(key, "hostPath volumes are")
+                    return Host(name, source)
+                case "image":
+                    return await self._unpacked(key, pod, name, source)
+        except (VolumeFailure, ImageFailure, ClientError, ApiError) as error:
+            raise of_volume(name, error) from error
+        raise of_volume(name, f"volumes of the kind {kind} are not supported on this node")
+
+    async def _contents(
+        self, key: PodKey, pod: Object, name: str, source: Object, mode: int, known: Tokens, made: Tokens
+    ) -> Files:
+        contents: Files = {}
+        for number, each in enumerate(source.get("sources") or ()):
+            for kind, part in each.items():
+                match kind:
+                    case "configMap":
+                        found = await self._lookup.config_map(key, part.get("name") or "")
+                        contents |= files.of_config_map(found, part, mode)
+                    case "secret":
+                        wanted = part.get("secretName") or part.get("name") or ""
+                        contents |= files.of_secret(await self._lookup.secret(key, wanted), part, mode)
+                    case "downwardAPI":
+                        contents |= self._downward(pod, part, mode)
+                    case "serviceAccountToken":
+                        place = f"{name}/{number}"
+                        token = await tokens.renewed(
+                            self._lookup, key, pod, part, known.get(place), self._clock()
+                        )
+                        made[place] = token
+                        contents |= _token_file(pod, part, token.token, mode)
+                    case _:
+                        raise VolumeFailure(f"projections of the kind {kind} are not supported on this node")
+        return contents
+
+    def _downward(self, pod: Object, source: Object, mode: int) -> Files:
+        contents: Files = {}
+        for item in source.get("items") or ():
+            if "fieldRef" in item:
+                text = downward.field(pod, item["fieldRef"].get("fieldPath") or "")
+            else:
+                text = downward.resource(pod, item.get("resourceFieldRef") or {}, self._allocatable())
+            own = item.get("mode")
+            contents |= files.file(item.get("path") or "", text.encode(), mode if own is None else own)
+        return contents
+
+    async def _claimed(
+        self, key: PodKey, name: str, claim_name: str, read_only: bool, maker: Object | None
+    ) -> Planned:
+        """`maker`: the claim must have been made for this very pod."""
+        claim = await self._lookup.claim(key, claim_name)
+        if claim is None:
+            raise VolumeFailure(f'persistentvolumeclaim "{claim_name}" not found')
+        if maker is not None and not _is_made_for(claim, key.uid):
+            raise VolumeFailure(f'PVC "{claim_name}" was not created for pod "{key.name}" (pod is not owner)')
+        volume_name = objects.get(claim, "spec", "volumeName", default="")
+        if not volume_name or objects.get(claim, "status", "phase") != "Bound":
+            raise VolumeFailure(f'PVC "{claim_name}" is not bound')
+        volume = await self._lookup.volume(key, volume_name)
+        ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
+        own = (key.namespace, claim_name, claim["metadata"]["uid"])
+        if volume is None or (ref.get("namespace"), ref.get("name"), ref.get("uid")) != own:
+            raise VolumeFailure(f'persistentvolume "{volume_name}" is not bound to PVC "{claim_name}"')
+        return self._persistent(key, name, volume, read_only)
+
+    def _persistent(self, key: PodKey, name: str, volume: Object, read_only: bool) -> Planned:
+        spec, uid = volume["spec"], volume["metadata"]["uid"]
+        modes = spec.get("accessModes") or ()
+        read_only = read_only or set(modes) == {"ReadOnlyMany"}
+        if spec.get("volumeMode") == "Block":
+            raise VolumeFailure("volumes of mode Block are not supported on this node")
+        if localvolumes.is_local(volume):
+            node = localvolumes.node_of(volume)
+            if node != self._node:
+                raise VolumeFailure(f'volume "{objects.name(volume)}" is on node "{node}", not here')
+            size = quantity.whole(objects.get(spec, "capacity", "storage", default="0"))
+            wanted = Volume(key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN))
+            return Local(name, wanted, read_only, "ReadWriteOncePod" in modes)
+        for kind in ("hostPath", "local"):
+            if kind in spec:
+                check_ring0(key, f"{kind} volumes are")
+                needed = {"type": "Directory"} if kind == "local" else {}
+                return Host(name, {**spec[kind], **needed}, read_only)
+        raise VolumeFailure("only local volumes are supported on this node")
+
+    async def _unpacked(self, key: PodKey, pod: Object, name: str, source: Object) -> Planned:
+        if self._image is None:
+            raise VolumeFailure("image volumes are not supported on this node")
+        asked = {"image": source.get("reference"), "imagePullPolicy": source.get("pullPolicy")}
+        image = await self._image(key, pod, asked)
+        return Unpacked(name, image.rootfs, image.digest)
+
+
+_CHANGING = {"configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral"}
+
+
+def is_ring0(key: PodKey) -> bool:
+    """A dedicated plane can say what it likes: its pods are never ring0's."""
+    return key.tenant == SYSTEM and key.plane == HOME
+
+
+def check_ring0(key: PodKey, what: str) -> None:
+    if not is_ring0(key):
+        raise VolumeFailure(f"{what} not allowed for pods of tenants")
+
+
+def fs_group(pod: Object) -> int | None:
+    found = objects.get(pod, "spec", "securityContext", "fsGroup")
+    return None if found is None else int(found)
+
+
+def _volumes(pod: Object) -> list[Object]:
+    return objects.get(pod, "spec", "volumes", default=[])  # type: ignore[no-any-return]
+
+
+def _empty(name: str, source: Object, pod: Object) -> Empty:
+    medium = source.get("medium") or ""
+    if medium not in ("", "Memory"):
+        raise VolumeFailure(f"emptyDir of medium {medium} is not supported on this node")
+    limit = quantity.whole(source["sizeLimit"]) if source.get("sizeLimit") else 0
+    if medium == "Memory":
+        limits = [each for each in (limit, _memory_limit(pod)) if each]
+        return Empty(name, True, min(limits, default=0))
+    return Empty(name, False, limit)
+
+
+def _memory_limit(pod: Object) -> int:
+    """What all containers together may use; zero: one of them as much as it likes."""
+    told = [objects.get(each, "resources", "limits", "memory") for each in pod["spec"]["containers"]]
+    return sum(quantity.whole(each) for each in told) if all(told) else 0
+
+
+def _is_made_for(claim: Object, uid: str) -> bool:
+    owners = objects.get(claim, "metadata", "ownerReferences", default=())
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
+
+def _token_file(pod: Object, source: Object, token: str, mode: int) -> Files:
+    """Readable by who needs it only, where the pod says who that is."""
+    user = _common_user(pod)
+    if user is not None or fs_group(pod) is not None:
+        mode = _TOKEN_MODE
+    return files.file(source.get("path") or "", token.encode(), mode, user or 0)
+
+
+def _common_user(pod: Object) -> int | None:
+    """The one user that all containers run as; None: there are several, or images decide."""
+    shared = objects.get(pod, "spec", "securityContext", "runAsUser")
+    spec = pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    users = {objects.get(each, "securityContext", "runAsUser", default=shared) for each in containers}
+    return users.pop() if len(users) == 1 else None

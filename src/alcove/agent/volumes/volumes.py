@@ -1,0 +1,375 @@
+"""The volumes of a node's pods: made before a pod starts, kept up to date while it runs, gone when it is.
+
+    <folder>/pods/<id>/record.json    whose it is; written first, removed last
+    <folder>/pods/<id>/memory/        a file system in memory: files made of objects, and tokens
+    <folder>/pods/<id>/empty/         empty folders on the disk, and file systems in memory, as pods ask for them
+    <folder>/pods/<id>/parts/         parts of volumes, where a container wants only these
+    <folder>/local/                   persistent volumes (local.py)
+
+What is on disk tells everything: whoever starts anew, after a crash or a reboot, goes on from there.
+"""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import ParamSpec, TypeVar, assert_never
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Struct, structs
+
+from alcove.agent import mounting, trees
+from alcove.agent.lookup import Lookup
+from alcove.agent.mounting import MS_NODEV, MS_NOEXEC, MS_NOSUID
+from alcove.agent.podkey import PodKey
+from alcove.agent.volumes import atomic, host, ownership, tokens
+from alcove.agent.volumes.failure import VolumeFailure, of_volume
+from alcove.agent.volumes.local import LocalVolumes, Volume
+from alcove.agent.volumes.mounts import VolumePath
+from alcove.agent.volumes.sources import (
+    Empty,
+    GetImage,
+    Host,
+    Local,
+    Made,
+    Plan,
+    Planned,
+    Sources,
+    Unpacked,
+    fs_group,
+)
+from alcove.api import objects, quantity
+from alcove.api.objects import Object
+
+FILES_BYTES_MAX = 64 << 20
+"""All files of a pod that are made of objects, and as much again while they change."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Checkpoint = Callable[[str], None]
+
+
+class _Record(Struct, frozen=True):
+    key: PodKey
+    local: dict[str, str] = {}
+    """Which persistent volumes it uses: by the volume's name in the pod."""
+    images: dict[str, str] = {}
+    paths: dict[str, VolumePath] = {}
+    """Empty until everything is there."""
+
+
+class Volumes:
+    def __init__(
+        self,
+        folder: Path,
+        lookup: Lookup,
+        clock: Callable[[], float],
+        *,
+        node: str,
+        allocatable: Callable[[], Mapping[str, str]] = dict,
+        image: GetImage | None = None,
+        checkpoint: Checkpoint = lambda _step: None,
+    ) -> None:
+        """`clock` is the wall's; `node` is this one's name; `image` fetches what image volumes name."""
+        self._pods = folder / "pods"
+        self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self.local = LocalVolumes(folder / "local", checkpoint)
+        self._sources = Sources(lookup, clock, node, allocatable, image)
+        self._checkpoint = checkpoint
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._records: dict[str, _Record] = {}
+        self._recover()
+
+    # For the pods' workers
+
+    async def mount(self, key: PodKey, pod: Object) -> Mapping[str, VolumePath]:
+        """All volumes of the pod, by name. Idempotent: what is there stays, with what is in it. `pod` is the
+        whole object. VolumeFailure: not now; to be tried again."""
+        id = _id(key)
+        async with self._turn(id):
+            known = tokens.read(self._tokens_of(id))
+            try:
+                plan = await self._sources.plan(key, pod, known)
+            except VolumeFailure:
+                # A pod that runs goes on with what it has, whatever became of the objects it was made of.
+                if (record := self._records.get(id)) is not None and self._is_whole(id, record):
+                    return record.paths
+                raise
+            if not plan.volumes:
+                return {}
+            locks = _local_ids(plan)
+            return await self._with_locks(locks, lambda: _in_thread(self._make, id, key, pod, plan))
+
+    async def refresh(self, key: PodKey, pod: Object) -> None:
+        """Brings what is made of objects up to date, each volume at once; renews tokens; lets volumes grow.
+        VolumeFailure: something could not be looked up, and is as it was; the rest is done."""
+        id = _id(key)
+        async with self._turn(id):
+            record = self._records.get(id)
+            if record is None or not record.paths:
+                return
+            plan = await self._sources.plan_changing(key, pod, tokens.read(self._tokens_of(id)))
+            await self._with_locks(_local_ids(plan), lambda: _in_thread(self._change, id, pod, plan))
+        if plan.failure is not None:
+            raise plan.failure
+
+    async def unmount(self, key: PodKey) -> None:
+        """Nothing is left of the pod's volumes but persistent ones. Its containers must be gone. Idempotent."""
+        id = _id(key)
+        async with self._turn(id):
+            record = self._records.get(id)
+            locks = sorted(set(record.local.values())) if record is not None else []
+            await self._with_locks(locks, lambda: _in_thread(self._remove, id))
+
+    async def usage(self, key: PodKey) -> dict[str, int]:
+        """What the pod's empty folders on the disk take, in bytes, by the volume's name."""
+        return (await self.usages([key])).get(key, {})
+
+    async def usages(self, keys: list[PodKey]) -> dict[PodKey, dict[str, int]]:
+        """The same for many pods: one process measures them all."""
+        places = [(key, path) for key in keys for path in self._empties(_id(key))]
+        sizes = await _in_thread(trees.used_bytes, [path for _, path in places])
+        found: dict[PodKey, dict[str, int]] = {}
+        for (key, path), size in zip(places, sizes, strict=True):
+            found.setdefault(key, {})[path.name] = size
+        return found
+
+    def ids(self) -> list[PodKey]:
+        """Pods of whose volumes anything is on this node."""
+        return [record.key for record in list(self._records.values())]
+
+    def images_in_use(self) -> set[str]:
+        """Digests of images that are volumes of pods."""
+        return {digest for record in list(self._records.values()) for digest in record.images.values()}
+
+    # For whoever wipes persistent volumes
+
+    def is_used(self, local_id: str, but_by: str = "") -> bool:
+        """Whether a pod has it, other than the one whose folder has the name `but_by`."""
+        records = list(self._records.items())  # Others make volumes in threads of their own meanwhile.
+        return any(local_id in record.local.values() for id, record in records if id != but_by)
+
+    async def wipe(self, volume: Volume) -> bool:
+        """False: not yet, it is still open. Then it should be tried again."""
+        async with self._turn(volume.id):
+            return not self.is_used(volume.id) and await _in_thread(self.local.wipe, volume)
+
+    # Making
+
+    def _make(self, id: str, key: PodKey, pod: Object, plan: Plan) -> Mapping[str, VolumePath]:
+        before = self._records.get(id)
+        is_first = before is None or not before.paths
+        home = self._pods / id
+        try:
+            self._check_exclusive(id, plan)
+            home.mkdir(exist_ok=True, mode=0o711)
+            self._checkpoint("make folder of pod")
+            local = {each.name: each.volume.id for each in plan.volumes if isinstance(each, Local)}
+            images = {each.name: each.digest for each in plan.volumes if isinstance(each, Unpacked)}
+            record = self._write(id, _Record(key, local, images, before.paths if before is not None else {}))
+            self._write_tokens(home, plan)
+            paths = {each.name: self._made(home, pod, each, is_first) for each in plan.volumes}
+        except OSError as error:
+            raise VolumeFailure(f"volumes of the pod cannot be made: {error}") from error
+        self._write(id, structs.replace(record, paths=paths))
+        return paths
+
+    def _made(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
+        try:
+            return self._path(home, pod, planned, is_first)
+        except (VolumeFailure, OSError) as error:
+            raise of_volume(planned.name, error) from error
+
+    def _path(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
+        parts = home / "parts"
+        match planned:
+            case Made(name, contents):
+                folder = self._memory(home) / name
+                folder.mkdir(exist_ok=True, mode=0o755)
+                atomic.write(folder, contents, fs_group(pod), self._checkpoint)
+                return VolumePath(folder, True, parts)
+            case Empty(name):
+                folder = self._empty(home, planned)
+                if is_first:
+                    _own(folder, pod)
+                return VolumePath(folder, False, parts)
+            case Host(_, source, read_only):
+                return VolumePath(host.path_of(source), read_only, parts, is_shared_with_node=True)
+            case Local(_, volume, read_only):
+                folder = self.local.mount(volume)
+                if is_first and not read_only:
+                    _own(folder, pod)
+                return VolumePath(folder, read_only, parts)
+            case Unpacked(_, path):
+                return VolumePath(path, True, parts)
+        assert_never(planned)
+
+    def _memory(self, home: Path) -> Path:
+        folder = home / "memory"
+        folder.mkdir(exist_ok=True, mode=0o711)
+        if not os.path.ismount(folder):
+            flags = MS_NODEV | MS_NOSUID | MS_NOEXEC
+            _mount_memory(folder, flags, f"mode=711,size={2 * FILES_BYTES_MAX}")
+            self._checkpoint("mount memory")
+        return folder
+
+    def _empty(self, home: Path, wanted: Empty) -> Path:
+        folder = home / "empty" / wanted.name
+        folder.parent.mkdir(exist_ok=True, mode=0o711)
+        is_new = not folder.exists()
+        if is_new:
+            folder.mkdir()
+            self._checkpoint("make empty folder")
+        if wanted.is_memory and not os.path.ismount(folder):
+            size = f",size={wanted.size_bytes}" if wanted.size_bytes else ""
+            mounting.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
+            self._checkpoint("mount empty memory")
+        elif is_new:
+            folder.chmod(0o777)
+        return folder
+
+    def _check_exclusive(self, id: str, plan: Plan) -> None:
+        for each in plan.volumes:
+            if not isinstance(each, Local) or not each.is_exclusive:
+                continue
+            if self.is_used(each.volume.id, but_by=id):
+                why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+                raise of_volume(each.name, why)
+
+    # Changing
+
+    def _change(self, id: str, pod: Object, plan: Plan) -> None:
+        home = self._pods / id
+        try:
+            self._write_tokens(home, plan)
+            for each in plan.volumes:
+                if isinstance(each, Made):
+                    self._path(home, pod, each, is_first=False)
+                elif isinstance(each, Local) and not each.read_only:
+                    self.local.mount(each.volume)
+        except OSError as error:
+            raise VolumeFailure(f"volumes of the pod cannot be changed: {error}") from error
+
+    def _write_tokens(self, home: Path, plan: Plan) -> None:
+        if plan.tokens:
+            self._memory(home)
+            tokens.write(self._tokens_of(home.name), plan.tokens)
+
+    # Removing
+
+    def _remove(self, id: str) -> None:
+        home = self._pods / id
+        for path in mounting.mounts_below(home):
+            mounting.unmount_all(path)
+            self._checkpoint("unmount")
+        record = self._records.get(id)
+        for local in set(record.local.values()) if record is not None else ():
+            if not self.is_used(local, but_by=id):
+                self.local.unmount(local)
+                self._checkpoint("unmount volume")
+        for name in ("parts", "empty", "memory"):
+            trees.remove(home / name)
+            self._checkpoint("remove files")
+        trees.remove(home)
+        self._records.pop(id, None)
+
+    def _recover(self) -> None:
+        for home in self._pods.iterdir():
+            try:
+                content = (home / "record.json").read_bytes()
+                self._records[home.name] = msgspec.json.decode(content, type=_Record)
+            except (FileNotFoundError, msgspec.DecodeError):
+                # Its maker was stopped before it could write down what it makes.
+                self._remove(home.name)
+        used = {local for record in self._records.values() for local in record.local.values()}
+        for volume in self.local.all():
+            if volume.id not in used:
+                self.local.unmount(volume.id)
+
+    def _write(self, id: str, record: _Record) -> _Record:
+        if self._records.get(id) != record:
+            path = self._pods / id / "record.json"
+            draft = path.with_suffix(".new")
+            draft.write_bytes(msgspec.json.encode(record))
+            draft.rename(path)
+            self._records[id] = record
+            self._checkpoint("write record")
+        return record
+
+    def _is_whole(self, id: str, record: _Record) -> bool:
+        """Whether all that was made is still there: after a reboot it is not."""
+        home = self._pods / id
+        needed = [path for path in (home / "memory",) if path.exists()]
+        needed += [self.local.root(local) for local in record.local.values()]
+        return bool(record.paths) and all(os.path.ismount(path) for path in needed)
+
+    def _empties(self, id: str) -> list[Path]:
+        try:
+            found = sorted((self._pods / id / "empty").iterdir())
+        except FileNotFoundError:
+            return []
+        return [path for path in found if not os.path.ismount(path)]
+
+    def _tokens_of(self, id: str) -> Path:
+        return self._pods / id / "memory" / ".tokens"
+
+    def _turn(self, id: str) -> asyncio.Lock:
+        lock = self._turns.get(id)
+        if lock is None:
+            lock = self._turns[id] = asyncio.Lock()
+        return lock
+
+    async def _with_locks(self, ids: list[str], work: Callable[[], Awaitable[T]]) -> T:
+        """Two pods that share a persistent volume take turns; always in the same order."""
+        if not ids:
+            return await work()
+        async with self._turn(ids[0]):
+            return await self._with_locks(ids[1:], work)
+
+
+def exceeded(pod: Object, usage: Mapping[str, int]) -> str:
+    """Why the pod must be evicted, in kubelet's words; empty: its empty folders are within their limits."""
+    for volume in objects.get(pod, "spec", "volumes", default=()):
+        limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+        if limit and usage.get(volume["name"], 0) > quantity.whole(limit):
+            return f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}". '
+    return ""
+
+
+def _local_ids(plan: Plan) -> list[str]:
+    return sorted({each.volume.id for each in plan.volumes if isinstance(each, Local)})
+
+
+def _id(key: PodKey) -> str:
+    """A name for folders: whatever the parts of a key are, it is one of ours."""
+    whole = "\0".join((key.plane, key.tenant, key.namespace, key.name, key.uid))
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def _own(folder: Path, pod: Object) -> None:
+    group = fs_group(pod)
+    if group is None:
+        return
+    policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
+    if policy != "OnRootMismatch" or not ownership.is_owned(folder, group):
+        ownership.own(folder, group)
+
+
+def _mount_memory(folder: Path, flags: int, options: str) -> None:
+    """Never on a disk, not even in swap, where the kernel can promise that."""
+    try:
+        mounting.mount("tmpfs", folder, "tmpfs", flags, f"{options},noswap")
+    except OSError:
+        mounting.mount("tmpfs", folder, "tmpfs", flags, options)
+
+
+async def _in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Cancelled, it still waits for the end: nobody else may touch the same files before."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
