@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from alcove.api.objects import Object
-from alcove.testing.scheduler import LocalScheduler
-from alcove.testing.scheduling import node, pod
+from alcove.testing.scheduler import PODS, LocalScheduler, add_node, create
+from alcove.testing.scheduling import node
 from alcove.testing.server import Caller, LocalServer, wait_until
 
-PODS = "/api/v1/namespaces/default/pods"
 _NUMBERS = count()
 
 
@@ -37,18 +35,6 @@ def admin(cluster: LocalServer) -> Iterator[Caller]:
     yield caller
     for each in caller.get(PODS).json["items"]:
         caller.delete(f"{PODS}/{each['metadata']['name']}?gracePeriodSeconds=0")
-
-
-def add_node(server: LocalServer, made: Object) -> None:
-    del made["metadata"]["uid"]
-    assert server.system.post("/api/v1/nodes", made).status == 201
-
-
-def create(caller: Caller, name: str, **spec: Any) -> None:
-    made = pod(name, **spec)
-    del made["metadata"]["uid"], made["spec"]["priority"]
-    answer = caller.post(PODS, made)
-    assert answer.status == 201, answer.body
 
 
 def node_of(caller: Caller, name: str) -> str:
@@ -153,7 +139,7 @@ def test_volumes_are_chosen_with_the_node(cluster: LocalServer, admin: Caller) -
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": "local",
-            "local": {"path": "/mnt/disk"},
+            "nfs": {"server": "disks", "path": "/mnt/disk"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
         },
     }

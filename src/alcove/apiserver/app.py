@@ -204,9 +204,9 @@ def _access(call: Call) -> Access:
     target = call.target
     if not target.is_resource:
         return Access(call.verb, call.tenant, path=target.path)
-    name, fields = target.name, ""
+    name, fields, labels = target.name, "", ""
     if call.verb in _COLLECTION_READS and call.request.raw_query:
-        fields = call.query.get("fieldSelector", "")
+        fields, labels = call.query.get("fieldSelector", ""), call.query.get("labelSelector", "")
         name = name or _selected_name(fields)
     return Access(
         call.verb,
@@ -217,6 +217,7 @@ def _access(call: Call) -> Access:
         target.namespace,
         name,
         fields=fields,
+        labels=labels,
         metadata_only=call.verb in _COLLECTION_READS and _is_metadata(call),
     )
 

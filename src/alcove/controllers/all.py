@@ -14,6 +14,7 @@ from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
+from alcove.controllers.network.gateways import GatewayController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import PodController
@@ -24,10 +25,19 @@ from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
 from alcove.controllers.services.addresses import ServiceAddressController
+from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.statefulsets import StatefulSets
 from alcove.controllers.tenants import Tenants
 from alcove.controllers.tokensecrets import TokenSecrets
 from alcove.controllers.ttl import TtlAfterFinished
+from alcove.controllers.volumes import (
+    ClaimBinder,
+    ClaimProtection,
+    EphemeralClaims,
+    LocalProvisioner,
+    VolumeKeeper,
+    VolumeProtection,
+)
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     Tenants,
@@ -52,6 +62,12 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     StatefulSets,
     DaemonSets,
     Disruption,
+    ClaimBinder,
+    VolumeKeeper,
+    LocalProvisioner,
+    ClaimProtection,
+    VolumeProtection,
+    EphemeralClaims,
     EndpointSlices,
     Endpoints,
     VpcController,
@@ -62,4 +78,6 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     PodController,
     OrphanController,
     ServiceAddressController,
+    NodePortController,
+    GatewayController,
 )

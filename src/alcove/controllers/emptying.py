@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from alcove.api import meta
+from alcove.api import localvolumes, meta
 from alcove.api.ids import GroupResource
 from alcove.client.resources import PODS
 from alcove.controllers.conditions import Condition
@@ -42,6 +42,7 @@ OURS = frozenset(
         "service.kubernetes.io/load-balancer-cleanup",
         "customresourcecleanup.apiextensions.k8s.io",
         "arktos.futurewei.com/network",
+        localvolumes.FINALIZER,
     }
 )
 """Finalizers that ring0's own processes serve. A controller that puts one on tenants' objects adds it."""

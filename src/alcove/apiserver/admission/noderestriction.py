@@ -5,7 +5,7 @@ very attempt that is committed. A node that somebody has taken over gains no pod
 what it says of itself.
 """
 
-from alcove.api import objects
+from alcove.api import localvolumes, objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
@@ -20,10 +20,11 @@ NODES = GroupResource("", "nodes")
 LEASES = GroupResource("coordination.k8s.io", "leases")
 STORAGE_NODES = GroupResource("storage.k8s.io", "csinodes")
 CLAIMS = GroupResource("", "persistentvolumeclaims")
+VOLUMES = GroupResource("", "persistentvolumes")
 SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
 EVENTS = GroupResource("", "events")
 """As they are stored, whichever group they were sent to."""
-_HANDLED = frozenset((NODES, PODS, LEASES, STORAGE_NODES, CLAIMS, EVENTS))
+_HANDLED = frozenset((NODES, PODS, LEASES, STORAGE_NODES, CLAIMS, VOLUMES, EVENTS))
 
 _RESERVED = ("kubernetes.io", "k8s.io")
 """Among these is `node-restriction.kubernetes.io`: what a node is trusted with, never the node's to say."""
@@ -82,6 +83,8 @@ class NodeRestriction(Plugin):
             return "" if is_own else "can only write its own CSINode"
         if resource == CLAIMS:
             return _claim_fault(attributes)
+        if resource == VOLUMES:
+            return _volume_fault(node, attributes)
         return _event_fault(node, attributes)
 
     def _pod_fault(self, node: str, attributes: Attributes) -> str:
@@ -176,6 +179,28 @@ def _claim_fault(attributes: Attributes) -> str:
     if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
         return "can only write the status of claims"
     return _kept_fault(attributes.obj or {}, attributes.old or {}, "status", _CLAIM_STATUS_OF_OTHERS)
+
+
+def _volume_fault(node: str, attributes: Attributes) -> str:
+    """That a volume of its own is wiped, and nothing else."""
+    new, old = attributes.obj or {}, attributes.old or {}
+    if attributes.operation is not Operation.UPDATE or attributes.subresource:
+        return "can only say of its own volumes that they are wiped"
+    if localvolumes.node_of(old) != node or "deletionTimestamp" not in old["metadata"]:
+        return "can only say of its own volumes that they are wiped"
+    rest = [each for each in old["metadata"].get("finalizers") or () if each != localvolumes.FINALIZER]
+    if (new["metadata"].get("finalizers") or []) != rest:
+        return f"can only take away the finalizer {localvolumes.FINALIZER}"
+    kept = {**old["metadata"], "finalizers": rest}
+    is_same = _without_times(new["metadata"]) == _without_times(kept) and new.get("spec") == old.get("spec")
+    return "" if is_same else "cannot change volumes"
+
+
+def _without_times(metadata: Object) -> Object:
+    """Without what the server writes by itself."""
+    skipped = ("managedFields", "resourceVersion", "generation")
+    found = {field: value for field, value in metadata.items() if field not in skipped}
+    return found | {"finalizers": found.get("finalizers") or []}
 
 
 def _event_fault(node: str, attributes: Attributes) -> str:

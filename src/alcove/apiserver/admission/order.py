@@ -20,6 +20,8 @@ from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.storageclass import ClaimResize, DefaultStorageClass
+from alcove.apiserver.admission.storageprotection import StorageProtection
+from alcove.apiserver.admission.storagevolumes import LocalVolumes
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
 from alcove.apiserver.admission.webhooks.calling import Calling
 from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks
@@ -73,6 +75,8 @@ def plugins(
         RuntimeClass(cache),
         DefaultStorageClass(cache),
         ClaimResize(cache),
+        StorageProtection(),
+        LocalVolumes(),
         DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),

@@ -21,5 +21,7 @@ class Access(Struct, frozen=True):
     path: str = ""
     fields: str = ""
     """The field selector of a list or watch, as the client wrote it."""
+    labels: str = ""
+    """The label selector, likewise."""
     metadata_only: bool = False
     """Whether nothing but metadata is shown of a list or watch."""

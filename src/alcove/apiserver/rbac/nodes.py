@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from alcove.api import objects, selectors
+from alcove.api import localvolumes, objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
@@ -135,6 +135,15 @@ class NodeAuthorizer:
         volume = self._reader.get(tenant, _VOLUMES, "", name) if name else None
         ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
         return volume if (ref.get("namespace"), ref.get("name")) == (namespace, claim_name) else None
+
+    def _volumes(self, node: str, access: Access) -> Decision:
+        """Its own local volumes, which it wipes when they go, and those of the pods on it."""
+        if access.verb in ("list", "watch") and _selects_own_volumes(access.labels, node):
+            return _OWN
+        volume = self._reader.get(access.tenant, _VOLUMES, "", access.name) if access.name else None
+        if volume is not None and localvolumes.node_of(volume) == node and access.verb in ("get", "patch"):
+            return _OWN
+        return self._volume_of_pod(node, access)
 
     def _volume_of_pod(self, node: str, access: Access) -> Decision:
         if access.verb not in _READ or not access.name:
@@ -261,12 +270,16 @@ def _selects_node(fields: str, node: str) -> bool:
     return bool(about) and all(term.equal and term.value == node for term in about)
 
 
+def _selects_own_volumes(labels: str, node: str) -> bool:
+    return labels in (f"{localvolumes.NODE_LABEL}={node}", f"{localvolumes.NODE_LABEL}=={node}")
+
+
 _RULES: dict[tuple[str, str], _Rule] = {
     ("", "secrets"): NodeAuthorizer._named_by_pod,
     ("", "configmaps"): NodeAuthorizer._named_by_pod,
     ("", "persistentvolumeclaims"): NodeAuthorizer._named_by_pod,
     ("", "persistentvolumeclaims/status"): NodeAuthorizer._claim_status,
-    ("", "persistentvolumes"): NodeAuthorizer._volume_of_pod,
+    ("", "persistentvolumes"): NodeAuthorizer._volumes,
     ("", "serviceaccounts/token"): NodeAuthorizer._token,
     ("resource.k8s.io", "resourceclaims"): NodeAuthorizer._named_by_pod,
     ("storage.k8s.io", "volumeattachments"): NodeAuthorizer._attachment,

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from alcove.api import localvolumes
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.client.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, NETWORKS, Resource
+from alcove.client.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    NETWORKS,
+    STORAGE_CLASSES,
+    Resource,
+)
 
 _RBAC = "rbac.authorization.k8s.io"
 ADMIN_USER = "admin"
@@ -27,12 +35,13 @@ def first_objects(tenant: TenantId, network: Object) -> list[First]:
     Ring0 has its namespaces from the server itself, and its administrator needs no role.
     """
     if tenant == SYSTEM:
-        return [First(NETWORKS, network)]
+        return [First(NETWORKS, network), First(STORAGE_CLASSES, _storage_class(tenant))]
     return [
         *(First(NAMESPACES, _named(tenant, name)) for name in DEFAULT_NAMESPACES),
         First(CLUSTER_ROLES, _admin_role(tenant)),
         First(CLUSTER_ROLE_BINDINGS, _admin_role_binding(tenant)),
         First(NETWORKS, network),
+        First(STORAGE_CLASSES, _storage_class(tenant)),
     ]
 
 
@@ -51,4 +60,17 @@ def _admin_role_binding(tenant: TenantId) -> Object:
         **_named(tenant, ADMIN_ROLE_BINDING),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": ADMIN_ROLE},
         "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": ADMIN_USER}],
+    }
+
+
+def _storage_class(tenant: TenantId) -> Object:
+    """The tenant's own object, like everything here: it may have another default, or none."""
+    named = _named(tenant, localvolumes.STORAGE_CLASS)
+    named["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    return {
+        **named,
+        "provisioner": localvolumes.PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
     }

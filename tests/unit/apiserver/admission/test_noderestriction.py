@@ -17,6 +17,7 @@ from alcove.apiserver.admission.noderestriction import (
     LEASES,
     NODES,
     STORAGE_NODES,
+    VOLUMES,
     NodeRestriction,
 )
 from alcove.apiserver.identity import Identity
@@ -332,3 +333,35 @@ def test_a_pod_without_token_volumes_gets_no_token_from_its_node() -> None:
     reader.put(ACME, PODS, {"metadata": metadata, "spec": {"nodeName": "a"}})
     with pytest.raises(Forbidden, match="audiences"):
         noderestriction.check_token(reader, A, ACME, "ns", "robot", {"spec": bound()})
+
+
+def wiped(*finalizers: str, node_name: str = "a", deleted: bool = True, **spec: Any) -> Object:
+    metadata: Object = {"name": "v", "labels": {"alcove.io/node": node_name}, "finalizers": list(finalizers)}
+    if deleted:
+        metadata["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    return {"metadata": metadata, "spec": {"local": {"path": "/alcove/v"}, **spec}}
+
+
+HELD = "alcove.io/local-volume"
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "told"),
+    [
+        (wiped(), wiped(HELD), ""),
+        (wiped("other"), wiped("other", HELD), ""),
+        (wiped(), wiped("other", HELD), "can only take away the finalizer"),
+        (wiped("new"), wiped(HELD), "can only take away the finalizer"),
+        (wiped(deleted=False), wiped(HELD, deleted=False), "that they are wiped"),
+        (wiped(node_name="b"), wiped(HELD, node_name="b"), "that they are wiped"),
+        (wiped(node_name="b"), wiped(HELD), "cannot change volumes"),
+        (wiped(capacity={"storage": "9Gi"}), wiped(HELD), "cannot change volumes"),
+        (None, wiped(), "that they are wiped"),
+        (wiped(HELD), None, "that they are wiped"),
+    ],
+)
+async def test_of_volumes_only_that_its_own_are_wiped(
+    new: Object | None, old: Object | None, told: str
+) -> None:
+    said = await refusal(VOLUMES, new, old, tenant=ACME)
+    assert told in said and bool(told) == bool(said)

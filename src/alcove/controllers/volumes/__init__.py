@@ -1,0 +1,16 @@
+"""Storage: claims and volumes find each other, local volumes are made and go, what is in use stays."""
+
+from alcove.controllers.volumes.claims import ClaimBinder
+from alcove.controllers.volumes.ephemeral import EphemeralClaims
+from alcove.controllers.volumes.protection import ClaimProtection, VolumeProtection
+from alcove.controllers.volumes.provisioner import LocalProvisioner
+from alcove.controllers.volumes.volumes import VolumeKeeper
+
+__all__ = [
+    "ClaimBinder",
+    "ClaimProtection",
+    "EphemeralClaims",
+    "LocalProvisioner",
+    "VolumeKeeper",
+    "VolumeProtection",
+]

@@ -1,0 +1,138 @@
+"""The claims' side of binding. A claim sees its own tenant's volumes, classes and pods, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from alcove.api import objects
+from alcove.api.errors import NotFound
+from alcove.api.objects import Object, get
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.volumes import facts, plan, writes
+from alcove.controllers.workloads import pods
+
+
+class ClaimBinder(Controller):
+    name = "persistentvolume"
+    resource = PERSISTENT_VOLUME_CLAIMS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        indexes = {facts.VOLUME: facts.volume_of, facts.CLASS: facts.waiting_class}
+        self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS, indexes)
+        self._volumes = self.mirror(
+            PERSISTENT_VOLUMES, {facts.CLAIM: facts.claim_of, facts.FREE: facts.free_class}
+        )
+        self._classes = self.mirror(STORAGE_CLASSES)
+        self._pods = self.mirror(PODS, {facts.CLAIM: facts.claims_of})
+        self.on(self._claims)
+        self.on(self._volumes, self._of_volume)
+        self.on(self._classes, self._of_class)
+        self.on(self._pods, self._of_pod)
+
+    def _of_volume(self, change: Change) -> Iterable[ObjectKey]:
+        """Who names it, whom it names, and who could have it."""
+        key = change.key
+        for place in facts.claim_of(change.obj):
+            yield facts.key_of(key, place)
+        yield from self._claims.find_keys(facts.VOLUME, key.plane, key.tenant, key.name)
+        for name in facts.free_class(change.obj):
+            yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, name)
+
+    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, key.name)
+        if _is_default(change.obj):
+            yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, "")
+
+    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
+        """A new pod may be whom a claim waits for."""
+        if change.kind is Kind.ADDED:
+            for place in facts.claims_of(change.obj):
+                yield facts.key_of(change.key, place)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        claim = self._claims.get(key)
+        if claim is None:
+            return DONE
+        try:
+            await self._step(key, claim)
+        except NotFound:
+            pass  # One of the two went meanwhile; the watch will tell.
+        return DONE
+
+    async def _step(self, key: ObjectKey, claim: Object) -> None:
+        next_ = plan.for_claim(claim, self._around(key, claim))
+        match next_:
+            case plan.Bind():
+                await self._bind(key, claim, next_.volume)
+            case plan.Lost():
+                if await self._write_status(key, writes.unbound_status(claim, "Lost")):
+                    self._tell(key, claim, next_.told)
+            case plan.Wait():
+                await self._wait(key, claim, next_)
+            case _:
+                assert_never(next_)
+
+    def _around(self, key: ObjectKey, claim: Object) -> plan.Around:
+        name, class_name = get(claim, "spec", "volumeName", default=""), facts.class_of(claim)
+        if name:
+            return plan.Around(named=self._volumes.get(key.of(name, "")))
+        return plan.Around(
+            meant=self._volumes.find(facts.CLAIM, key.plane, key.tenant, facts.place_of(key)),
+            free=self._volumes.find(facts.FREE, key.plane, key.tenant, class_name),
+            chosen=self._classes.get(key.of(class_name, "")) if class_name else None,
+            default_class="" if class_name else self._default_class(key),
+            user=self._user(key),
+        )
+
+    def _default_class(self, key: ObjectKey) -> str:
+        """The newest; of several, the first by name."""
+        marked = [each["metadata"] for each in self._classes.list(key.plane, key.tenant) if _is_default(each)]
+        newest = max((each["creationTimestamp"] for each in marked), default="")
+        return min((each["name"] for each in marked if each["creationTimestamp"] == newest), default="")
+
+    def _user(self, key: ObjectKey) -> Object | None:
+        users = self._pods.find(facts.CLAIM, key.plane, key.tenant, facts.place_of(key))
+        return next((pod for pod in users if pods.is_active(pod)), None)
+
+    async def _bind(self, key: ObjectKey, claim: Object, volume: Object) -> None:
+        """The volume first: its claimRef decides between two claims that want it."""
+        client = self.client(key)
+        if (wanted := writes.claimed(volume, claim)) is not None:
+            volume = await client.update(key.tenant, PERSISTENT_VOLUMES, wanted)
+        if (wanted := writes.bound(claim, volume)) is not None:
+            claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, wanted)
+        await self._write_status(key, writes.bound_status(claim, volume))
+
+    async def _wait(self, key: ObjectKey, claim: Object, wait: plan.Wait) -> None:
+        client = self.client(key)
+        if wait.takes_class:
+            claim["spec"]["storageClassName"] = wait.takes_class
+            await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim)
+            return
+        if wait.provisioner and objects.annotations(claim).get(facts.STORAGE_PROVISIONER) != wait.provisioner:
+            noted = claim["metadata"].setdefault("annotations", {})
+            noted[facts.STORAGE_PROVISIONER] = wait.provisioner
+            claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim)
+        await self._write_status(key, writes.unbound_status(claim, "Pending"))
+        if wait.told is not None:
+            self._tell(key, claim, wait.told)
+
+    async def _write_status(self, key: ObjectKey, wanted: Object | None) -> bool:
+        if wanted is not None:
+            await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, wanted, subresource="status")
+        return wanted is not None
+
+    def _tell(self, key: ObjectKey, claim: Object, told: plan.Told) -> None:
+        tell = self.events.warning if told.is_warning else self.events.normal
+        tell(key.plane, claim, told.reason, told.message)
+
+
+def _is_default(chosen: Object) -> bool:
+    return any(objects.annotations(chosen).get(key) == "true" for key in facts.IS_DEFAULT)

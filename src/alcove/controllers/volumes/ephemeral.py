@@ -1,0 +1,73 @@
+"""Claims that live with a pod: a volume of the kind `ephemeral` has its claim made, owned by the pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api.errors import AlreadyExists, Forbidden
+from alcove.api.objects import Object, get
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS
+from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.workloads import pods
+from alcove.controllers.workloads.owning import reference
+
+
+class EphemeralClaims(Controller):
+    name = "ephemeral-volume"
+    resource = PODS
+    workers = 4
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._pods = self.mirror(PODS)
+        self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
+        self.on(self._pods, self._wanting)
+        self.on(self._claims, self._lost)
+
+    def _wanting(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is not Kind.DELETED and any(_ephemeral(change.obj)):
+            yield change.key
+
+    def _lost(self, change: Change) -> Iterable[ObjectKey]:
+        """A claim that went while its pod waits is made anew."""
+        owner = controller_of(change.obj) if change.kind is Kind.DELETED else None
+        if owner is not None and owner.get("kind") == "Pod":
+            yield change.key.of(owner["name"])
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        pod = self._pods.get(key)
+        if pod is None or not pods.is_active(pod):
+            return DONE
+        for volume in _ephemeral(pod):
+            await self._make(key, pod, volume)
+        return DONE
+
+    async def _make(self, key: ObjectKey, pod: Object, volume: Object) -> None:
+        name = f"{key.name}-{volume['name']}"
+        there = self._claims.get(key.of(name))
+        if there is not None:
+            owner = controller_of(there)
+            if owner is None or owner.get("uid") != pod["metadata"]["uid"]:
+                told = f'PVC "{name}" was not created for the pod: pod is not owner'
+                self.events.warning(key.plane, pod, "EphemeralVolumeConflict", told)
+            return
+        template = get(volume, "ephemeral", "volumeClaimTemplate", default={})
+        kept = {field: get(template, "metadata", field, default={}) for field in ("labels", "annotations")}
+        metadata = {**kept, "name": name, "ownerReferences": [reference(PODS, pod)]}
+        claim = {"metadata": metadata, "spec": template["spec"]}
+        try:
+            await self.client(key).create(
+                key.tenant, PERSISTENT_VOLUME_CLAIMS, claim, namespace=key.namespace
+            )
+        except AlreadyExists:
+            pass
+        except Forbidden as error:
+            if not is_terminating(error):
+                raise
+
+
+def _ephemeral(pod: Object) -> Iterable[Object]:
+    return (each for each in get(pod, "spec", "volumes", default=()) if each.get("ephemeral"))

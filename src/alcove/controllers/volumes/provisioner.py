@@ -1,0 +1,156 @@
+"""The provisioner of local volumes: makes them where the scheduler put the pod, lets them grow, and lets
+those go whose node is gone with them.
+
+The volume of a claim is made in the claim's own tenant, and no request of this controller names two
+tenants: nothing can be bound across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import localvolumes, objects
+from alcove.api.errors import AlreadyExists, NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object, get
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.volumes import facts, local
+from alcove.controllers.volumes.protection import is_held, let_go
+
+
+class LocalProvisioner(Controller):
+    name = "local-volume"
+    resource = PERSISTENT_VOLUME_CLAIMS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._claims = self.mirror(
+            PERSISTENT_VOLUME_CLAIMS, {facts.VOLUME: facts.volume_of, facts.CLASS: facts.waiting_class}
+        )
+        self._classes = self.mirror(STORAGE_CLASSES)
+        self._volumes = self.mirror(PERSISTENT_VOLUMES, {"node": _node})
+        self._nodes = self.mirror(NODES)
+        self.on(self._claims)
+        self.on(self._classes, self._of_class)
+        self.on(self._volumes, self._of_volume)
+        self.on(self._nodes, self._of_node)
+
+    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        return self._claims.find_keys(facts.CLASS, key.plane, key.tenant, key.name)
+
+    def _of_volume(self, change: Change) -> Iterable[ObjectKey]:
+        """Its claim, for it may grow; itself, when it goes."""
+        if localvolumes.is_local(change.obj) and change.kind is not Kind.DELETED:
+            for place in facts.claim_of(change.obj):
+                yield facts.key_of(change.key, place)
+            if is_held(change.obj, localvolumes.FINALIZER):
+                yield change.key
+
+    def _of_node(self, change: Change) -> Iterable[ObjectKey]:
+        if change.kind is Kind.DELETED:
+            for space in self._volumes.spaces():
+                yield from self._volumes.find_keys("node", space.plane, space.tenant, change.key.name)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        if not key.namespace:
+            return await self._release(key)
+        claim = self._claims.get(key)
+        if claim is None:
+            return DONE
+        chosen = self._classes.get(key.of(facts.class_of(claim), ""))
+        if chosen is not None and local.wants(claim, chosen):
+            await self._provision(key, claim, chosen)
+        elif facts.phase(claim) == "Bound":
+            await self._grow(key, claim)
+        return DONE
+
+    # Coming
+
+    async def _provision(self, key: ObjectKey, claim: Object, chosen: Object) -> None:
+        if why := local.fault(claim, chosen):
+            self._failed(key, claim, why)
+            return
+        node = objects.annotations(claim)[facts.SELECTED_NODE]
+        if not await self._is_there(node):
+            self._failed(key, claim, f'node "{node}" not found')
+            await self._choose_again(key, claim)
+            return
+        made = local.volume(claim, chosen, node)
+        name = made["metadata"]["name"]
+        if key.of(name, "") in self._volumes:
+            return
+        self.events.normal(
+            key.plane, claim, "Provisioning", f'Provisioning a volume for claim "{facts.place_of(key)}"'
+        )
+        try:
+            await self.client(key).create(key.tenant, PERSISTENT_VOLUMES, made)
+        except AlreadyExists:
+            return
+        self.events.normal(
+            key.plane, claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}"
+        )
+
+    def _failed(self, key: ObjectKey, claim: Object, why: str) -> None:
+        name = facts.class_of(claim)
+        told = f'failed to provision volume with StorageClass "{name}": {why}'
+        self.events.warning(key.plane, claim, "ProvisioningFailed", told)
+
+    async def _choose_again(self, key: ObjectKey, claim: Object) -> None:
+        """The scheduler puts the pod elsewhere once the claim no longer says where it should be."""
+        version = claim["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version, "annotations": {facts.SELECTED_NODE: None}}}
+        await self.client(key).patch(
+            key.tenant, PERSISTENT_VOLUME_CLAIMS, key.name, patch, namespace=key.namespace
+        )
+
+    async def _is_there(self, node: str) -> bool:
+        """Asks the server where our own watch knows nothing of the node."""
+        if ObjectKey(HOME, SYSTEM, "", node) in self._nodes:
+            return True
+        try:
+            found = await self.setup.planes.client(HOME).get(SYSTEM, NODES, node) if node else None
+        except NotFound:
+            return False
+        return found is not None
+
+    # Growing
+
+    async def _grow(self, key: ObjectKey, claim: Object) -> None:
+        """The class was asked when the claim was changed; a folder has room as long as its node has."""
+        volume = self._volumes.get(key.of(get(claim, "spec", "volumeName", default=""), ""))
+        wanted = facts.requested(claim)
+        if volume is None or not localvolumes.is_local(volume) or not facts.is_meant_for(volume, claim):
+            return
+        size = {"storage": str(wanted)}
+        if facts.capacity(volume) < wanted:
+            patch = {"metadata": {"uid": volume["metadata"]["uid"]}, "spec": {"capacity": size}}
+            name = volume["metadata"]["name"]
+            volume = await self.client(key).patch(key.tenant, PERSISTENT_VOLUMES, name, patch)
+        told = get(claim, "status", "capacity", "storage")
+        if told is not None and told != str(facts.capacity(volume)):
+            claim["status"]["capacity"] = {"storage": str(facts.capacity(volume))}
+            await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim, subresource="status")
+            self.events.normal(
+                key.plane, claim, "VolumeResizeSuccessful", f"Resize volume succeeded: {told} to {wanted}"
+            )
+
+    # Going
+
+    async def _release(self, key: ObjectKey) -> Result:
+        """The node wipes its volumes, and says so. Where the node is gone for good, so are they."""
+        volume = self._volumes.get(key)
+        if volume is None or not is_held(volume, localvolumes.FINALIZER):
+            return DONE
+        if not await self._is_there(localvolumes.node_of(volume)):
+            await let_go(self.client(key), PERSISTENT_VOLUMES, key, volume, localvolumes.FINALIZER)
+        return DONE
+
+
+def _node(volume: Object) -> Iterable[str]:
+    node = localvolumes.node_of(volume)
+    return [node] if node else []

@@ -1,0 +1,94 @@
+"""What of volumes on nodes' disks tenants may write, and what every claim and volume begins with."""
+
+from typing import Any
+
+import pytest
+
+from alcove.api import localvolumes
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.kind import Kind, Scope
+from alcove.api.objects import Object
+from alcove.api.schema.node import Node, Type
+from alcove.apiserver.admission.base import Attributes, Operation
+from alcove.apiserver.admission.storageprotection import FINALIZERS, StorageProtection
+from alcove.apiserver.admission.storagevolumes import VOLUMES, LocalVolumes
+from alcove.apiserver.identity import Identity
+
+ACME = TenantId("acme")
+ANN, RING0 = Identity(ACME, "ann"), Identity(SYSTEM, "system:kube-controller-manager")
+
+
+def attributes(
+    new: Object, old: Object | None, who: Identity, resource: GroupResource = VOLUMES
+) -> Attributes:
+    kind = Kind(
+        group=resource.group,
+        version="v1",
+        kind=resource.resource,
+        resource=resource.resource,
+        singular=resource.resource,
+        scope=Scope.TENANT,
+        schema=Node(Type.OBJECT),
+    )
+    operation = Operation.CREATE if old is None else Operation.UPDATE
+    return Attributes(
+        operation=operation, kind=kind, tenant=ACME, namespace="", name="v", obj=new, old=old, identity=who
+    )
+
+
+def volume(*finalizers: str, node: str = "", **spec: Any) -> Object:
+    labels = {localvolumes.NODE_LABEL: node} if node else {}
+    return {"metadata": {"name": "v", "labels": labels, "finalizers": list(finalizers)}, "spec": spec}
+
+
+OURS = volume(
+    localvolumes.FINALIZER, node="n", local={"path": localvolumes.path("v")}, capacity={"storage": "1Gi"}
+)
+
+
+def changed(**more: Any) -> Object:
+    return {**OURS, **more}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "told"),
+    [
+        (volume(nfs={"server": "s"}), None, ""),
+        (volume(hostPath={"path": "/"}), None, "hostPath volumes are made by the system only"),
+        (volume(local={"path": "/"}), None, "local volumes are made by the system only"),
+        (volume(local={"path": "/alcove/x"}), None, "local volumes"),
+        (volume(node="n", nfs={}), None, "the label alcove.io/node"),
+        (volume(localvolumes.FINALIZER, nfs={}), None, "the finalizer alcove.io/local-volume"),
+        (OURS, OURS, ""),
+        (changed(spec={**OURS["spec"], "claimRef": {"name": "c"}}), OURS, ""),
+        (changed(spec={**OURS["spec"], "persistentVolumeReclaimPolicy": "Retain"}), OURS, ""),
+        (changed(spec={**OURS["spec"], "capacity": {"storage": "2Gi"}}), OURS, "follows its claim"),
+        (changed(spec={**OURS["spec"], "local": {"path": "/etc"}}), OURS, "local volumes"),
+        (changed(metadata={**OURS["metadata"], "finalizers": []}), OURS, "the finalizer"),
+        (changed(metadata={**OURS["metadata"], "labels": {}}), OURS, "the label"),
+    ],
+)
+async def test_what_a_tenant_may_write(new: Object, old: Object | None, told: str) -> None:
+    plugin = LocalVolumes()
+    assert plugin.handles(Operation.CREATE, VOLUMES, "") and plugin.handles(
+        Operation.UPDATE, VOLUMES, "status"
+    )
+    try:
+        await plugin.validate(attributes(new, old, ANN))
+        said = ""
+    except Forbidden as error:
+        said = error.message
+    assert told in said and bool(told) == bool(said)
+    await plugin.validate(attributes(new, old, RING0))
+
+
+async def test_new_claims_and_volumes_are_protected_once() -> None:
+    plugin = StorageProtection()
+    for resource, finalizer in FINALIZERS.items():
+        assert plugin.handles(Operation.CREATE, resource, "")
+        assert not plugin.handles(Operation.UPDATE, resource, "")
+        new = volume("other")
+        for _ in range(2):
+            await plugin.admit(attributes(new, None, ANN, resource))
+            assert new["metadata"]["finalizers"] == ["other", finalizer]

@@ -1,0 +1,68 @@
+"""Local volumes: for which claims, and what they look like."""
+
+from typing import Any
+
+import pytest
+
+from alcove.api import localvolumes
+from alcove.api.objects import Object
+from alcove.controllers.volumes import facts, local
+
+CLASS = {"provisioner": "alcove.io/local", "volumeBindingMode": "WaitForFirstConsumer"}
+PICKED = {facts.SELECTED_NODE: "n1"}
+
+
+def claim(annotations: Object | None = None, deleted: bool = False, **spec: Any) -> Object:
+    metadata: Object = {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "1"}
+    metadata["annotations"] = PICKED if annotations is None else annotations
+    if deleted:
+        metadata["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "local",
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+    return {"metadata": metadata, "spec": {**wanted, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "expected"),
+    [
+        (claim(), CLASS, True),
+        (claim({}), CLASS, False),
+        (claim({}), {**CLASS, "volumeBindingMode": "Immediate"}, True),
+        (claim(), {**CLASS, "provisioner": "other"}, False),
+        (claim(), None, False),
+        (claim(volumeName="v"), CLASS, False),
+        (claim(deleted=True), CLASS, False),
+    ],
+)
+def test_when_one_is_wanted(wanted: Object, chosen: Object | None, expected: bool) -> None:
+    assert local.wants(wanted, chosen) is expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "told"),
+    [
+        (claim(), CLASS, ""),
+        (claim(accessModes=["ReadWriteOncePod"]), CLASS, ""),
+        (claim(accessModes=["ReadWriteMany", "ReadWriteOnce"]), CLASS, "ReadWriteMany cannot be had"),
+        (claim(volumeMode="Block"), CLASS, "not blocks"),
+        (claim(selector={}), CLASS, "selector"),
+        (claim(dataSourceRef={"kind": "VolumeSnapshot", "name": "s"}), CLASS, "data source"),
+        (claim(), {**CLASS, "volumeBindingMode": "Immediate"}, "WaitForFirstConsumer"),
+    ],
+)
+def test_what_cannot_be_had(wanted: Object, chosen: Object, told: str) -> None:
+    found = local.fault(wanted, chosen)
+    assert told in found and bool(told) == bool(found)
+
+
+def test_the_volume() -> None:
+    made = local.volume(claim(), CLASS, "n1")
+    assert made["metadata"]["name"] == "pvc-u" and localvolumes.is_local(made)
+    assert localvolumes.node_of(made) == "n1" and localvolumes.FINALIZER in made["metadata"]["finalizers"]
+    assert facts.is_meant_for(made, claim()) and facts.capacity(made) == facts.requested(claim())
+    assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    retained = local.volume(claim(), {**CLASS, "reclaimPolicy": "Retain"}, "n1")
+    assert retained["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
