@@ -42,6 +42,9 @@ class Lines:
     def finish(self) -> None:
         self.is_finished = True
 
+    def abort(self) -> None:
+        raise AssertionError("a watch ends, or the client does")
+
     @property
     def lines(self) -> list[tuple[str, str]]:
         return [line for piece in self.pieces for line in piece]

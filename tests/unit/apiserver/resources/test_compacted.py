@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from alcove.api import registry
 from alcove.api.encode import encode
@@ -15,7 +15,7 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.http.messages import Request, Response
+from alcove.apiserver.http.messages import Request, Response, Stream
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
@@ -82,6 +82,9 @@ class Client:
     def finish(self) -> None:
         self.finished = True
 
+    def abort(self) -> None:
+        raise AssertionError("a watch ends, or the client does")
+
 
 async def test_a_page_token_outlives_compaction_inconsistently(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
@@ -124,8 +127,7 @@ async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> No
         services.cache.forget(services.cache.revision)
         response = watch_objects(services, call(f"resourceVersion={old}&watch=1", "watch"))
         client = Client()
-        assert not isinstance(response.body, bytes)
-        response.body.start(client)
+        cast(Stream, response.body).start(client)
         told = json.loads(client.received)
         assert client.finished and told["type"] == "ERROR"
         assert (told["object"]["code"], told["object"]["reason"]) == (410, "Expired")
@@ -134,9 +136,8 @@ async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> No
 async def test_a_watcher_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         response = watch_objects(services, call("watch=1", "watch"))
-        assert not isinstance(response.body, bytes)
         client = Client()
-        response.body.start(client)
+        cast(Stream, response.body).start(client)
         client.paused = True
         for number in range(1100):
             await put(services, "busy", str(number))
@@ -152,9 +153,8 @@ async def test_bookmarks_and_time_out(tmp_path: Path) -> None:
         await put(services, "a")
         query = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true"
         response = watch_objects(services, call(query, "watch"))
-        assert not isinstance(response.body, bytes)
         client = Client()
-        response.body.start(client)
+        cast(Stream, response.body).start(client)
         async with asyncio.timeout(5):
             while not client.finished:  # noqa: ASYNC110 - the watch ends by its own timer
                 await asyncio.sleep(0.05)
