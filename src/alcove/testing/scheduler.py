@@ -1,10 +1,20 @@
-"""The scheduler in a process of its own, for tests, beside a `LocalServer`."""
+"""The scheduler in a process of its own, for tests: beside a `LocalServer`, or beside two planes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from alcove.api.objects import Object
 from alcove.testing.local import LocalProcess
+from alcove.testing.scheduling import node, pod
+from alcove.testing.server import Caller, LocalServer
+
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+LEASE_SECONDS = ("--lease-seconds", "2")
 
 
 class LocalScheduler(LocalProcess):
@@ -12,3 +22,70 @@ class LocalScheduler(LocalProcess):
 
     def __init__(self, kubeconfig: Path, directory: Path, *options: str) -> None:
         super().__init__("scheduler", directory / "scheduler.log", "--kubeconfig", str(kubeconfig), *options)
+
+
+def add_node(server: LocalServer, made: Object) -> None:
+    made["metadata"].pop("uid", None)
+    answer = server.system.post(NODES, made)
+    assert answer.status == 201, answer.body
+
+
+def create(caller: Caller, name: str, **spec: Any) -> None:
+    """A pod of the tenant, as a user makes it."""
+    made = pod(name, **spec)
+    del made["metadata"]["uid"], made["spec"]["priority"]
+    answer = caller.post(PODS, made)
+    assert answer.status == 201, answer.body
+
+
+def bound(caller: Caller) -> dict[str, str]:
+    """Names of the tenant's pods that have a node, and which."""
+    items = caller.get(PODS).json["items"]
+    return {each["metadata"]["name"]: on for each in items if (on := each["spec"].get("nodeName"))}
+
+
+class TwoPlanes:
+    """The home plane, and one that serves the tenant `big` alone; each has a tenant's administrator."""
+
+    def __init__(self, directory: Path, node_cpu: int) -> None:
+        self.directory = directory
+        self.node_cpu = node_cpu
+        self.home = LocalServer(directory / "home")
+        self.own = LocalServer(directory / "own")
+        self.home.start()
+        self.own.start()
+        self.home.make_namespace("system", "kube-system")
+        self.small = self.home.make_tenant("small")
+        self.big = self.own.make_tenant("big")
+
+    def add_nodes(self, count: int) -> None:
+        for number in range(count):
+            self.add_node(f"n{number}")
+
+    def add_node(self, name: str) -> None:
+        add_node(self.home, node(name, cpu=str(self.node_cpu)))
+
+    def scheduler(self, *options: str, own: Path | None = None) -> LocalScheduler:
+        """`own`: the kubeconfig by which it finds the other plane."""
+        plane = f"big={own or self.own.admin_kubeconfig}"
+        return LocalScheduler(
+            self.home.admin_kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options
+        )
+
+    def leader(self) -> int:
+        """The pid of the scheduler that holds the lease."""
+        holder = self.home.system.get(LEASE).json["spec"]["holderIdentity"]
+        return int(holder.split("_")[1]) if holder else 0
+
+    def placed(self) -> Counter[str]:
+        """CPUs asked for by pods on each node, over both planes."""
+        used: Counter[str] = Counter()
+        for caller in (self.small, self.big):
+            for each in caller.get(PODS).json["items"]:
+                if on := each["spec"].get("nodeName"):
+                    used[on] += int(each["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        return used
+
+    def stop(self) -> None:
+        self.own.stop()
+        self.home.stop()

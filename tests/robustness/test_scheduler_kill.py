@@ -1,0 +1,211 @@
+"""Schedulers, planes and nodes that die, stop, or come and go at any moment: no pod is lost or bound twice,
+no node is given out twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.testing.proxy import BadNetwork
+from alcove.testing.scheduler import NODES, PODS, LocalScheduler, TwoPlanes, bound, create
+from alcove.testing.server import Caller, wait_until
+
+CPU = 4
+NODE_COUNT = 6
+
+
+@pytest.fixture
+def planes(tmp_path: Path) -> Iterator[TwoPlanes]:
+    made = TwoPlanes(tmp_path, CPU)
+    made.add_nodes(NODE_COUNT)
+    yield made
+    made.stop()
+
+
+class Chaos:
+    """Users who come and go, and what can happen meanwhile. What must hold is looked at after every step."""
+
+    def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int) -> None:
+        self._planes = planes
+        self._network = network
+        self._chance = random.Random(seed)
+        self._count = 0
+        self._missing: set[str] = set()
+        self._homes: dict[str, str] = {}
+        """Every pod ever seen bound, by uid, and where."""
+        through = planes.directory / "through.kubeconfig"
+        text = planes.own.admin_kubeconfig.read_text()
+        through.write_text(text.replace(f":{planes.own.address[1]}", f":{network.port}"))
+        self.schedulers = [planes.scheduler(own=through), planes.scheduler(own=through)]
+        for each in self.schedulers:
+            each.start()
+
+    def step(self) -> None:
+        steps = [self._create] * 6 + [self._delete] * 2 + [self._kill_leader, self._pause_leader]
+        steps += [self._flap_node, self._network.cut, self._kill_plane, self._pause_plane]
+        self._chance.choice(steps)()
+        time.sleep(self._chance.random() * 0.2)
+        self.check()
+
+    def _create(self) -> None:
+        for caller in (self._planes.small, self._planes.big):
+            self._count += 1
+            create(caller, f"p{self._count}", cpu=str(self._chance.randint(1, 2)))
+
+    def _delete(self) -> None:
+        caller = self._chance.choice([self._planes.small, self._planes.big])
+        names = [each["metadata"]["name"] for each in caller.get(PODS).json["items"]]
+        if names:
+            caller.delete(f"{PODS}/{self._chance.choice(names)}?gracePeriodSeconds=0")
+
+    def _leading(self) -> LocalScheduler | None:
+        pid = self._planes.leader()
+        return next((each for each in self.schedulers if each.pid == pid), None)
+
+    def _kill_leader(self) -> None:
+        if leader := self._leading():
+            leader.kill()
+            leader.start()
+
+    def _pause_leader(self) -> None:
+        """Longer than its lease lasts: when it goes on, another leads."""
+        if leader := self._leading():
+            leader.send(signal.SIGSTOP)
+            time.sleep(2.5)
+            leader.send(signal.SIGCONT)
+
+    def _flap_node(self) -> None:
+        """It goes, with all that is assumed to be on it, or comes back."""
+        name = f"n{self._chance.randrange(NODE_COUNT)}"
+        if name in self._missing:
+            self._planes.add_node(name)
+            self._missing.remove(name)
+        else:
+            self._planes.home.system.delete(f"{NODES}/{name}")
+            self._missing.add(name)
+
+    def _kill_plane(self) -> None:
+        self._planes.own.kill()
+        time.sleep(self._chance.random())
+        self._planes.own.start()
+
+    def _pause_plane(self) -> None:
+        self._planes.own.send(signal.SIGSTOP)
+        time.sleep(self._chance.random() * 3)
+        self._planes.own.send(signal.SIGCONT)
+
+    def check(self) -> None:
+        assert all(used <= CPU for used in self._planes.placed().values())
+        for caller in (self._planes.small, self._planes.big):
+            for each in caller.get(PODS).json["items"]:
+                if on := each["spec"].get("nodeName"):
+                    assert self._homes.setdefault(each["metadata"]["uid"], on) == on
+
+    def calm_down(self) -> None:
+        for name in sorted(self._missing):
+            self._planes.add_node(name)
+        self._network.is_rough = False
+        wait_until(self._is_settled, 60)
+        self.check()
+
+    def _is_settled(self) -> bool:
+        """Whoever has no place finds no node with enough room."""
+        placed = self._planes.placed()
+        most = max(CPU - placed[f"n{number}"] for number in range(NODE_COUNT))
+        return all(
+            asked > most for caller in (self._planes.small, self._planes.big) for asked in _waiting(caller)
+        )
+
+
+def _waiting(caller: Caller) -> list[int]:
+    """CPUs asked for by pods without a node."""
+    return [
+        int(each["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+        for each in caller.get(PODS).json["items"]
+        if not each["spec"].get("nodeName")
+    ]
+
+
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
+def test_whatever_happens_nothing_is_lost_or_given_twice(planes: TwoPlanes, seed: int) -> None:
+    with BadNetwork(planes.own.address, seed) as network:
+        network.is_rough = True
+        chaos = Chaos(planes, network, seed)
+        try:
+            for _ in range(40):
+                chaos.step()
+            chaos.calm_down()
+        finally:
+            for each in chaos.schedulers:
+                each.stop()
+
+
+def test_another_takes_over_at_once_what_the_killed_one_left(planes: TwoPlanes) -> None:
+    first, second = planes.scheduler(), planes.scheduler()
+    with first:
+        second.start()
+        try:
+            for number in range(10):
+                create(planes.small, f"s{number}", cpu="1")
+                create(planes.big, f"b{number}", cpu="1")
+            first.kill()
+            began = time.monotonic()
+            second.wait()
+            assert time.monotonic() - began < 2 + 5  # The lease, and the time to read everything.
+            wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 20, 20)
+            assert all(used <= CPU for used in planes.placed().values())
+        finally:
+            second.stop()
+
+
+def test_a_paused_leader_binds_nothing_after_it_wakes(planes: TwoPlanes) -> None:
+    first, second = planes.scheduler(), planes.scheduler()
+    with first:
+        second.start()
+        try:
+            create(planes.big, "before", cpu="1")
+            wait_until(lambda: bound(planes.big))
+            first.send(signal.SIGSTOP)
+            second.wait()
+            for number in range(CPU * NODE_COUNT - 1):
+                create((planes.small, planes.big)[number % 2], f"p{number}", cpu="1")
+            # All that there is.
+            wait_until(lambda: sum(planes.placed().values()) == CPU * NODE_COUNT, 30)
+            first.send(signal.SIGCONT)
+            wait_until(lambda: "no longer leading" in first.log)
+            create(planes.big, "after", cpu="1")
+            wait_until(lambda: planes.big.get(f"{PODS}/after").json["status"].get("conditions"))
+            assert planes.placed() == {f"n{number}": CPU for number in range(NODE_COUNT)}
+        finally:
+            second.stop()
+
+
+@pytest.mark.parametrize("seconds", [4, pytest.param(35, marks=pytest.mark.slow)])
+def test_a_plane_that_answers_late_holds_up_nobody_else(planes: TwoPlanes, seconds: int) -> None:
+    with planes.scheduler():
+        create(planes.big, "first", cpu="1")
+        wait_until(lambda: bound(planes.big))
+        for number in range(8):
+            create(planes.big, f"b{number}", cpu="1")
+        planes.own.send(signal.SIGSTOP)
+        ends = time.monotonic() + seconds
+        made = 0
+        while time.monotonic() < ends:
+            create(planes.small, f"s{made}", cpu="1")
+            wait_until(lambda: f"s{made}" in bound(planes.small), 2)  # noqa: B023 - called at once
+            made += 1
+            if made == 8:
+                for each in range(8):
+                    planes.small.delete(f"{PODS}/s{each}?gracePeriodSeconds=0")
+                made = 0
+                time.sleep(0.5)
+        planes.own.send(signal.SIGCONT)
+        wait_until(lambda: len(bound(planes.big)) == 9, 60)
+        assert all(used <= CPU for used in planes.placed().values())
