@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
 
 NUMBERS = count()
 TENANTS = ("red", "blue")
+WORLD = "203.0.113.5"
 RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
 
 
@@ -56,9 +57,10 @@ class Pod:
 
 
 class Cluster:
-    def __init__(self, server: LocalServer, nodes: NodeNetworks) -> None:
+    def __init__(self, server: LocalServer, nodes: NodeNetworks, world: int) -> None:
         self.server = server
         self.nodes = nodes
+        self.world = world
 
     def must(self, answer: Any, *statuses: int) -> Object:
         assert answer.status in (statuses or (200, 201)), answer.body
@@ -126,7 +128,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         stack.enter_context(LocalControllers(server, directory))
         lab = stack.enter_context(Lab(2, started=False))
         nodes = stack.enter_context(NodeNetworks(server, directory, lab))
-        made = Cluster(server, nodes)
+        made = Cluster(server, nodes, lab.add_host("world", f"{WORLD}/24"))
         for tenant in TENANTS:
             made.make_tenant(tenant, RANGE)
         yield made
@@ -164,7 +166,7 @@ def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
     """What the pod's DNS says: the answers, or the code."""
     question = DNSRecord.question(name, kind)
     with opened(pod.namespace, socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(TIMEOUT)
+        sock.settimeout(0.5)
         sock.connect((server or pod.attachment.nameservers[0], 53))
         sock.send(question.pack())
         answer = DNSRecord.parse(sock.recv(4096))
@@ -172,34 +174,36 @@ def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
     return [str(each.rdata) for each in answer.rr] or [RCODE[answer.header.rcode]]
 
 
-def test_a_service_is_its_own_in_each_network(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
-    for tenant in TENANTS:
-        near, _, far = pods[tenant]
-        label = {"metadata": {"labels": {"app": f"web-{tenant}"}}}
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{far.key.name}"
-        cluster.must(cluster.server.system.patch(path, label))
-        address = cluster.make_service(tenant, "web", selector={"app": f"web-{tenant}"})
-        with tcp_server(far.namespace, far.address, 8080):
-            wait_until(lambda: reaches(near, address, 80))
-            cluster.set_ready(far, ready=False)
-            wait_until(lambda: not reaches(near, address, 80))
-            cluster.set_ready(far)
-            wait_until(lambda: reaches(near, address, 80))
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_a_service_is_its_own_in_each_network(
+    cluster: Cluster, pods: dict[str, list[Pod]], tenant: str
+) -> None:
+    near, _, far = pods[tenant]
+    label = {"metadata": {"labels": {"app": f"web-{tenant}"}}}
+    path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{far.key.name}"
+    cluster.must(cluster.server.system.patch(path, label))
+    address = cluster.make_service(tenant, "web", selector={"app": f"web-{tenant}"})
+    with tcp_server(far.namespace, far.address, 8080):
+        wait_until(lambda: reaches(near, address, 80))
+        cluster.set_ready(far, ready=False)
+        wait_until(lambda: not reaches(near, address, 80))
+        cluster.set_ready(far)
+        wait_until(lambda: reaches(near, address, 80))
 
 
-def test_a_network_knows_its_own_names(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
-    for tenant in TENANTS:
-        pod = pods[tenant][0]
-        assert pod.attachment.nameservers == (cluster.service_address(tenant, "kube-system", "kube-dns-own"),)
-        address = cluster.make_service(tenant, f"only-{tenant}")
-        wait_until(lambda: asked(pod, f"only-{tenant}.default.svc.cluster.local") == [address], 1.0)
-        other = next(each for each in TENANTS if each != tenant)
-        assert asked(pods[other][0], f"only-{tenant}.default.svc.cluster.local") == ["NXDOMAIN"]
-        api = cluster.service_address(tenant, "default", "kubernetes-own")
-        assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
-        dashed = pod.address.replace(".", "-")
-        assert asked(pods[tenant][2], f"{dashed}.default.pod.cluster.local") == [pod.address]
-        assert asked(pod, "example.com") == ["NXDOMAIN"], "there is no way out"
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_a_network_knows_its_own_names(cluster: Cluster, pods: dict[str, list[Pod]], tenant: str) -> None:
+    pod = pods[tenant][0]
+    assert pod.attachment.nameservers == (cluster.service_address(tenant, "kube-system", "kube-dns-own"),)
+    address = cluster.make_service(tenant, f"only-{tenant}")
+    wait_until(lambda: asked(pod, f"only-{tenant}.default.svc.cluster.local") == [address], 1.0)
+    other = next(each for each in TENANTS if each != tenant)
+    assert asked(pods[other][0], f"only-{tenant}.default.svc.cluster.local") == ["NXDOMAIN"]
+    api = cluster.service_address(tenant, "default", "kubernetes-own")
+    assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
+    dashed = pod.address.replace(".", "-")
+    assert asked(pods[tenant][2], f"{dashed}.default.pod.cluster.local") == [pod.address]
+    assert asked(pod, "example.com") == ["NXDOMAIN"], "there is no way out"
 
 
 def test_the_tenants_api_is_in_its_network(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
@@ -262,6 +266,91 @@ def _answers(pod: Pod) -> bool:
         return asked(pod, "kubernetes.default.svc.cluster.local") != ["NXDOMAIN"]
     except TimeoutError:
         return False
+
+
+def test_the_world_comes_in_by_node_ports(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    """By any node that has pods of the network, to whichever pod; with `Local`, clients keep their address."""
+    far = pods["red"][2]
+    path = f"/api/v1/tenants/red/namespaces/default/pods/{far.key.name}"
+    cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"door": "red"}}}))
+    cluster.make_service("red", "outside", type="NodePort", selector={"door": "red"})
+    service = "/api/v1/tenants/red/namespaces/default/services/outside"
+    port = wait_until(lambda: cluster.server.system.get(service).json["spec"]["ports"][0].get("nodePort"))
+    with tcp_server(far.namespace, far.address, 8080) as server:
+        for node in cluster.nodes.all:
+            assert came_as(cluster, server, str(node.node.address), port).startswith("10.7.0.")
+        cluster.must(cluster.server.system.patch(service, {"spec": {"externalTrafficPolicy": "Local"}}))
+        here, elsewhere = str(far.node.node.address), str(pods["red"][0].node.node.address)
+        wait_until(lambda: came_as(cluster, server, here, port) == WORLD)
+        wait_until(lambda: connect(cluster.world, elsewhere, port, timeout=IMPATIENT) is None)
+        cluster.must(cluster.server.system.delete(service))
+        wait_until(lambda: connect(cluster.world, here, port, timeout=IMPATIENT) is None)
+    claim = f"/apis/mizar.com/v1/endpoints/port-{port}-tcp"
+    wait_until(lambda: cluster.server.system.get(claim).status == 404)
+    gateways = "/apis/mizar.com/v1/endpoints?fieldSelector=spec.type%3Dgateway"
+    wait_until(lambda: not cluster.server.system.get(gateways).json["items"])
+
+
+def came_as(cluster: Cluster, server: socket.socket, address: str, port: int) -> str:
+    """Whom a pod sees when the world comes in."""
+
+    def attempt() -> str:
+        client = connect(cluster.world, address, port, timeout=0.2)
+        if client is None:
+            return ""
+        client.close()
+        accepted, (source, _) = server.accept()
+        accepted.close()
+        return str(source)
+
+    return str(wait_until(attempt))
+
+
+def test_a_node_port_is_one_tenants(cluster: Cluster) -> None:
+    ports = [{"port": 80, "nodePort": 30777}]
+    for tenant in TENANTS:
+        cluster.make_service(tenant, "wanted", type="NodePort", ports=ports)
+    claim = "/apis/mizar.com/v1/endpoints/port-30777-tcp"
+    owner = wait_until(lambda: cluster.server.system.get(claim).json)["spec"]["pod"]
+    loser = next(tenant for tenant in TENANTS if tenant not in owner)
+    events = f"/api/v1/tenants/{loser}/namespaces/default/events?fieldSelector=reason%3DFailedProvision"
+    wait_until(lambda: b"port 30777 is already allocated" in cluster.server.system.get(events).body)
+    winner = owner.split("/")[0]
+    path = "namespaces/default/services/wanted"
+    cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{winner}/{path}"))
+    cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{loser}/{path}"))
+
+
+def test_a_way_out_is_the_networks_to_open(cluster: Cluster) -> None:
+    cluster.make_network("red", "open", {"type": "vpc", "ip": "10.8.0.0", "prefix": 24})
+    pod = cluster.place_pod("red", 0, "open")
+    path = "/apis/arktos.futurewei.com/v1/tenants/red/networks/open"
+    with tcp_server(cluster.world, WORLD, 80):
+        assert not reaches(pod, WORLD, 80)
+        cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": True}}}))
+        wait_until(lambda: reaches(pod, WORLD, 80))
+        with tcp_server(pod.node.node.namespace, str(pod.node.node.address), 10250):
+            assert not reaches(pod, str(pod.node.node.address), 10250), "nodes are not the world"
+        cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": False}}}))
+        wait_until(lambda: not reaches(pod, WORLD, 80))
+    cluster.remove_pod(pod)
+
+
+def test_flat_networks_share_a_range_and_nothing_else(cluster: Cluster) -> None:
+    """`default` is flat: all tenants' are of one range, with a number each."""
+    placed = {}
+    for tenant in TENANTS:
+        cluster.ready(tenant, "default")
+        placed[tenant] = [cluster.place_pod(tenant, node, "default") for node in (0, 1)]
+    for tenant, (near, far) in placed.items():
+        with tcp_server(far.namespace, far.address, 8080) as server:
+            assert tcp_talks(near.namespace, far.address, 8080, server)
+            for other in placed[next(each for each in TENANTS if each != tenant)]:
+                assert not reaches(other, far.address, 8080)
+        address = cluster.service_address(tenant, "default", "kubernetes-default")
+        assert asked(near, "kubernetes.default.svc.cluster.local") == [address]
+    for pod in (each for both in placed.values() for each in both):
+        cluster.remove_pod(pod)
 
 
 def test_an_agent_that_starts_again_drops_nothing(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:

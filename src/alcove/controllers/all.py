@@ -15,6 +15,7 @@ from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.gateways import GatewayController
+from alcove.controllers.network.gateways import GatewayController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import PodController
@@ -25,6 +26,7 @@ from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
 from alcove.controllers.services.addresses import ServiceAddressController
+from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.statefulsets import StatefulSets
 from alcove.controllers.tenants import Tenants

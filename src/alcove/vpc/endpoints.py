@@ -13,7 +13,7 @@ from alcove.api import objects
 from alcove.api.objects import Object
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.vpc import claims, ranges, states
-from alcove.vpc.addressing import SCALED, SIMPLE, out_of_range, place_in, settle
+from alcove.vpc.addressing import EVERYWHERE, SIMPLE, out_of_range, place_in, settle
 from alcove.vpc.states import State
 from alcove.vpc.world import World, key_of, spec_of
 
@@ -29,7 +29,7 @@ class Endpoints:
         new = copy.deepcopy(endpoint)
         spec = new["spec"]
         spec.setdefault("type", SIMPLE)
-        why = fault(self._world, endpoint) if spec["type"] != SCALED else ""
+        why = fault(self._world, endpoint) if spec["type"] not in EVERYWHERE else ""
         if why:
             states.enter(new, State.FAILED, self._world.clock())
         else:

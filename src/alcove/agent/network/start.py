@@ -1,6 +1,7 @@
 """A node's network from what its agent is told at the start. To be called in the node's network namespace."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
@@ -36,11 +37,17 @@ def start(
     place = Place(
         node=node,
         address=IPv4Address(address),
-        underlay=prefixes(underlay),
+        underlay=_beside(underlay),
         folder=folder,
         resolvers=resolvers(RESOLV_CONF),
     )
     return Network(plane, planes, place, api_server)
+
+
+def _beside(device: str) -> tuple[Prefix, ...]:
+    """In a thread: the library that asks runs an event loop of its own, and here one runs already."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(prefixes, device).result()
 
 
 def prefixes(device: str) -> tuple[Prefix, ...]:

@@ -21,7 +21,7 @@ from alcove.client.resources import DIVIDERS, SERVICES, SUBNETS, VPC_ENDPOINTS, 
 from alcove.controllers.network import owners, wellknown
 from alcove.controllers.network.backings import Backings
 from alcove.controllers.network.owners import NetworkId
-from alcove.vpc.addressing import SCALED
+from alcove.vpc.addressing import GATEWAY, SCALED
 from alcove.vpc.states import some
 from alcove.vpc.world import World, spec_of
 
@@ -91,10 +91,10 @@ class Ending:
         return await self._clear_vpcs(vpcs)
 
     async def _clear_addresses(self, scope: str) -> int:
-        """How many are in use by others than the network's own services."""
+        """How many are in use by others than the network's own services and gateways."""
         left = 0
         for endpoint in self._world.endpoints.find("scope", HOME, SYSTEM, scope):
-            if spec_of(endpoint, "type") == SCALED:
+            if spec_of(endpoint, "type") in (SCALED, GATEWAY):
                 await self._world.delete(VPC_ENDPOINTS, objects.name(endpoint), endpoint["metadata"]["uid"])
             else:
                 left += 1

@@ -13,7 +13,7 @@ from alcove.client.resources import PODS, SERVICES, VPC_ENDPOINTS, Resource
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network.owners import OwnerRef
 from alcove.controllers.network.tenancy import Tenancy
-from alcove.vpc.addressing import SCALED
+from alcove.vpc.addressing import EVERYWHERE
 from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
 
 UNKNOWN_SECONDS = 60.0
@@ -61,6 +61,6 @@ class OrphanController(Controller):
         return DONE
 
     def _kind(self, endpoint: Object) -> tuple[Mirror, Resource]:
-        if spec_of(endpoint, "type") == SCALED:
+        if spec_of(endpoint, "type") in EVERYWHERE:
             return self._services, SERVICES
         return self._pods, PODS

@@ -73,7 +73,11 @@ class ServiceAddressController(Controller):
         service = self._services.get(key)
         if service is None:
             return DONE
-        there = self._world.endpoints_of(service["metadata"]["uid"])
+        there = [
+            each
+            for each in self._world.endpoints_of(service["metadata"]["uid"])
+            if spec_of(each, "type") == SCALED
+        ]
         if not _needs_address(service["spec"]):
             await self._release(there)
             return DONE

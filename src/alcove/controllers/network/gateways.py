@@ -1,0 +1,108 @@
+"""Gateways' own addresses: where the world comes into a network, each node that has pods of it needs an address there
+that no other node has, for the world's packets to come as.
+
+Such an address is an endpoint of type `gateway`. It is made when the network has both a way in (an endpoint of type
+`door`) and a pod on the node, and goes with either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.ids import SYSTEM
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.resources import VPC_ENDPOINTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.vpc.addressing import DOOR, GATEWAY, SIMPLE, Purpose, place_in
+from alcove.vpc.allocator import Allocator
+from alcove.vpc.errors import VpcError
+from alcove.vpc.states import is_going, is_provisioned
+from alcove.vpc.world import World, key_of, spec_of
+
+RETRY_SECONDS = 30.0
+
+
+class GatewayController(Controller):
+    """Its keys are not endpoints' but `{vni}.{droplet}`: one for each network on each droplet."""
+
+    name = "gateway"
+    resource = VPC_ENDPOINTS
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self.reads += world.mirrors
+        self._allocator = Allocator(world, setup.clock)
+        world.endpoints.add_index("lodging", _lodging)
+        world.endpoints.add_index("network-pods", lambda each: _number_of(each, SIMPLE))
+        world.endpoints.add_index("network-doors", lambda each: _number_of(each, DOOR))
+        self.on(world.endpoints, self._concerned)
+
+    def _concerned(self, change: Change) -> Iterable[ObjectKey]:
+        kind = spec_of(change.obj, "type")
+        if kind in (SIMPLE, GATEWAY):
+            found = {*_lodging(change.obj), *_gateway(change.obj)}
+            if change.kind is Kind.UPDATED and change.old is not None:
+                before = {*_lodging(change.old), *_gateway(change.old)}
+                found = found ^ before
+            return [key_of(each) for each in found]
+        if kind == DOOR and change.kind is not Kind.UPDATED:
+            pods = self._world.endpoints.find("network-pods", HOME, SYSTEM, spec_of(change.obj, "vni"))
+            return {key_of(each) for pod in pods for each in _lodging(pod)}
+        return ()
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        vni, _, droplet = key.name.partition(".")
+        there = self._world.endpoints_of(owner_of(vni, droplet))
+        lodgers = self._world.endpoints.find("lodging", HOME, SYSTEM, key.name)
+        has_doors = bool(self._world.endpoints.find_keys("network-doors", HOME, SYSTEM, vni))
+        is_needed = bool(lodgers) and has_doors
+        for surplus in there[1 if is_needed else 0 :]:
+            await self._world.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
+        if is_needed and not there:
+            return await self._claim(int(vni), droplet, lodgers[0])
+        return DONE
+
+    async def _claim(self, vni: int, droplet: str, lodger: Object) -> Result:
+        subnet = self._world.subnet(spec_of(lodger, "net"))
+        if subnet is None or not is_provisioned(subnet) or is_going(subnet):
+            return Result(after_seconds=RETRY_SECONDS)
+        place = place_in(subnet, vni)
+        if place.network.version != 4:
+            return DONE  # The world is IPv4, as the underlay is.
+        purpose = Purpose(
+            owner_uid=owner_of(str(vni), droplet),
+            what=f"gateway on {droplet}",
+            kind=GATEWAY,
+            droplet=droplet,
+        )
+        try:
+            await self._allocator.claim(place, purpose)
+        except VpcError:
+            return Result(after_seconds=RETRY_SECONDS)
+        return DONE
+
+
+def owner_of(vni: str, droplet: str) -> str:
+    """What a gateway's endpoint has in the place of an owner's uid: a label has less room than names."""
+    return f"gateway-{vni}-{hashlib.blake2b(droplet.encode(), digest_size=8).hexdigest()}"
+
+
+def _lodging(endpoint: Object) -> Iterable[str]:
+    """The network and droplet that a pod's endpoint is on."""
+    droplet, vni = spec_of(endpoint, "droplet"), spec_of(endpoint, "vni")
+    return (f"{vni}.{droplet}",) if spec_of(endpoint, "type") == SIMPLE and droplet and vni else ()
+
+
+def _gateway(endpoint: Object) -> Iterable[str]:
+    droplet, vni = spec_of(endpoint, "droplet"), spec_of(endpoint, "vni")
+    return (f"{vni}.{droplet}",) if spec_of(endpoint, "type") == GATEWAY and droplet and vni else ()
+
+
+def _number_of(endpoint: Object, kind: str) -> Iterable[str]:
+    vni = spec_of(endpoint, "vni")
+    return (vni,) if spec_of(endpoint, "type") == kind and vni else ()
