@@ -1,4 +1,5 @@
-"""`alcove up`, `status`, `down` as a person types them; and a component that is killed comes back."""
+"""`alcove up`, `status`, `logs`, `down`, `destroy` as a person types them, on hollow nodes; and what is killed
+comes back."""
 
 import os
 import signal
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes import up
+from alcove.processes import down, supervisor
 from alcove.testing.server import Caller, wait_until
+
+ROOT = Path(__file__).parents[2]
 
 
 def free_port() -> int:
@@ -20,55 +23,118 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def alcove(*arguments: str) -> subprocess.CompletedProcess[str]:
+def alcove(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "alcove.processes.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=90)
+
+
+def pids(data: Path) -> dict[str, int]:
+    return {name: state.pid for name, state in supervisor.states(data).items() if state.pid}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Path]:
     data = tmp_path / "state"
-    done = alcove("up", "--data", str(data), "--port", str(free_port()))
+    done = alcove("up", "--hollow", "--no-demo", "--data", str(data), "--port", str(free_port()))
     try:
-        assert done.returncode == 0, done.stderr
-        assert "export KUBECONFIG=" in done.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"export KUBECONFIG={data}/admin.kubeconfig" in done.stdout
+        assert "hollow" in done.stdout and "node-1" in done.stdout
         yield data
     finally:
-        up.stop(data)
+        down.stop(data)
 
 
 def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
-    wait_until(lambda: {"apiserver", "controllers", "scheduler"} <= set(up.running(cluster)))
-    pids = up.running(cluster)
-    assert "already up" in alcove("up", "--data", str(cluster)).stdout
-    assert "apiserver" in alcove("status", "--data", str(cluster)).stdout
+    before = pids(cluster)
+    assert set(before) == {"apiserver", "controllers", "scheduler", "node-1"}
+    place = ("--data", str(cluster))
     caller = Caller(cluster / "admin.kubeconfig")
     caller.kubectl("create", "namespace", "kept")
-    os.kill(pids["apiserver"], signal.SIGKILL)
-    wait_until(lambda: up.running(cluster).get("apiserver", pids["apiserver"]) != pids["apiserver"], 20)
+    # Twice is harmless: whoever runs goes on running, and more nodes come to them.
+    again = alcove("up", "--hollow", "--no-demo", "--nodes", "2", *place)
+    assert again.returncode == 0 and "already up" in again.stdout, again.stderr
+    assert before.items() <= pids(cluster).items()
+    assert "node-2   Ready" in caller.kubectl("get", "nodes")
+    # What dies is started again.
+    os.kill(before["apiserver"], signal.SIGKILL)
+    wait_until(lambda: pids(cluster).get("apiserver", before["apiserver"]) != before["apiserver"], 20)
     wait_until(lambda: "kept" in caller.kubectl("get", "namespaces", check=False), 20)
-    assert alcove("down", "--data", str(cluster)).stdout == "down\n"
-    told = alcove("status", "--data", str(cluster))
+    told = alcove("status", *place)
+    assert "signal SIGKILL" in told.stdout and "node-2" in told.stdout
+    # Fewer nodes: those beyond go, and their objects with them.
+    assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *place).returncode == 0
+    assert "node-2" not in caller.kubectl("get", "nodes")
+    assert "apiserver: serving" in alcove("logs", *place).stdout
+    assert alcove("logs", "nobody", *place).returncode == 5
+    assert alcove("down", *place).stdout == "down\n"
+    told = alcove("status", *place)
     assert told.returncode == 3 and "alcove up" in told.stderr
-    assert alcove("down", "--data", str(cluster)).stdout == "was not up\n"
+    assert alcove("down", *place).stdout == "was not up\n"
+    # State survives.
+    assert alcove("up", "--hollow", "--no-demo", *place).returncode == 0
+    assert "kept" in caller.kubectl("get", "namespaces")
+    assert alcove("destroy", "--yes", *place).stdout == "gone\n"
+    assert not cluster.exists()
+
+
+def test_a_killed_supervisor_takes_its_processes_with_it_and_up_mends_it(cluster: Path) -> None:
+    running = pids(cluster)
+    holder = supervisor.holder(cluster)
+    assert holder is not None
+    os.kill(holder, signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running.values()), 20)
+    assert alcove("status", "--data", str(cluster)).returncode == 3
+    done = alcove("up", "--hollow", "--no-demo", "--data", str(cluster))
+    assert done.returncode == 0, done.stderr
+    assert set(pids(cluster)) == set(running)
+
+
+def test_a_killed_up_is_finished_by_the_next(tmp_path: Path) -> None:
+    data = tmp_path / "state"
+    words = ("up", "--hollow", "--no-demo", "--data", str(data), "--port", str(free_port()))
+    half = subprocess.Popen(
+        [sys.executable, "-m", "alcove.processes.main", *words], stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: supervisor.holder(data) is not None, 20)
+        half.kill()
+        half.wait()
+        done = alcove(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Ready" in alcove("status", "--data", str(data)).stdout
+    finally:
+        half.kill()
+        down.destroy(data)
+    assert not data.exists()
+
+
+def test_two_clusters_live_side_by_side(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    other = tmp_path / "alcove" / "blue"
+    try:
+        done = alcove("up", "--hollow", "--no-demo", "--name", "blue", "--nodes", "0")
+        assert done.returncode == 0, done.stderr
+        Caller(other / "admin.kubeconfig").kubectl("create", "namespace", "blues-own")
+        told = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")
+        assert "default" in told and "blues-own" not in told
+        assert alcove("destroy", "--yes", "--name", "blue").stdout == "gone\n"
+        assert not other.exists() and pids(cluster)
+    finally:
+        down.destroy(other)
 
 
 def test_a_tenant_comes_and_goes_whole(cluster: Path) -> None:
     ring0 = Caller(cluster / "admin.kubeconfig")
-    ring0.kubectl("apply", "-f", str(Path(__file__).parents[2] / "examples" / "tenant.yaml"))
+    ring0.kubectl("apply", "-f", str(ROOT / "examples" / "tenant.yaml"))
     wait_until(
         lambda: ring0.get("/tenants/acme/api/v1/namespaces/default/serviceaccounts/default").status == 200
     )
     path = cluster / "acme.kubeconfig"
-    done = alcove(
-        "tenant",
-        "kubeconfig",
-        "acme",
-        "--output",
-        str(path),
-        "--kubeconfig",
-        str(cluster / "admin.kubeconfig"),
-    )
+    way = ("--kubeconfig", str(cluster / "admin.kubeconfig"))
+    done = alcove("tenant", "kubeconfig", "acme", "--output", str(path), *way)
     assert done.returncode == 0, done.stderr
     acme = Caller(path)
     told = acme.kubectl("get", "ns,clusterrole,net", "-o", "name").split()

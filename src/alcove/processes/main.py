@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 # The cluster of this machine.
-for verb in (machine.up, machine.down, machine.status):
+for verb in (machine.up, machine.down, machine.status, machine.destroy, machine.logs, machine.doctor):
     app.command()(verb)
 
 # What ring0's operator does, through the API.

@@ -1,42 +1,48 @@
 """Looks after the processes of one machine's cluster: starts them in order, restarts what dies, stops them all.
 
-One supervisor per data directory, held by a lock that ends with it.
+One supervisor per data directory, held by a lock that ends with it. SIGHUP makes it read again what was asked
+(`cluster.json`): nodes come and go without the others noticing. What it knows of them is in `components.json`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import IO
 
-import orjson
+import msgspec
 from msgspec import Struct
 
+from alcove.processes.machine import cluster
+from alcove.processes.machine.components import Component, components
+
+BACKOFF_SECONDS_MIN = 0.5
 BACKOFF_SECONDS_MAX = 30.0
 STEADY_SECONDS = 60.0
 """A process that ran this long starts over with the shortest wait."""
 STOP_SECONDS_MAX = 20.0
+LOG_BYTES_MAX = 16 << 20
+"""A log beyond this goes to NAME.log.old when its process starts."""
+
+log = logging.getLogger(__name__)
 
 
-class Component(Struct, frozen=True):
-    name: str
-    arguments: tuple[str, ...]
-    needs: Path | None = None
-    """A file that must be there first: the way to the API server."""
+class State(Struct, frozen=True):
+    """What `alcove status` tells of a component."""
 
-
-def components(data: Path, port: int) -> tuple[Component, ...]:
-    """Everything that runs, in the order it starts."""
-    kubeconfig = data / "admin.kubeconfig"
-    return (
-        Component("apiserver", ("apiserver", "--data", str(data), "--port", str(port))),
-        Component("controllers", ("controllers", "--kubeconfig", str(kubeconfig)), kubeconfig),
-        Component("scheduler", ("scheduler", "--kubeconfig", str(kubeconfig)), kubeconfig),
-    )
+    pid: int | None = None
+    since: float = 0.0
+    """When it was started, or ended."""
+    restarts: int = 0
+    ended: str = ""
+    """How it ended last."""
 
 
 class AlreadyRunning(Exception):
@@ -61,8 +67,8 @@ def hold(data: Path) -> IO[str]:
 def holder(data: Path) -> int | None:
     """The pid of the supervisor that holds the directory; None if none does."""
     try:
-        lock = (data / "supervisor.lock").open("r+")
-    except FileNotFoundError:
+        lock = (data / "supervisor.lock").open("r")
+    except (FileNotFoundError, NotADirectoryError):
         return None
     with lock:
         try:
@@ -72,11 +78,22 @@ def holder(data: Path) -> int | None:
     return None
 
 
+def states(data: Path) -> dict[str, State]:
+    """What the supervisor last knew."""
+    try:
+        return msgspec.json.decode((data / "components.json").read_bytes(), type=dict[str, State])
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return {}
+
+
 class Supervisor:
-    def __init__(self, data: Path, parts: tuple[Component, ...]) -> None:
+    def __init__(self, data: Path) -> None:
         self._data = data
-        self._parts = parts
-        self._pids: dict[str, int] = {}
+        self._states: dict[str, State] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._parts: dict[str, Component] = {}
+        self._asked_again = asyncio.Event()
+        """Set, and made anew, when somebody types `up` again: whoever waits to be restarted waits no more."""
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
@@ -84,49 +101,109 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._keep(part)) for part in self._parts]
-            await stop.wait()
-            # The API server goes last: the others say goodbye to it.
-            for task in reversed(tasks):
-                task.cancel()
-                await asyncio.wait([task])
+        again = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, again.set)
+        again.set()
+        stopping = asyncio.create_task(stop.wait())
+        while not stop.is_set():
+            if again.is_set():
+                again.clear()
+                await self._follow()
+            waiting = asyncio.create_task(again.wait())
+            await asyncio.wait((stopping, waiting), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+        # The API server goes last: the others say goodbye to it.
+        await self._end(*(name for name in self._tasks if name != "apiserver"))
+        await self._end(*self._tasks)
+
+    async def _follow(self) -> None:
+        """Starts what is asked for and not there; ends what is there and not asked for, or otherwise."""
+        self._asked_again.set()
+        self._asked_again = asyncio.Event()
+        asked = cluster.load(self._data)
+        wanted = {part.name: part for part in components(asked)} if asked else {}
+        gone = [name for name, part in self._parts.items() if wanted.get(name) != part]
+        await self._end(*gone)
+        for name, part in wanted.items():
+            if name not in self._tasks:
+                self._parts[name] = part
+                self._tasks[name] = asyncio.create_task(self._keep(part), name=name)
+
+    async def _end(self, *names: str) -> None:
+        tasks = [self._tasks.pop(name) for name in names]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for name in names:
+            del self._parts[name]
+            self._states.pop(name, None)
+        self._write()
 
     async def _keep(self, part: Component) -> None:
         while part.needs is not None and not part.needs.exists():  # noqa: ASYNC110 - nobody tells of a file
-            await asyncio.sleep(0.05)
-        wait = 0.5
+            await asyncio.sleep(0.02)
+        wait, restarts, ended = BACKOFF_SECONDS_MIN, 0, ""
         while True:
-            started = asyncio.get_running_loop().time()
-            with (self._data / "logs" / f"{part.name}.log").open("ab") as log:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "alcove.processes.main", *part.arguments, stdout=log, stderr=log
-                )
-            self._note(part.name, process.pid)
+            began = time.time()
             try:
-                await process.wait()
-            except asyncio.CancelledError:
-                await _end(process)
-                raise
-            finally:
-                self._note(part.name, None)
-            ran = asyncio.get_running_loop().time() - started
-            wait = 0.5 if ran > STEADY_SECONDS else min(wait * 2, BACKOFF_SECONDS_MAX)
-            await asyncio.sleep(wait)
+                ended = await self._live(part, State(None, began, restarts, ended))
+            except OSError as error:
+                # A full disk or process table: it may pass.
+                ended = f"not started: {error.strerror or error}"
+            self._note(part.name, State(None, time.time(), restarts, ended))
+            log.warning("%s ended: %s", part.name, ended)
+            wait = BACKOFF_SECONDS_MIN if time.time() - began > STEADY_SECONDS else wait
+            try:
+                async with asyncio.timeout(wait):
+                    await self._asked_again.wait()
+                wait, restarts = BACKOFF_SECONDS_MIN, 0
+            except TimeoutError:
+                wait, restarts = min(wait * 2, BACKOFF_SECONDS_MAX), restarts + 1
 
-    def _note(self, name: str, pid: int | None) -> None:
-        """Who runs, for `alcove status`."""
-        if pid is None:
-            self._pids.pop(name, None)
-        else:
-            self._pids[name] = pid
+    async def _live(self, part: Component, before: State) -> str:
+        """One life of a process; how it ended."""
+        path = self._data / "logs" / f"{part.name}.log"
+        path.parent.mkdir(exist_ok=True)
+        _turn(path)
+        with path.open("ab") as out:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "alcove.processes.launch", str(os.getpid())),
+                *(str(part.namespace) if part.namespace else "-", "--", *part.arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        self._note(part.name, msgspec.structs.replace(before, pid=process.pid))
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError:
+            await _stop(process)
+            raise
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def _note(self, name: str, state: State) -> None:
+        self._states[name] = state
+        self._write()
+
+    def _write(self) -> None:
         path = self._data / "components.json"
         fresh = path.with_suffix(".new")
-        fresh.write_bytes(orjson.dumps(self._pids))
-        fresh.replace(path)
+        try:
+            fresh.write_bytes(msgspec.json.encode(self._states))
+            fresh.replace(path)
+        except OSError as error:
+            # Only `status` suffers: the processes are looked after all the same.
+            log.warning("cannot note what runs: %s", error)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+def _turn(path: Path) -> None:
+    """A log that has grown too long is set aside."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_suffix(".log.old"))
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
     process.terminate()
     try:
         async with asyncio.timeout(STOP_SECONDS_MAX):
@@ -136,17 +213,17 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def main(data: Path, port: int) -> int:
+def main(data: Path) -> int:
     """The supervisor as a process of its own."""
-    (data / "logs").mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         lock = hold(data)
     except AlreadyRunning:
         return 1
     with lock:
-        asyncio.run(Supervisor(data, components(data, port)).run())
+        asyncio.run(Supervisor(data).run())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1])))

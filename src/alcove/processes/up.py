@@ -1,98 +1,211 @@
-"""`alcove up`, `down` and `status`: the cluster of this machine, in the background."""
+"""`alcove up`: the cluster of this machine, in the background. Every step may be done again: a run that was
+killed is finished by the next one, and a cluster that is up is only given what it lacks.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-import orjson
-import typer
-
-from alcove.cli.connection import Connection, ConnectionFailed, load
+from alcove.api.errors import ApiError
+from alcove.api.objects import Object, get
+from alcove.cli.connection import ConnectionFailed
+from alcove.cli.session import Session
+from alcove.client.resources import NODES
+from alcove.dataplane.errors import DataPlaneError
 from alcove.processes import supervisor
+from alcove.processes.machine import claims, nodekeys, readiness, sweep, underlay
+from alcove.processes.machine.asked import NotUp, Wanted, decide
+from alcove.processes.machine.cluster import BadCluster, Cluster, Node
+from alcove.processes.machine.logs import last_lines
+from alcove.processes.machine.progress import Progress
 
 READY_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.05
+TRIES_MAX = 3
+"""A process that ended this often does not come up by waiting."""
+
+T = TypeVar("T")
 
 
-class NotUp(Exception):
-    """The message says why, and where to look."""
+def start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
+    """Returns when every part works. Raises NotUp."""
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (data / "logs").mkdir(exist_ok=True)
+        with _alone(data, progress):
+            return _start(data.resolve(), wanted, progress)
+    except OSError as error:
+        raise NotUp(explained(error, data)) from error
+    except (BadCluster, claims.NothingFree, DataPlaneError, ApiError, ConnectionFailed) as error:
+        raise NotUp(str(error)) from error
 
 
-def start(data: Path, port: int) -> bool:
-    """Starts the supervisor unless it runs; returns whether it was started. Raises NotUp."""
-    if supervisor.holder(data) is not None:
-        return False
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (data / "logs").mkdir(exist_ok=True)
-    with (data / "logs" / "supervisor.log").open("ab") as log:
+def explained(error: OSError, data: Path) -> str:
+    """What to do about a failure of the machine's."""
+    what = f"{error.filename or data}: {error.strerror or error}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"{what}; free some space and `alcove up` again, or name another folder with --data"
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return f"{what}; name a folder that can be written with --data"
+        case _:
+            return what
+
+
+@contextmanager
+def _alone(data: Path, progress: Progress) -> Iterator[None]:
+    """One `up` at a time for each cluster."""
+    with (data / "up.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say("another `alcove up` is at work on this cluster; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
+    is_up = supervisor.holder(data) is not None
+    decision = decide(data, wanted, is_up)
+    asked = decision.cluster
+    progress.say(f"cluster {asked.name} in {data}{' (already up)' if is_up else ''}")
+    for finding in decision.lacking:
+        progress.warn(f"  ! {finding.name}: {finding.detail}; to mend it: {finding.fix}")
+    if asked.hollow:
+        progress.warn("  ! nodes are hollow: pods get states and addresses, but nothing really runs")
+    asked.save()
+    if not asked.hollow:
+        asked = _connect(asked, progress)
+    _supervise(data)
+    session = _await_server(asked, progress)
+    readiness.release_dead(session)
+    nodekeys.issue(asked)
+    for name in ("controllers", "scheduler"):
+        with progress.step(name) as step:
+            _await_leader(asked, name, session)
+            step.detail = "leading"
+    _drop_surplus(asked, session)
+    for node in asked.all_nodes():
+        with progress.step(node.name) as step:
+            step.detail = _described(_await_node(asked, node, session))
+    return asked
+
+
+def _connect(asked: Cluster, progress: Progress) -> Cluster:
+    with progress.step("underlay") as step:
+        claimed = claims.claim(asked)
+        if claimed != asked:
+            claimed.save()
+        underlay.make(claimed)
+        step.detail = f"{claimed.underlay}, each node a network namespace"
+    return claimed
+
+
+def _supervise(data: Path) -> None:
+    """Starts the supervisor, or tells the one that runs what is asked now."""
+    if (pid := supervisor.holder(data)) is not None:
+        os.kill(pid, signal.SIGHUP)
+        return
+    # What an earlier supervisor knew is no news.
+    (data / "components.json").unlink(missing_ok=True)
+    path = data / "logs" / "supervisor.log"
+    with path.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "alcove.processes.supervisor", str(data), str(port)],
+            [sys.executable, "-m", "alcove.processes.supervisor", str(data)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd="/",
             start_new_session=True,
         )
-    _wait_ready(data, process)
-    return True
+
+    def decided() -> bool | None:
+        return True if supervisor.holder(data) is not None or process.poll() is not None else None
+
+    _until("the supervisor holds the cluster", decided)
+    if process.poll() is not None:
+        raise NotUp(f"the supervisor ended at once; {_tail(path)}")
 
 
-def _wait_ready(data: Path, process: subprocess.Popen[bytes]) -> None:
+# Waiting
+
+
+def _await_server(asked: Cluster, progress: Progress) -> Session:
+    def answering() -> Session | None:
+        _check_alive(asked, "apiserver")
+        return readiness.session_of(asked)
+
+    with progress.step("API server") as step:
+        session = _until("the API server answers", answering)
+        step.detail = session.connection.server
+    return session
+
+
+def _await_leader(asked: Cluster, name: str, session: Session) -> None:
+    def leading() -> bool | None:
+        state = _check_alive(asked, name)
+        return True if readiness.leads(session, name, state) else None
+
+    _until(f"the {name} works", leading, asked.logs / f"{name}.log")
+
+
+def _await_node(asked: Cluster, node: Node, session: Session) -> Object:
+    def ready() -> Object | None:
+        return readiness.node_ready(session, node.name, _check_alive(asked, node.name))
+
+    try:
+        return _until(f"{node.name} is ready", ready, asked.logs / f"{node.name}.log")
+    except NotUp as error:
+        raise NotUp(f"{error}; it says: {readiness.why_not(session.find(NODES, node.name))}") from error
+
+
+def _described(node: Object) -> str:
+    """What a ready node runs pods with."""
+    runtimes = sorted(
+        {each.get("name", "") for each in get(node, "status", "runtimeHandlers", default=[])} - {""}
+    )
+    version = get(node, "status", "nodeInfo", "containerRuntimeVersion", default="")
+    return f"ready ({', '.join(runtimes) or version})"
+
+
+def _check_alive(asked: Cluster, name: str) -> supervisor.State:
+    """What is known of the component. Raises NotUp if it ends again and again."""
+    state = supervisor.states(asked.data).get(name, supervisor.State())
+    if state.restarts >= TRIES_MAX and state.pid is None:
+        raise NotUp(f"{name} does not start ({state.ended}); {_tail(asked.logs / f'{name}.log')}")
+    return state
+
+
+def _until(what: str, check: Callable[[], T | None], log: Path | None = None) -> T:
     deadline = time.monotonic() + READY_SECONDS_MAX
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise NotUp(f"the supervisor ended; see {data / 'logs' / 'supervisor.log'}")
-        if _is_ready(data):
-            return
-        time.sleep(0.1)
-    raise NotUp(
-        f"the API server is not ready after {READY_SECONDS_MAX:.0f} s; see {data / 'logs' / 'apiserver.log'}"
-    )
+        if (answer := check()) is not None:
+            return answer
+        time.sleep(POLL_SECONDS)
+    where = f"; {_tail(log)}" if log else ""
+    raise NotUp(f"{what}: not so after {READY_SECONDS_MAX:.0f} s{where}")
 
 
-def _is_ready(data: Path) -> bool:
-    try:
-        Connection(load(data / "admin.kubeconfig")).request("GET", "/api/v1/namespaces/default")
-    except (ConnectionFailed, ValueError):
-        return False
-    return True
+def _tail(path: Path) -> str:
+    told = "\n  ".join(last_lines(path, 3))
+    return f"{path} ends with:\n  {told}" if told else f"see {path}"
 
 
-def stop(data: Path) -> bool:
-    """Ends the supervisor and everything under it; returns whether it ran. Raises NotUp if it does not end."""
-    pid = supervisor.holder(data)
-    if pid is None:
-        return False
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS_MAX
-    while supervisor.holder(data) is not None:
-        if time.monotonic() > deadline:
-            raise NotUp(f"the supervisor (pid {pid}) does not end; `kill -9 {pid}` ends it")
-        time.sleep(0.05)
-    return True
-
-
-def running(data: Path) -> dict[str, int]:
-    """The components and their pids; empty if the cluster is down."""
-    if supervisor.holder(data) is None:
-        return {}
-    try:
-        told: dict[str, int] = orjson.loads((data / "components.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return told
-
-
-def describe(data: Path) -> None:
-    """What to type next."""
-    kubeconfig = data / "admin.kubeconfig"
-    typer.echo(f"The API serves {load(kubeconfig).server}; logs are in {data / 'logs'}.")
-    typer.echo("\nNext, as ring0:\n")
-    typer.echo(f"  export KUBECONFIG={kubeconfig}")
-    typer.echo("  kubectl apply -f examples/tenant.yaml")
-    typer.echo("  .venv/bin/alcove tenant kubeconfig acme --output acme.kubeconfig")
-    typer.echo("  kubectl --kubeconfig acme.kubeconfig get namespaces,networks\n")
+def _drop_surplus(asked: Cluster, session: Session) -> None:
+    """Nodes that were asked for once and are not any more."""
+    wanted = {node.name for node in asked.all_nodes()}
+    for folder in (asked.data / "nodes").glob("node-*"):
+        if folder.name not in wanted and folder.name[5:].isdigit():
+            if session.find(NODES, folder.name) is not None:
+                session.delete(NODES, folder.name)
+            sweep.forget_node(asked, asked.node(int(folder.name[5:])))

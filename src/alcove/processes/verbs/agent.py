@@ -36,6 +36,7 @@ def agent(
         str,
         typer.Option(help="One to four letters or digits that tell this node from others on the machine."),
     ] = "",
+    bpf: Annotated[Path | None, typer.Option(help="BPF file system of the data plane [/sys/fs/bpf].")] = None,
     plane: Annotated[
         list[str] | None,
         typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
@@ -48,7 +49,7 @@ def agent(
     """Run the pods of all planes that are bound to this node."""
     from alcove.api.ids import TenantId
     from alcove.client.kubeconfig import default_path
-    from alcove.processes.agent import Config
+    from alcove.processes.agent import BPF_ROOT, Config, instance_of
     from alcove.processes.agent import main as run_agent
 
     pairs = [each.partition("=") for each in plane or ()]
@@ -65,7 +66,8 @@ def agent(
         port=port,
         is_hollow=hollow,
         count=count,
-        instance=instance,
+        instance=instance or instance_of(name or socket.gethostname().lower()),
+        bpf_root=bpf or BPF_ROOT,
         planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
         drains_on_stop=drain_on_stop,
     )

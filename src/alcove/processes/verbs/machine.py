@@ -1,50 +1,182 @@
-"""The verbs for the cluster of this machine: `up`, `down`, `status`."""
+"""The verbs for the cluster of this machine: `up`, `down`, `destroy`, `status`, `logs`, `doctor`."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import Code, fail
-from alcove.cli.places import default_data
+from alcove.cli.failures import Code, Failure, fail, told
+from alcove.cli.options import Format, FormatOption
+from alcove.cli.places import DEFAULT_NAME, NAME_VARIABLE, cluster_data
 
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Directory of the cluster's state [~/.local/state/alcove].")
+NameOption = Annotated[
+    str,
+    typer.Option(
+        "--name", envvar=NAME_VARIABLE, help="Which cluster of this machine; several live side by side."
+    ),
 ]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Directory of its state [~/.local/state/alcove[/NAME]].")
+]
+RESERVED = frozenset(("logs", "nodes", "pki", "agent"))
+"""Folders of the default cluster, below which those of the others are."""
 
 
-def up(data: DataOption = None, port: Annotated[int, typer.Option(help="Port of the API.")] = 6443) -> None:
-    """Start this machine's cluster in the background, and say how to reach it."""
-    from alcove.processes import up as cluster
-
-    place = data or default_data()
-    try:
-        started = cluster.start(place, port)
-    except cluster.NotUp as error:
-        raise fail(str(error)) from error
-    typer.echo("up" if started else "already up")
-    cluster.describe(place)
+def place_of(name: str, data: Path | None) -> Path:
+    """Raises Failure."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name) or name in RESERVED:
+        raise Failure(f'"{name}" cannot be a cluster\'s name: take lower-case letters and digits', Code.USAGE)
+    return data if data is not None else cluster_data(name)
 
 
-def down(data: DataOption = None) -> None:
-    """Stop this machine's cluster; its state stays."""
-    from alcove.processes import up as cluster
+def up(
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=0, help="Nodes on this machine; default: as before, else 1.")
+    ] = None,
+    name: NameOption = DEFAULT_NAME,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the API; default: 6443, or the next that is free."),
+    ] = None,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(help="Further address of this machine for the API, for `alcove node join`; repeatable."),
+    ] = None,
+    hollow: Annotated[
+        bool, typer.Option("--hollow", help="Nodes only pretend to run pods; needs no root.")
+    ] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo/--no-demo", help="Show two tenants with the same addresses.")
+    ] = True,
+    data: DataOption = None,
+) -> None:
+    """Start this machine's cluster in the background, and show what it can do."""
+    from alcove.processes.machine.asked import NotUp, Wanted
+    from alcove.processes.machine.progress import Progress
+    from alcove.processes.up import start
+    from alcove.processes.verbs import welcome
 
-    try:
-        stopped = cluster.stop(data or default_data())
-    except cluster.NotUp as error:
-        raise fail(str(error)) from error
+    progress = Progress()
+    with told():
+        place = place_of(name, data)
+        wanted = Wanted(name=name, nodes=nodes, port=port, hollow=hollow, listen=tuple(listen or ()))
+        try:
+            cluster = start(place, wanted, progress)
+        except NotUp as error:
+            raise Failure(str(error)) from error
+    typer.echo(f"up in {progress.seconds:.1f} s")
+    welcome.describe(cluster)
+
+
+def down(name: NameOption = DEFAULT_NAME, data: DataOption = None) -> None:
+    """Stop this machine's cluster, pods too; its state stays, and `up` starts the pods again."""
+    from alcove.processes.down import stop
+    from alcove.processes.machine.asked import NotUp
+
+    with told():
+        try:
+            stopped = stop(place_of(name, data))
+        except NotUp as error:
+            raise Failure(str(error)) from error
     typer.echo("down" if stopped else "was not up")
 
 
-def status(data: DataOption = None) -> None:
-    """Show what of this machine's cluster runs; exits with 3 if nothing does."""
-    from alcove.processes import up as cluster
+def destroy(
+    name: NameOption = DEFAULT_NAME,
+    data: DataOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove this machine's cluster with all its state, and everything it has in the kernel."""
+    from alcove.processes.machine.asked import NotUp
 
-    found = cluster.running(data or default_data())
-    for name, pid in found.items():
-        typer.echo(f"{name:14}{pid}")
-    if not found:
-        raise fail("not up; `alcove up` starts it", Code.UNREACHABLE)
+    with told():
+        place = place_of(name, data)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise Failure("this removes every tenant and object; --yes says that you mean it", Code.USAGE)
+            typer.confirm(f"Remove the cluster in {place}, with all its tenants?", abort=True)
+        from alcove.processes.down import destroy as remove
+
+        try:
+            removed = remove(place)
+        except NotUp as error:
+            raise Failure(str(error)) from error
+    typer.echo("gone" if removed else "there was none")
+
+
+def status(
+    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = Format.TABLE
+) -> None:
+    """Show what of this machine's cluster runs; exits with 3 if it is down, with 1 if a part is."""
+    from alcove.processes.verbs.status import report
+
+    with told():
+        place = place_of(name, data)
+        if not report(place, form):
+            raise fail("a part of the cluster does not work; `alcove logs PART` may tell why")
+
+
+def logs(
+    component: Annotated[
+        list[str] | None, typer.Argument(help="apiserver, controllers, scheduler, node-1, …; default: all.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written next.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last.")] = 50,
+    name: NameOption = DEFAULT_NAME,
+    data: DataOption = None,
+) -> None:
+    """Show the logs of the cluster's processes."""
+    from alcove.processes.machine import logs as files
+
+    with told():
+        folder = place_of(name, data) / "logs"
+        known = {path.stem: path for path in sorted(folder.glob("*.log"))}
+        wanted = component or list(known)
+        if missing := [each for each in wanted if each not in known]:
+            there = f"there are {', '.join(known)}" if known else f"there are none in {folder}"
+            raise Failure(f"no log of {', '.join(missing)}; {there}", Code.NOT_FOUND)
+        if not wanted:
+            raise Failure(f"there are no logs in {folder}; `alcove up` starts a cluster", Code.UNREACHABLE)
+        paths = [known[each] for each in wanted]
+        prefix = len(paths) > 1
+        for path in paths:
+            for line in files.last_lines(path, lines) if lines else ():
+                typer.echo(f"{path.stem}: {line}" if prefix else line)
+        if follow:
+            for path, line in files.follow(paths):
+                typer.echo(f"{path.stem}: {line}" if prefix else line)
+
+
+def doctor(
+    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = Format.TABLE
+) -> None:
+    """Say what this machine can and cannot do, and what would mend it; exits with 1 if nodes cannot run pods."""
+    from alcove.cli.output import show_rows
+    from alcove.processes import supervisor
+    from alcove.processes.machine import cluster, findings
+    from alcove.processes.machine.asked import PORT
+
+    with told():
+        place = place_of(name, data)
+        try:
+            known = cluster.load(place)
+        except cluster.BadCluster as error:
+            raise Failure(str(error)) from error
+        is_up = supervisor.holder(place) is not None
+        found = findings.look(findings.Place(place, known.port if known else PORT, is_up))
+        show_rows(("CHECK", "STATE", "DETAIL", "FIX"), [_row(each) for each in found], form)
+        if lacking := findings.lacking(found):
+            failed = any(each.state is findings.State.FAILED for each in lacking)
+            what = "a cluster cannot start here" if failed else "nodes here can only be hollow"
+            raise fail(f"{what}: {', '.join(each.name for each in lacking)}")
+
+
+def _row(finding: object) -> tuple[object, ...]:
+    from alcove.processes.machine.findings import Finding
+
+    assert isinstance(finding, Finding)
+    return finding.name, finding.state.value, finding.detail, finding.fix

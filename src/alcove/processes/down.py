@@ -1,0 +1,98 @@
+"""`alcove down` and `alcove destroy`: the cluster of this machine stops, or is gone.
+
+Down is to the nodes what pulling the plug is: their pods' processes, mounts, namespaces and programs end, the
+records on disk stay, and `up` starts the pods again. Destroy removes those too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from alcove.processes import supervisor
+from alcove.processes.machine import claims, cluster, sweep, underlay
+from alcove.processes.machine.asked import NotUp
+from alcove.processes.machine.cluster import BadCluster, Cluster
+
+STOP_SECONDS_MAX = 45.0
+OWN = frozenset(("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs"))
+"""What there can be before a cluster has a `cluster.json`."""
+
+
+def stop(data: Path) -> bool:
+    """Ends everything that runs of the cluster, and what it has in the kernel; returns whether it was up.
+    Raises NotUp if that is not possible."""
+    data = data.resolve()
+    was_up = _end_supervisor(data)
+    for found in _found(data):
+        _unplug(found)
+    return was_up
+
+
+def _found(data: Path) -> list[Cluster]:
+    """The cluster there, if it has something in the kernel; what it once was too, by the claims it holds."""
+    held = {each.number: each for each in claims.held_by(data)}
+    try:
+        asked = cluster.load(data)
+    except BadCluster:
+        asked = None
+    if asked is not None and not asked.hollow:
+        held[asked.number] = asked
+    return list(held.values())
+
+
+def _end_supervisor(data: Path) -> bool:
+    pid = supervisor.holder(data)
+    if pid is None:
+        return False
+    known = [state.pid for state in supervisor.states(data).values() if state.pid]
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while supervisor.holder(data) is not None:
+        if time.monotonic() > deadline:
+            # It does not listen any more. Its children end with it: they asked the kernel to be told.
+            for each in (pid, *known):
+                _kill(each)
+            time.sleep(0.1)
+        time.sleep(0.02)
+    return True
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _unplug(found: Cluster) -> None:
+    if os.geteuid() != 0:
+        if found.run.exists():
+            raise NotUp("what its nodes have in the kernel is root's; run it with sudo")
+        return
+    sweep.sweep(found)
+    underlay.remove(found)
+    claims.release(found)
+
+
+def destroy(data: Path) -> bool:
+    """The cluster and its state are gone; returns whether there was any. Clusters below the folder stay."""
+    if not data.is_dir():
+        return False
+    if not (data / "cluster.json").exists() and not {each.name for each in data.iterdir()} <= OWN:
+        if any((each / "cluster.json").exists() for each in data.iterdir()):
+            return False  # Only clusters with names are below it.
+        raise NotUp(f"{data} is not the folder of a cluster; nothing was removed")
+    stop(data)
+    for each in list(data.iterdir()):
+        if each.is_dir() and not each.is_symlink():
+            if not (each / "cluster.json").exists():
+                shutil.rmtree(each)
+        else:
+            each.unlink()
+    if not any(data.iterdir()):
+        data.rmdir()
+    return True

@@ -1,0 +1,88 @@
+"""What was asked of a cluster, decided before anything is made: nodes, port, and whether nodes can be real."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.processes.machine import cluster, findings
+from alcove.processes.machine.cluster import NODES_MAX, Cluster
+from alcove.processes.machine.findings import Finding, Place
+
+PORT = 6443
+PORTS_TRIED = 50
+
+
+class NotUp(Exception):
+    """The message says why, and what to do."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a person asked for; None: as before, or the default."""
+
+    name: str
+    nodes: int | None = None
+    port: int | None = None
+    hollow: bool = False
+    listen: tuple[str, ...] = ()
+
+
+class Decision(Struct, frozen=True):
+    cluster: Cluster
+    lacking: Sequence[Finding] = ()
+    """Why nodes must be hollow though nobody asked for it."""
+
+
+def decide(data: Path, wanted: Wanted, is_up: bool) -> Decision:
+    """Raises NotUp: what forbids it. Nothing has been changed then."""
+    before = cluster.load(data)
+    nodes = wanted.nodes if wanted.nodes is not None else before.nodes if before else 1
+    if not 0 <= nodes <= NODES_MAX:
+        raise NotUp(f"between 0 and {NODES_MAX} nodes fit on one machine; {nodes} were asked for")
+    port = _port(wanted, before, is_up)
+    place = Place(data, port, is_up)
+    for finding in findings.lacking(findings.look(place, (findings.state_folder, findings.disk))):
+        raise NotUp(f"{finding.detail}: {finding.fix}")
+    lacking = () if wanted.hollow else findings.lacking(findings.look(place, findings.NODE_CHECKS))
+    is_hollow = wanted.hollow or bool(lacking)
+    if is_up and before is not None and before.hollow != is_hollow:
+        raise NotUp(_cannot_switch(before.hollow, lacking))
+    asked = Cluster(
+        data=data,
+        name=wanted.name,
+        number=before.number if before else cluster.first_number(data),
+        port=port,
+        nodes=nodes,
+        hollow=is_hollow,
+        listen=wanted.listen or (before.listen if before else ()),
+    )
+    return Decision(asked, lacking)
+
+
+def _cannot_switch(was_hollow: bool, lacking: Sequence[Finding]) -> str:
+    if was_hollow:
+        return "the cluster is up with hollow nodes; `alcove down` first, or `alcove up --hollow`"
+    why = ", ".join(finding.name for finding in lacking)
+    return f"the cluster is up with real nodes, which cannot become hollow{f' ({why})' if why else ''}; `alcove down` first"
+
+
+def _port(wanted: Wanted, before: Cluster | None, is_up: bool) -> int:
+    """The one of before, or the one asked for, if it is free; else the first that is."""
+    if is_up and before is not None:
+        if wanted.port not in (None, before.port):
+            raise NotUp(f"the cluster is up on port {before.port}; `alcove down` first")
+        return before.port
+    fixed = wanted.port if wanted.port is not None else before.port if before else None
+    if fixed is not None:
+        if (told := findings.taken(fixed)) is not None:
+            raise NotUp(
+                f"port {fixed}: {told}; end what listens there, or `alcove up --port P` takes another"
+            )
+        return fixed
+    for port in range(PORT, PORT + PORTS_TRIED):
+        if findings.taken(port) is None:
+            return port
+    last = PORT + PORTS_TRIED - 1
+    raise NotUp(f"no port from {PORT} to {last} is free; `alcove up --port P` takes another")

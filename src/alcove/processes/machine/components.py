@@ -1,0 +1,54 @@
+"""What processes a cluster of this machine is made of. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from alcove.dataplane.namespaces import path_of
+from alcove.processes.machine.cluster import Cluster, Node
+
+
+class Component(Struct, frozen=True):
+    name: str
+    arguments: tuple[str, ...]
+    needs: Path | None = None
+    """A file that must be there first: the way to the API server."""
+    namespace: Path | None = None
+    """The network namespace it runs in; None: this machine's own."""
+
+
+def components(cluster: Cluster) -> tuple[Component, ...]:
+    """Everything that runs, in the order it starts."""
+    kubeconfig = cluster.admin_kubeconfig
+    way = ("--kubeconfig", str(kubeconfig))
+    return (
+        Component("apiserver", _apiserver(cluster)),
+        Component("controllers", ("controllers", *way), kubeconfig),
+        Component("scheduler", ("scheduler", *way), kubeconfig),
+        *(_agent(cluster, node) for node in cluster.all_nodes()),
+    )
+
+
+def _apiserver(cluster: Cluster) -> tuple[str, ...]:
+    addresses = cluster.listen if cluster.hollow else (str(cluster.gateway), *cluster.listen)
+    listen = tuple(word for address in addresses for word in ("--listen", address))
+    return ("apiserver", "--data", str(cluster.data), "--port", str(cluster.port), *listen)
+
+
+def _agent(cluster: Cluster, node: Node) -> Component:
+    words: tuple[str, ...] = (
+        "agent",
+        "--kubeconfig",
+        str(node.kubeconfig),
+        "--name",
+        node.name,
+        "--data",
+        str(node.folder),
+    )
+    words += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
+    if cluster.hollow:
+        return Component(node.name, (*words, "--hollow"), node.kubeconfig)
+    words += ("--underlay", "eth0", "--bpf", str(cluster.bpf))
+    return Component(node.name, words, node.kubeconfig, path_of(node.namespace))

@@ -1,0 +1,82 @@
+"""Whether the parts of a cluster work, as the API tells it: not from before a restart, but now."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from alcove.api import objects
+from alcove.api.errors import ApiError
+from alcove.api.meta import parse_time
+from alcove.api.objects import Object
+from alcove.cli.connection import ConnectionFailed
+from alcove.cli.session import Session
+from alcove.client.resources import LEASES, NODES
+from alcove.processes.machine.cluster import Cluster
+from alcove.processes.supervisor import State
+
+LEADERS = {"controllers": "alcove-controllers", "scheduler": "kube-scheduler"}
+"""The lease that each holds while it works."""
+
+
+def session_of(cluster: Cluster) -> Session | None:
+    """A way to the API as ring0's administrator; None: it does not answer."""
+    try:
+        session = Session(cluster.admin_kubeconfig)
+        session.connection.request("GET", "/api/v1/namespaces/default")
+    except (ConnectionFailed, ApiError):
+        return None
+    return session
+
+
+def leads(session: Session, component: str, state: State) -> bool:
+    """Whether the process that runs now is the one that holds the lease."""
+    lease = session.find(LEASES, LEADERS[component], namespace="kube-system")
+    holder = objects.get(lease, "spec", "holderIdentity", default="") if lease else ""
+    return state.pid is not None and f"_{state.pid}_" in holder
+
+
+def release_dead(session: Session) -> None:
+    """Gives up the leases of processes of this machine that were killed: nobody has to wait for them."""
+    for name in LEADERS.values():
+        lease = session.find(LEASES, name, namespace="kube-system")
+        holder = str(objects.get(lease, "spec", "holderIdentity", default="")) if lease else ""
+        host, _, rest = holder.rpartition("_")[0].rpartition("_")
+        if host == socket.gethostname() and rest.isdigit() and not _is_ours(int(rest)):
+            session.delete(LEASES, name, namespace="kube-system")
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process of Alcove's has that number: after a reboot it may be anybody's."""
+    try:
+        return b"alcove" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def node_ready(session: Session, node: str, state: State) -> Object | None:
+    """The node, if the agent that runs now says that it is ready."""
+    found = session.find(NODES, node)
+    if found is None or state.pid is None:
+        return None
+    lease = session.find(LEASES, node, namespace="kube-node-lease")
+    renewed = objects.get(lease, "spec", "renewTime") if lease else None
+    # Times in leases may be rounded down to the second.
+    if not renewed or parse_time(renewed) < int(state.since):
+        return None
+    return found if is_ready(found) else None
+
+
+def is_ready(node: Object) -> bool:
+    conditions = objects.get(node, "status", "conditions", default=[])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def why_not(node: Object | None) -> str:
+    """What a node says about not being ready."""
+    if node is None:
+        return "its agent has not registered it"
+    for condition in objects.get(node, "status", "conditions", default=[]):
+        if condition["type"] == "Ready":
+            return str(condition.get("message") or condition.get("reason") or "it does not say why")
+    return "it has not told its condition"

@@ -1,0 +1,29 @@
+"""What to type next, once a cluster is up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from alcove.cli.places import ADMIN_KUBECONFIG, DEFAULT_NAME, cluster_data
+from alcove.processes.machine.cluster import Cluster
+
+
+def describe(cluster: Cluster) -> None:
+    program = _program()
+    typer.echo("\nNext, as ring0, the cluster's owner:\n")
+    if cluster.data != cluster_data(DEFAULT_NAME).resolve():
+        typer.echo(f"  export KUBECONFIG={cluster.data / ADMIN_KUBECONFIG}")
+    typer.echo(f"  {program} tenant create acme")
+    typer.echo(f"  {program} tenant kubeconfig acme --output acme.kubeconfig")
+    typer.echo("  kubectl --kubeconfig acme.kubeconfig get namespaces,networks")
+    typer.echo(f"  {program} status        # also: top, events, logs -f, network list, node list, doctor")
+    typer.echo(f"  {program} down          # `destroy` removes everything\n")
+
+
+def _program() -> str:
+    """As the person called it, if it was by a path that works from here."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "alcove" and called.exists() and "/" in sys.argv[0] else "alcove"

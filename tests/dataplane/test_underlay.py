@@ -1,0 +1,147 @@
+"""Nodes of `alcove up` on their underlay: they reach each other, the API and the world, and nothing else here;
+what is taken away leaves the machine as it was.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from alcove.dataplane import namespaces
+from alcove.processes.machine import claims, cluster, underlay
+from alcove.processes.machine.cluster import Cluster, Node
+from alcove.testing.machine import Snapshot
+from alcove.testing.probes import connect, ping, tcp_server, tcp_talks
+
+pytestmark = pytest.mark.root
+
+
+def made(data: Path, nodes: int) -> Cluster:
+    data.mkdir()
+    asked = Cluster(data=data, name="c", number=cluster.first_number(data), port=6443, nodes=nodes)
+    asked.save()
+    claimed = claims.claim(asked)
+    claimed.save()
+    underlay.make(claimed)
+    return claimed
+
+
+def gone(given: Cluster) -> None:
+    underlay.remove(given)
+    claims.release(given)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Cluster]:
+    given = made(tmp_path / "one", 2)
+    yield given
+    gone(given)
+
+
+def inside_of(node: Node, stack: ExitStack) -> int:
+    descriptor = namespaces.open_named(node.namespace)
+    assert descriptor is not None
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def test_nodes_reach_each_other_and_this_machine(one: Cluster) -> None:
+    with ExitStack() as stack:
+        first, second = (inside_of(node, stack) for node in one.all_nodes())
+        assert ping(first, str(one.node(2).address))
+        assert ping(second, str(one.gateway))
+
+
+def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: Cluster) -> None:
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    with ExitStack() as stack:
+        stack.callback(os.close, own)
+        node = inside_of(one.node(1), stack)
+        api = stack.enter_context(tcp_server(own, str(one.gateway), one.port))
+        other = stack.enter_context(tcp_server(own, str(one.gateway), one.port + 1))
+        assert tcp_talks(node, str(one.gateway), one.port, api)
+        assert connect(node, str(one.gateway), one.port + 1, timeout=0.3) is None
+        assert other.getsockname()[1] == one.port + 1
+
+
+def test_clusters_do_not_reach_each_other(one: Cluster, tmp_path: Path) -> None:
+    two = made(tmp_path / "two", 1)
+    try:
+        assert two.token != one.token and two.underlay != one.underlay
+        with ExitStack() as stack:
+            first, theirs = inside_of(one.node(1), stack), inside_of(two.node(1), stack)
+            assert ping(theirs, str(two.gateway))
+            assert not ping(first, str(two.node(1).address), timeout=0.3)
+    finally:
+        gone(two)
+    with ExitStack() as stack:
+        assert ping(inside_of(one.node(1), stack), str(one.node(2).address))
+
+
+def test_the_way_out_is_this_machines(one: Cluster) -> None:
+    """A server elsewhere on this machine's networks sees this machine's address, not the node's."""
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    outside = namespaces.make(f"alcove-{one.token}-outside")
+    try:
+        run = ["nsenter", f"--net=/run/netns/alcove-{one.token}-outside"]
+        for words in (
+            [
+                "ip",
+                "link",
+                "add",
+                f"al{one.token}o",
+                "type",
+                "veth",
+                "peer",
+                "eth0",
+                "netns",
+                f"alcove-{one.token}-outside",
+            ],
+            ["ip", "address", "add", "198.18.77.1/30", "dev", f"al{one.token}o"],
+            ["ip", "link", "set", f"al{one.token}o", "up"],
+            [*run, "ip", "address", "add", "198.18.77.2/30", "dev", "eth0"],
+            [*run, "ip", "link", "set", "eth0", "up"],
+        ):
+            subprocess.run(words, check=True)
+        with ExitStack() as stack:
+            node = inside_of(one.node(1), stack)
+            server = stack.enter_context(tcp_server(outside, "198.18.77.2", 80))
+            client = connect(node, "198.18.77.2", 80)
+            assert client is not None
+            stack.enter_context(client)
+            server.settimeout(5)
+            accepted, (address, _port) = server.accept()
+            stack.enter_context(accepted)
+            assert address == "198.18.77.1"
+    finally:
+        os.close(own)
+        os.close(outside)
+
+
+def test_making_it_again_mends_what_is_missing(one: Cluster) -> None:
+    namespaces.remove(one.node(2).namespace)
+    subprocess.run(["nft", "delete", "table", "ip", one.table], check=True)
+    more = replace(one, nodes=3)
+    underlay.make(more)
+    underlay.make(more)
+    with ExitStack() as stack:
+        nodes = [inside_of(node, stack) for node in more.all_nodes()]
+        assert all(ping(node, str(one.gateway)) for node in nodes)
+
+
+@pytest.mark.alone
+def test_what_is_taken_away_leaves_the_machine_as_it_was(tmp_path: Path) -> None:
+    before = Snapshot.take()
+    one, two = made(tmp_path / "one", 3), made(tmp_path / "two", 1)
+    assert Snapshot.take() != before
+    gone(one)
+    assert underlay.FORWARDING.read_text().strip() == "1"
+    gone(two)
+    underlay.remove(two)
+    assert Snapshot.take().difference(before) == []
+    assert socket.gethostname()
