@@ -58,7 +58,7 @@ async def renewed(
 def read(path: Path) -> Tokens:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Tokens)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError):
         return {}
 
 

@@ -279,7 +279,9 @@ class Volumes:
         for home in self._pods.iterdir():
             try:
                 content = (home / "record.json").read_bytes()
-                self._records[home.name] = msgspec.json.decode(content, type=_Record)
+                self._records[home.name] = msgspec.json.decode(
+                    content, type=_Record, dec_hook=lambda _type, text: Path(text)
+                )
             except (FileNotFoundError, msgspec.DecodeError):
                 # Its maker was stopped before it could write down what it makes.
                 self._remove(home.name)
@@ -292,7 +294,7 @@ class Volumes:
         if self._records.get(id) != record:
             path = self._pods / id / "record.json"
             draft = path.with_suffix(".new")
-            draft.write_bytes(msgspec.json.encode(record))
+            draft.write_bytes(msgspec.json.encode(record, enc_hook=str))
             draft.rename(path)
             self._records[id] = record
             self._checkpoint("write record")
