@@ -39,7 +39,7 @@ from alcove.api.kinds import (
     storage,
 )
 from alcove.api.objects import Object
-from alcove.api.schema import ours, stock
+from alcove.api.schema import metrics, ours, stock
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import Node
 
@@ -208,6 +208,10 @@ GROUPS: tuple[Group, ...] = (
         Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
         Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
         Row("resourceslices", "ResourceSlice", _TENANT),
+    )),
+    Group("metrics.k8s.io", "v1beta1", metrics.PACKAGE, {"nodes": Strategy(), "pods": Strategy()}, (
+        Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
+        Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
     Group("arktos.futurewei.com", "v1", ours.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),

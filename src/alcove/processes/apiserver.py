@@ -52,6 +52,8 @@ from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams.agents import Agents
 from alcove.apiserver.streams.connect import Streams
+from alcove.apiserver.usage.answers import UsageAnswers
+from alcove.apiserver.usage.collecting import Collecting
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
 from alcove.store.base import ABSENT, Mismatch, Op, Store
@@ -141,8 +143,11 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         services = Services(store, cache, hub, kinds, custom, chain, clock, bool(config.etcd))
         reviews = Reviews(authorizer, authenticator, clock)
         agents = Agents(pki, authority, clock)
+        usage = Collecting(cache, agents)
         streams = Streams(services, authorizer, agents, plane=config.admission.home)
-        subresources = Subresources(services, TokenRequests(cache, tokens, clock), reviews, streams)
+        subresources = Subresources(
+            services, TokenRequests(cache, tokens, clock), reviews, streams, UsageAnswers(services, usage)
+        )
         flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
         metrics.add_flow(flow)
         metrics.add_audit(audit)
@@ -194,6 +199,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                 for chore in chores:
                     chore.cancel()
                 await asyncio.gather(*chores, return_exceptions=True)
+                await usage.close()
                 webhooks.close()
                 await audit.close()
 

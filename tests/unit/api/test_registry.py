@@ -48,6 +48,7 @@ def test_groups_come_in_order_of_preference(kinds: Registry) -> None:
 def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: Registry) -> None:
     assert {str(kind.group_resource) for kind in kinds if kind.scope is Scope.RING0} == {
         "nodes",
+        "nodes.metrics.k8s.io",
         "tenants",
         "bouncers.mizar.com",
         "dividers.mizar.com",
@@ -129,6 +130,8 @@ def test_verbs_are_those_of_a_real_server(kinds: Registry) -> None:
     assert few == {
         "bindings": ("create",),
         "componentstatuses": ("get", "list"),
+        "nodes.metrics.k8s.io": ("get", "list"),
+        "pods.metrics.k8s.io": ("get", "list"),
         "namespaces": one_by_one,
         "tenants": one_by_one,
         "selfsubjectreviews.authentication.k8s.io": ("create",),

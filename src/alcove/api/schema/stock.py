@@ -13,7 +13,7 @@ import msgspec
 import orjson
 from msgspec import Raw, Struct, field
 
-from alcove.api.schema import ours
+from alcove.api.schema import metrics, ours
 from alcove.api.schema.definitions import Definitions, Schema
 
 VERSION = "1.37.0"
@@ -55,6 +55,9 @@ ADDITIONS: dict[str, dict[str, Any]] = {
 """Fields that stock definitions have here beyond the package's file."""
 
 
+_OWN = ours.DEFINITIONS | metrics.DEFINITIONS
+
+
 class _File(Struct):
     definitions: dict[str, Raw] = field(name="$defs")
 
@@ -63,7 +66,7 @@ def load() -> Definitions:
     """Every definition, stock and ours, ready to be compiled one by one."""
     raw: dict[str, Schema | Raw] = {}
     raw.update(msgspec.json.decode(_read(), type=_File).definitions)
-    raw.update({name: msgspec.convert(body, Schema) for name, body in ours.DEFINITIONS.items()})
+    raw.update({name: msgspec.convert(body, Schema) for name, body in _OWN.items()})
     additions = msgspec.convert(ADDITIONS, dict[str, dict[str, Schema]])
     return Definitions(raw, additions)
 
@@ -71,7 +74,7 @@ def load() -> Definitions:
 def documents() -> dict[str, dict[str, Any]]:
     """Every definition as JSON schema, with descriptions: some 4 MB, freshly read for the caller."""
     found: dict[str, dict[str, Any]] = orjson.loads(_read())["$defs"]
-    found.update(orjson.loads(orjson.dumps(ours.DEFINITIONS)))
+    found.update(orjson.loads(orjson.dumps(_OWN)))
     for name, fields in ADDITIONS.items():
         for field_name, schema in fields.items():
             found[name]["properties"].setdefault(field_name, {}).update(schema)

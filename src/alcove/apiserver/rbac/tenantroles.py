@@ -35,6 +35,7 @@ _VIEW = (
     Line(READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
     Line(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
     Line(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+    Line(READ, "metrics.k8s.io", "nodes pods"),
 )
 
 _EDIT = (

@@ -15,6 +15,8 @@ from alcove.apiserver.resources import body, patching, pods, reading, scale, upd
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams.connect import Streams
+from alcove.apiserver.usage import answers as metrics_api
+from alcove.apiserver.usage.answers import UsageAnswers
 
 Answer = Response | Awaitable[Response]
 Handler = Callable[[Services, Call], Answer]
@@ -54,12 +56,18 @@ HANDLERS: dict[str, dict[str, Handler]] = {
 
 class Subresources:
     def __init__(
-        self, services: Services, token_requests: TokenRequests, reviews: Reviews, streams: Streams
+        self,
+        services: Services,
+        token_requests: TokenRequests,
+        reviews: Reviews,
+        streams: Streams,
+        usage: UsageAnswers,
     ) -> None:
         self._services = services
         self._token_requests = token_requests
         self._reviews = reviews
         self._streams = streams
+        self._usage = usage
 
     def answer(self, call: Call) -> Answer:
         name = call.target.subresource
@@ -74,6 +82,8 @@ class Subresources:
         kind = call.kind
         if kind.group in _REVIEW_GROUPS:
             return self._review
+        if kind.group == metrics_api.GROUP:
+            return self._usage.answer
         if kind.group == "" and kind.resource == "bindings":
             return lambda bound: pods.bind_by_object(self._services, bound)
         return None

@@ -80,7 +80,7 @@ class Streams:
         entry = self._services.cache.entry(call.key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, call.target.name)
-        return entry.object
+        return entry.decode()
 
     def _check_upgrade(self, call: Call) -> None:
         headers = call.request.headers

@@ -1,0 +1,27 @@
+"""Columns of metrics.k8s.io: what is used."""
+
+from alcove.api import quantity
+from alcove.api.columns.base import NAME, at
+from alcove.api.kind import Column
+from alcove.api.objects import Object
+
+
+def _usages(obj: Object) -> list[Object]:
+    """Of the object itself, or of its containers."""
+    holders = [obj, *(obj.get("containers") or ())]
+    return [usage for each in holders if (usage := each.get("usage"))]
+
+
+def _cpu(obj: Object, _now: float) -> str:
+    return f"{sum(quantity.of(each.get('cpu', 0)).nano for each in _usages(obj))}n"
+
+
+def _memory(obj: Object, _now: float) -> str:
+    return f"{sum(quantity.whole(each.get('memory', 0)) for each in _usages(obj)) >> 10}Ki"
+
+
+_CPU = Column("CPU", _cpu, description="Cores in use.")
+_MEMORY = Column("Memory", _memory, description="The working set.")
+_WINDOW = Column("Window", at("window"), description="Over how long CPU was measured.")
+
+COLUMNS = (NAME, _CPU, _MEMORY, _WINDOW)
