@@ -3,8 +3,12 @@
 Two tenants have the same range and the same addresses. What is inside a network talks, nothing across does.
 """
 
+import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -82,17 +86,20 @@ class Cluster:
         path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/{name}"
         wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
 
-    def place_pod(self, tenant: str, node: int, network: str = "own", **metadata: Any) -> Pod:
+    def place_pod(self, tenant: str, node: int, network: str = "own") -> Pod:
         """Makes a pod on the node and attaches it."""
         where = self.nodes[node]
-        name = f"pod-{next(NUMBERS)}"
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
-        spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
-        obj = self.must(self.server.system.post(path, {"metadata": {"name": name, **metadata}, "spec": spec}))
-        key = PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"])
+        key, obj = self.make_pod(tenant, where, network)
         pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
         self.set_ready(pod)
         return pod
+
+    def make_pod(self, tenant: str, where: NodeNetwork, network: str = "own") -> tuple[PodKey, Object]:
+        name = f"pod-{next(NUMBERS)}"
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
+        spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
+        obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
+        return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
 
     def set_ready(self, pod: Pod, *, ready: bool = True) -> None:
         """As the agent would, once its containers run."""
@@ -419,3 +426,71 @@ def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[P
     assert pod.key not in pod.node.network.attached()
     wait_until(lambda: not ping(pods["blue"][2].namespace, pod.address, timeout=IMPATIENT))
     pod.node.call(pod.node.network.detach(pod.key))
+
+
+class Runtime:
+    """A container runtime's way to call a CNI plugin: environment, configuration, a namespace of its own making."""
+
+    def __init__(self, node: NodeNetwork, container: str) -> None:
+        self.node = node
+        self.container = container
+        self.netns = f"{node.node.name}-{container}"
+        self.namespace = namespaces.make(self.netns)
+
+    def call(self, command: str, key: PodKey | None = None, **config: Any) -> tuple[int, Object]:
+        """Exit code and what was printed."""
+        environment = {
+            "CNI_COMMAND": command,
+            "CNI_CONTAINERID": self.container,
+            "CNI_NETNS": str(namespaces.path_of(self.netns)),
+            "CNI_IFNAME": "eth0",
+            "CNI_PATH": "/opt/cni/bin",
+        }
+        if key is not None:
+            pairs = {"TENANT": key.tenant, "NAMESPACE": key.namespace, "NAME": key.name, "UID": key.uid}
+            environment["CNI_ARGS"] = ";".join(
+                ["IgnoreUnknown=1", *(f"K8S_POD_{name}={value}" for name, value in pairs.items())]
+            )
+        given = {"cniVersion": "1.1.0", "name": "alcove", "type": "alcove-cni", **config}
+        done = subprocess.run(
+            [sys.executable, "-m", "alcove.agent.cni"],
+            input=json.dumps({**given, "socket": str(self.node.cni_socket)}),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT * 10,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout or "{}")
+
+
+def test_a_runtime_attaches_by_cni(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    key, _ = cluster.make_pod("red", cluster.nodes[0])
+    runtime = Runtime(cluster.nodes[0], "0123abc")
+    assert runtime.call("STATUS") == (0, {})
+    code, result = runtime.call("ADD", key)
+    assert code == 0, result
+    assert result["interfaces"][0]["name"] == "eth0"
+    assert result["ips"][0]["gateway"] == "10.7.0.1"
+    assert result["dns"]["search"][0] == "default.svc.cluster.local"
+    address = result["ips"][0]["address"].partition("/")[0]
+    with tcp_server(runtime.namespace, address, 8080) as server:
+        assert tcp_talks(pods["red"][2].namespace, address, 8080, server)
+    assert runtime.call("CHECK", key, prevResult=result) == (0, {})
+    assert runtime.call("ADD", key)[1]["code"] == 102, "it has one already"
+    valid = [{"containerID": "0123abc", "ifname": "eth0"}]
+    assert runtime.call("GC", **{"cni.dev/valid-attachments": valid}) == (0, {})
+    assert runtime.call("CHECK", key, prevResult=result) == (0, {})
+    wrong = {**result, "ips": [{"address": "10.7.9.9/16"}]}
+    assert runtime.call("CHECK", key, prevResult=wrong)[1]["code"] == 101
+    for _ in range(2):
+        assert runtime.call("DEL", key, prevResult=result) == (0, {})
+    assert not ping(pods["red"][0].namespace, address, timeout=IMPATIENT)
+    assert runtime.call("CHECK", key, prevResult=result)[1]["code"] == 3
+    assert pods["red"][0].key in cluster.nodes[0].network.attached(), "the agent's own stay"
+    code, again = runtime.call("ADD", key)
+    assert (code, again["ips"]) == (0, result["ips"]), "it has its address as long as it is there"
+    assert runtime.call("GC", **{"cni.dev/valid-attachments": []}) == (0, {})
+    assert key not in cluster.nodes[0].network.attached()
+    os.close(runtime.namespace)
+    namespaces.remove(runtime.netns)

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from alcove.agent.cni.server import CniServer
 from alcove.agent.network.network import Network, Place
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
@@ -69,13 +70,22 @@ class NodeNetwork:
             async with Planes(user_agent=self.name) as planes:
                 planes.join(HOME, transport)
                 self.network = Network(self.node.plane, planes, place, lambda _plane: self._server.address)
-                self._task = asyncio.create_task(self.network.run())
+                self._task = asyncio.create_task(self._run(planes))
                 self._begun.set()
                 await asyncio.wait([self._task])
                 if not self._task.cancelled():
                     self._task.result()
         finally:
             await transport.close()
+
+    async def _run(self, planes: Planes) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.network.run())
+            tasks.create_task(CniServer(self.network, planes, self.cni_socket).run())
+
+    @property
+    def cni_socket(self) -> Path:
+        return self._folder / "cni.sock"
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Carries it out on the node's loop."""

@@ -44,6 +44,10 @@ class Kernel:
         """Gives the ports' inner sides their addresses and routes again."""
         return self._soon(lambda: self._equip(namespace, ports))
 
+    def is_plugged(self, namespace: str | Path, ports: tuple[Port, ...]) -> "asyncio.Future[bool]":
+        """Whether the ports are there, in that namespace."""
+        return self._soon(lambda: self._are_plugged(namespace, ports))
+
     def unplug(self, namespace: str, ports: tuple[str, ...]) -> "asyncio.Future[None]":
         """Removes ports, by name, and the namespace (of a name that is not empty). Idempotent."""
         return self._soon(lambda: self._unplug(namespace, ports))
@@ -54,6 +58,17 @@ class Kernel:
             for port in ports:
                 if not self._is_plugged(port, place):
                     self._plane.add_port(port, place)
+        finally:
+            os.close(place)
+
+    def _are_plugged(self, namespace: str | Path, ports: tuple[Port, ...]) -> bool:
+        path = namespace if isinstance(namespace, Path) else namespaces.path_of(namespace)
+        try:
+            place = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return all(self._is_plugged(port, place) for port in ports)
         finally:
             os.close(place)
 

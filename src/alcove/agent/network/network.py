@@ -19,6 +19,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from alcove.agent.network.assembly import Assembly, ruled
 from alcove.agent.network.attachment import DOMAIN, Attachment, NetworkNotReady
@@ -88,6 +89,7 @@ class Network:
         self._news = asyncio.Event()
         """Set, and replaced, whenever something has changed or was done."""
         self._doubts = False
+        self._is_running = False
         self._ready: frozenset[int] = frozenset()
         """Networks of which the data plane knows everything, and whose gateway and servers are there."""
         self._sight = Sight(planes, place.node, place.domain, self._mark)
@@ -158,6 +160,7 @@ class Network:
             self._doubts = False
             await applied
             await self._servers.ensure(views)
+            self._is_running = True
             self._ready = frozenset(vni for vni in whole if self._servers.has(vni))
         except (DataPlaneError, OSError) as error:
             log.warning("data plane not as it should be", extra={"error": str(error)})
@@ -167,15 +170,26 @@ class Network:
 
     # Pods
 
-    async def attach(self, key: PodKey, pod: Object, namespace: Path | None = None) -> Attachment:
-        """The pod on its network. `namespace`: one that somebody else has made; else it gets one. Safe to repeat.
+    async def attach(
+        self,
+        key: PodKey,
+        pod: Object,
+        namespace: Path | None = None,
+        *,
+        interface: str = "",
+        container: str = "",
+    ) -> Attachment:
+        """The pod on its network. Safe to repeat. `namespace`: one that a container runtime has made, with its names
+        for the first interface and for the container; else the pod gets one.
 
         Raises NetworkNotReady.
         """
         if objects.get(pod, "spec", "hostNetwork"):
             return self._on_host(key)
         found = await self._until_ready(key, pod)
-        record = found if isinstance(found, Record) else self._record(key, pod, *found, namespace)
+        record = found if isinstance(found, Record) else self._record(key, pod, *found)
+        if namespace is not None:
+            record = elsewhere(record, namespace, interface, container)
         place = record.namespace or Path(record.attachment.namespace_path)
         view = self._sight.views[record.plugs[0].vni]
         self._records.put(record)
@@ -225,13 +239,11 @@ class Network:
             return f'waiting for the {missing} of network "{name}"'
         return nics, view
 
-    def _record(
-        self, key: PodKey, pod: Object, nics: list[Nic], view: View, namespace: Path | None
-    ) -> Record:
+    def _record(self, key: PodKey, pod: Object, nics: list[Nic], view: View) -> Record:
         ports = ports_of(self._plane.settings.instance, key.place, pod, nics)
-        name = "" if namespace else f"alcove-{self._plane.settings.instance}-p{key.place}"
+        name = f"alcove-{self._plane.settings.instance}-p{key.place}"
         attachment = Attachment(
-            str(namespace or path_of(name)),
+            str(path_of(name)),
             tuple(str(one.ip) for port in ports for one in port.addresses),
             self._nameservers(view),
             self._place.domain,
@@ -270,6 +282,21 @@ class Network:
             place = record.namespace or Path(record.attachment.namespace_path)
             await self._kernel.equip(place, tuple(plug.port() for plug in record.plugs))
 
+    async def is_plugged(self, key: PodKey) -> bool:
+        """Whether all that was made for the pod is there."""
+        record = self._records.get(key)
+        if record is None:
+            return False
+        place = record.namespace or Path(record.attachment.namespace_path)
+        return await self._kernel.is_plugged(place, tuple(plug.port() for plug in record.plugs))
+
+    def is_running(self) -> bool:
+        """Whether pods can be attached."""
+        return self._is_running
+
+    def records(self) -> list[Record]:
+        return self._records.all()
+
     def attached(self) -> list[PodKey]:
         return [record.key for record in self._records.all()]
 
@@ -306,3 +333,12 @@ class Network:
         """Variables that tell the pod of services."""
         tenant = self._sight.tenant(key.plane, key.tenant)
         return environment(pod, tenant.all(tenant.services) if tenant is not None else ())
+
+
+def elsewhere(record: Record, namespace: Path, interface: str, container: str) -> Record:
+    """The same in a namespace that somebody else has made."""
+    plugs = record.plugs
+    if interface:
+        plugs = (replace(plugs[0], pod_interface=interface), *plugs[1:])
+    attachment = replace(record.attachment, namespace_path=str(namespace))
+    return replace(record, namespace="", attachment=attachment, plugs=plugs, container=container)

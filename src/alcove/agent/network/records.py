@@ -60,6 +60,8 @@ class Record(Struct, frozen=True):
     vpc: str
     attachment: Attachment
     plugs: tuple[Plug, ...]
+    container: str = ""
+    """What a container runtime calls it; empty: it is the agent's own."""
 
 
 class Records:

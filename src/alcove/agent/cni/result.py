@@ -1,0 +1,52 @@
+"""What a runtime is told of a pod that was attached, in the form of its version; and whether it still is so. Pure."""
+
+from ipaddress import ip_interface
+from typing import Any
+
+from alcove.agent.network.attachment import Attachment
+from alcove.agent.network.records import Record
+from alcove.dns.resolvconf import ResolvConf
+
+_SINCE_NO_IP_VERSION = "1.0.0"
+_SINCE_MTU = "1.1.0"
+
+
+def result_of(record: Record, version: str, names: ResolvConf) -> dict[str, Any]:
+    interfaces: list[dict[str, Any]] = []
+    ips: list[dict[str, Any]] = []
+    routes: list[dict[str, Any]] = []
+    for index, plug in enumerate(record.plugs):
+        interface: dict[str, Any] = {
+            "name": plug.pod_interface,
+            "mac": plug.mac,
+            "sandbox": record.attachment.namespace_path,
+        }
+        if version >= _SINCE_MTU:
+            interface["mtu"] = record.attachment.mtu
+        interfaces.append(interface)
+        for address in plug.addresses:
+            ips.append(_ip(address, plug.gateways, index, version))
+        routes += [{"dst": "0.0.0.0/0" if "." in each else "::/0", "gw": each} for each in plug.gateways]
+    dns = {
+        "nameservers": list(names.nameservers),
+        "domain": record.attachment.domain,
+        "search": list(names.searches),
+        "options": list(names.options),
+    }
+    return {"cniVersion": version, "interfaces": interfaces, "ips": ips, "routes": routes, "dns": dns}
+
+
+def _ip(address: str, gateways: tuple[str, ...], index: int, version: str) -> dict[str, Any]:
+    family = ip_interface(address).version
+    found: dict[str, Any] = {"address": address, "interface": index}
+    if version < _SINCE_NO_IP_VERSION:
+        found["version"] = str(family)
+    gateway = next((each for each in gateways if (":" in each) == (family == 6)), "")
+    return {**found, "gateway": gateway} if gateway else found
+
+
+def differs(attachment: Attachment, previous: dict[str, Any]) -> str:
+    """What of an earlier result is not so any more; empty: nothing."""
+    told = {str(each.get("address", "")).partition("/")[0] for each in previous.get("ips") or ()}
+    missing = sorted(told - set(attachment.addresses))
+    return f"addresses {', '.join(missing)} are not the pod's" if missing else ""
