@@ -37,8 +37,6 @@ class Volume(Struct, frozen=True):
     uid: str
     size_bytes: int
     is_made: bool = False
-    missing_since: float = 0.0
-    """When its object was found to be gone; zero: it is there."""
 
     @property
     def id(self) -> str:
@@ -116,9 +114,6 @@ class LocalVolumes:
             _run("resize2fs", image)
         self._checkpoint("grow file system")
         self._write(structs.replace(volume, size_bytes=size_bytes))
-
-    def set_missing(self, volume: Volume, since: float) -> None:
-        self._write(structs.replace(volume, missing_since=since))
 
     def wipe(self, volume: Volume) -> bool:
         """Overwrites all that was written, then frees it; False while something still has it open. Safe to
