@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from alcove.controllers.autoscaling import HorizontalPodAutoscalers
 from alcove.controllers.certificates import CertificateApproval, CertificateCleaning
 from alcove.controllers.clusterroles import ClusterRoleAggregation
 from alcove.controllers.controller import Controller
@@ -15,7 +16,6 @@ from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.gateways import GatewayController
-from alcove.controllers.network.gateways import GatewayController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
 from alcove.controllers.network.pods import PodController
@@ -26,7 +26,6 @@ from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
 from alcove.controllers.services.addresses import ServiceAddressController
-from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.statefulsets import StatefulSets
 from alcove.controllers.tenants import Tenants
@@ -64,6 +63,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     StatefulSets,
     DaemonSets,
     Disruption,
+    HorizontalPodAutoscalers,
     ClaimBinder,
     VolumeKeeper,
     LocalProvisioner,

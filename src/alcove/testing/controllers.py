@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +20,7 @@ from alcove.client import kubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.client.transport import Transport
 from alcove.controllers.controller import Controller, Options
 from alcove.controllers.metrics import Metrics
 from alcove.controllers.work import Work, work
@@ -29,11 +30,18 @@ START_SECONDS_MAX = 30.0
 
 class RunningControllers:
     def __init__(
-        self, path: Path, controllers: Sequence[type[Controller]], options: Options | None = None
+        self,
+        path: Path,
+        controllers: Sequence[type[Controller]],
+        options: Options | None = None,
+        *,
+        through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
+        """`through` puts something between them and the server: faults, or an API that it does not serve."""
         self._path = path
         self._controllers = controllers
         self._options = options or Options()
+        self._through = through
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +86,6 @@ class RunningControllers:
             metrics=Metrics(),
         )
         try:
-            await work(wanted, Planes(), transport, self._started.set)
+            await work(wanted, Planes(), self._through(transport), self._started.set)
         finally:
             await transport.close()

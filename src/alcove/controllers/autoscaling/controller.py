@@ -1,0 +1,278 @@
+"""The shell around autoscaling: reads the target's scale, its pods and their use, and sets a new size.
+
+Each autoscaler is looked at every `PERIOD_SECONDS`. It reads pods and metrics of its own tenant and
+namespace, by the selector that its target's scale tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from alcove.api import selectors
+from alcove.api.errors import ApiError, BadRequest, NotFound
+from alcove.api.objects import Object, get, labels
+from alcove.client import paths
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
+from alcove.controllers.autoscaling import limits, samples, status, targets, usage
+from alcove.controllers.autoscaling.samples import Unknown
+from alcove.controllers.conditions import Condition
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+
+PERIOD_SECONDS = 15.0
+POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
+_NO_CUSTOM = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
+_NO_EXTERNAL = (
+    "unable to fetch metrics from external metrics API: no external metrics API (external.metrics.k8s.io) "
+    "registered"
+)
+
+
+class Scale(Struct):
+    resource: Resource
+    body: Object
+
+    @property
+    def replicas(self) -> int:
+        return int(get(self.body, "spec", "replicas", default=0))
+
+    @property
+    def selector(self) -> str:
+        return str(get(self.body, "status", "selector", default=""))
+
+
+class Outcome(Struct, kw_only=True):
+    """Of one look."""
+
+    current: int = 0
+    desired: int = 0
+    reason: str = ""
+    """Why the size changes."""
+    told: list[Condition]
+    metrics: list[Object] | None = None
+    scaled_at: float | None = None
+
+
+class HorizontalPodAutoscalers(Controller):
+    name = "horizontal-pod-autoscaler"
+    resource = HORIZONTAL_POD_AUTOSCALERS
+    workers = 8
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._scalers = self.mirror(HORIZONTAL_POD_AUTOSCALERS)
+        self._pods = self.mirror(PODS)
+        self._pasts: dict[ObjectKey, limits.Past] = {}
+        self.on(self._scalers, self._changed)
+
+    def _changed(self, change: Change) -> Iterable[ObjectKey]:
+        """Its spec: what we write into its status is no reason to look again."""
+        if change.kind is Kind.DELETED:
+            self._pasts.pop(change.key, None)
+        elif change.old is None or change.old.get("spec") != change.obj.get("spec"):
+            yield change.key
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        hpa = self._scalers.get(key)
+        if hpa is None or "deletionTimestamp" in hpa["metadata"]:
+            return DONE
+        try:
+            scale = await self._scale(key, hpa)
+        except (Unknown, ApiError) as error:
+            why = str(error) if isinstance(error, Unknown) else error.message
+            self.events.warning(key.plane, hpa, "FailedGetScale", why)
+            told = f"the HPA controller was unable to get the target's current scale: {why}"
+            there = hpa.get("status") or {}
+            failed = Outcome(
+                current=there.get("currentReplicas", 0),
+                desired=there.get("desiredReplicas", 0),
+                told=[Condition(status.ABLE, False, "FailedGetScale", told)],
+            )
+            await self._write(key, hpa, failed)
+            return Result(after_seconds=PERIOD_SECONDS)
+        outcome = await self._decide(key, hpa, scale)
+        if outcome.desired != outcome.current:
+            await self._rescale(key, hpa, scale, outcome)
+        await self._write(key, hpa, outcome)
+        return Result(after_seconds=PERIOD_SECONDS)
+
+    async def _scale(self, key: ObjectKey, hpa: Object) -> Scale:
+        reference = hpa["spec"]["scaleTargetRef"]
+        client = self.client(key)
+        resource = await targets.find(client, key.tenant, reference)
+        body = await client.get(
+            key.tenant, resource, reference["name"], namespace=key.namespace, subresource="scale"
+        )
+        return Scale(resource, body)
+
+    # Deciding
+
+    async def _decide(self, key: ObjectKey, hpa: Object, scale: Scale) -> Outcome:
+        spec, current = hpa["spec"], scale.replicas
+        bounds = limits.Bounds(spec.get("minReplicas", 1), spec["maxReplicas"])
+        past = self._pasts.get(key)
+        if past is None:
+            # What was before us is not known: the size that is there was asked for until now.
+            past = self._pasts[key] = limits.Past(asked=[(self.clock(), current)])
+        outcome = Outcome(current=current, desired=current, told=[status.GOT_SCALE])
+        if current == 0 and bounds.least != 0:
+            outcome.told.append(status.DISABLED)
+        elif current > bounds.most:
+            outcome.desired = bounds.most
+            outcome.reason = "Current number of replicas above Spec.MaxReplicas"
+        elif current < bounds.least:
+            outcome.desired = bounds.least
+            outcome.reason = "Current number of replicas below Spec.MinReplicas"
+        else:
+            await self._by_metrics(key, hpa, scale, bounds, past, outcome)
+        return outcome
+
+    async def _by_metrics(
+        self,
+        key: ObjectKey,
+        hpa: Object,
+        scale: Scale,
+        bounds: limits.Bounds,
+        past: limits.Past,
+        outcome: Outcome,
+    ) -> None:
+        largest = await self._largest(key, hpa, scale, outcome)
+        if largest is None:
+            return
+        found = limits.limited(
+            largest.replicas, scale.replicas, bounds, hpa["spec"].get("behavior"), past, self.clock()
+        )
+        outcome.told.append(Condition(status.ABLE, True, found.able.reason, found.able.message))
+        limit = found.limit
+        outcome.told.append(Condition(status.LIMITED, found.is_limited, limit.reason, limit.message))
+        outcome.desired = found.replicas
+        above = found.replicas > scale.replicas
+        outcome.reason = f"{largest.name} above target" if above else "All metrics below target"
+
+    async def _largest(
+        self, key: ObjectKey, hpa: Object, scale: Scale, outcome: Outcome
+    ) -> status.Seen | None:
+        """What the metric says that asks for most. None: nothing can be done by what is known."""
+        selector = scale.selector
+        if not selector:
+            self.events.warning(key.plane, hpa, "SelectorRequired", "selector is required")
+            outcome.told.append(status.NO_SELECTOR)
+            return None
+        metrics: Sequence[Object] = hpa["spec"].get("metrics") or ()
+        found: list[status.Seen] = []
+        failures: list[tuple[str, str]] = []
+        for metric in metrics:
+            try:
+                found.append(await self._metric(key, hpa, scale, metric))
+            except Unknown as error:
+                reason = f"FailedGet{metric['type']}Metric"
+                failures.append((reason, str(error)))
+                self.events.warning(key.plane, hpa, reason, str(error))
+        outcome.metrics = [each.shown for each in found]
+        largest = max(found, key=lambda each: each.replicas, default=None)
+        # With a part unknown, nobody goes down: the unknown one might have said otherwise.
+        if largest is None or (failures and largest.replicas < scale.replicas):
+            reason, why = failures[0] if failures else ("InvalidMetricSourceType", "no metrics are given")
+            told = f"the HPA was unable to compute the replica count: {why}"
+            outcome.told.append(Condition(status.ACTIVE, False, reason, told))
+            whole = f"invalid metrics ({len(failures)} invalid out of {len(metrics)}), first error is: {why}"
+            self.events.warning(key.plane, hpa, "FailedComputeMetricsReplicas", whole)
+            return None
+        told = f"the HPA was able to successfully calculate a replica count from {largest.name}"
+        outcome.told.append(Condition(status.ACTIVE, True, "ValidMetricFound", told))
+        return largest
+
+    async def _metric(self, key: ObjectKey, hpa: Object, scale: Scale, metric: Object) -> status.Seen:
+        match metric["type"]:
+            case "Resource":
+                source, container = metric["resource"], ""
+            case "ContainerResource":
+                source = metric["containerResource"]
+                container = source["container"]
+            case "External":
+                name = get(metric, "external", "metric", "name")
+                raise Unknown(f"unable to get external metric {key.namespace}/{name}: {_NO_EXTERNAL}")
+            case other:
+                name = get(metric, other[0].lower() + other[1:], "metric", "name")
+                raise Unknown(f"unable to get metric {name}: {_NO_CUSTOM}")
+        resource, aimed = source["name"], source["target"]
+        items = await self._measured(key, scale.selector)
+        known = samples.read(items, resource, container)
+        found = self._selected(key, scale.selector)
+        if "averageUtilization" in aimed:
+            asked = samples.requests(found, resource, container)
+            target = usage.Target(percent=aimed["averageUtilization"], requests=asked)
+        else:
+            target = usage.Target(milli=samples.to_milli(aimed["averageValue"]))
+        wanted = usage.replicas(scale.replicas, found, known, resource, target, _tolerance(hpa), self.clock())
+        return status.seen(metric, wanted)
+
+    async def _measured(self, key: ObjectKey, selector: str) -> Sequence[Object]:
+        path = paths.collection(key.tenant, POD_METRICS, key.namespace)
+        try:
+            body = await self.client(key).request("GET", paths.with_query(path, {"labelSelector": selector}))
+        except ApiError as error:
+            raise Unknown(f"unable to fetch metrics from resource metrics API: {error.message}") from error
+        items: Sequence[Object] = body.get("items") or ()
+        if not items:
+            raise Unknown("no metrics returned from resource metrics API")
+        return items
+
+    def _selected(self, key: ObjectKey, selector: str) -> list[Object]:
+        try:
+            wanted = selectors.parse(selector)
+        except BadRequest as error:
+            raise Unknown(
+                f"couldn't convert selector into a corresponding internal selector: {error.message}"
+            ) from error
+        there = self._pods.list(key.plane, key.tenant, key.namespace)
+        return [pod for pod in there if wanted.matches(labels(pod))]
+
+    # Doing
+
+    async def _rescale(self, key: ObjectKey, hpa: Object, scale: Scale, outcome: Outcome) -> None:
+        scale.body["spec"] = {**(scale.body.get("spec") or {}), "replicas": outcome.desired}
+        size = f"New size: {outcome.desired}; reason: {outcome.reason}"
+        try:
+            await self.client(key).update(key.tenant, scale.resource, scale.body, subresource="scale")
+        except ApiError as error:
+            self.events.warning(key.plane, hpa, "FailedRescale", f"{size}; error: {error.message}")
+            told = f"the HPA controller was unable to update the target scale: {error.message}"
+            outcome.told.append(Condition(status.ABLE, False, "FailedUpdateScale", told))
+            outcome.desired = outcome.current
+            return
+        now = self.clock()
+        self._pasts[key].changed(outcome.current, outcome.desired, now)
+        self.events.normal(key.plane, hpa, "SuccessfulRescale", size)
+        told = f"the HPA controller was able to update the target scale to {outcome.desired}"
+        outcome.told.append(Condition(status.ABLE, True, "SucceededRescale", told))
+        outcome.scaled_at = now
+
+    async def _write(self, key: ObjectKey, hpa: Object, outcome: Outcome) -> None:
+        new = status.updated(
+            hpa,
+            outcome.current,
+            outcome.desired,
+            outcome.told,
+            outcome.metrics,
+            outcome.scaled_at,
+            self.clock(),
+        )
+        if new == hpa.get("status"):
+            return
+        hpa["status"] = new
+        try:
+            await self.client(key).update(key.tenant, HORIZONTAL_POD_AUTOSCALERS, hpa, subresource="status")
+        except NotFound:
+            pass
+
+
+def _tolerance(hpa: Object) -> usage.Tolerance:
+    def of(direction: str) -> float:
+        given = get(hpa, "spec", "behavior", direction, "tolerance")
+        return usage.TOLERANCE if given is None else samples.to_milli(given) / 1000
+
+    return usage.Tolerance(of("scaleDown"), of("scaleUp"))

@@ -1,0 +1,90 @@
+"""What the metrics API says of pods, in milli-units. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from alcove.api import meta, quantity
+from alcove.api.objects import Object, get
+
+WINDOW_SECONDS_DEFAULT = 60.0
+
+
+class Sample(Struct, frozen=True):
+    milli: int
+    time: float
+    window_seconds: float
+
+
+class Unknown(Exception):
+    """No size can be computed; the text is what users are told."""
+
+
+Samples = dict[str, Sample]
+"""By pod. All are of one tenant and namespace."""
+
+
+def to_milli(text: str) -> int:
+    """Rounded up, as quantities are."""
+    return -(-quantity.of(text).nano // quantity.MILLI)
+
+
+def read(items: Iterable[Object], resource: str, container: str = "") -> Samples:
+    """Of one container, or of all of a pod together. Pods that lack a figure are left out."""
+    found: Samples = {}
+    for item in items:
+        milli = _milli(item.get("containers") or (), resource, container)
+        if milli is not None:
+            name = item["metadata"]["name"]
+            found[name] = Sample(milli, meta.parse_time(item["timestamp"]), seconds(item.get("window") or ""))
+    return found
+
+
+def _milli(containers: Iterable[Object], resource: str, container: str) -> int | None:
+    figures = [
+        get(each, "usage", resource) for each in containers if not container or each.get("name") == container
+    ]
+    if not figures or any(figure is None for figure in figures):
+        return None
+    return sum(to_milli(figure) for figure in figures)
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+def seconds(duration: str) -> float:
+    """Of a duration as Go writes it (`1m30s`); the default where it makes no sense."""
+    total, number, unit = 0.0, "", ""
+    for char in f"{duration}0":
+        if char.isdigit() or char == ".":
+            if unit:
+                if unit not in _UNITS or not number:
+                    return WINDOW_SECONDS_DEFAULT
+                total += float(number) * _UNITS[unit]
+                number, unit = "", ""
+            number += char
+        else:
+            unit += char
+    return total if duration and number == "0" else WINDOW_SECONDS_DEFAULT
+
+
+def requests(pods: Iterable[Object], resource: str, container: str = "") -> Mapping[str, int]:
+    """What each pod asked for. Raises Unknown where a container asked for nothing: a share of nothing is none."""
+    return {pod["metadata"]["name"]: _requested(pod, resource, container) for pod in pods}
+
+
+def _requested(pod: Object, resource: str, container: str) -> int:
+    total = 0
+    spec = pod.get("spec") or {}
+    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    for each in [*(spec.get("containers") or ()), *sidecars]:
+        if container and each.get("name") != container:
+            continue
+        figure = get(each, "resources", "requests", resource)
+        if figure is None:
+            name = pod["metadata"]["name"]
+            raise Unknown(f"missing request for {resource} in container {each.get('name')} of Pod {name}")
+        total += to_milli(figure)
+    return total
