@@ -46,6 +46,7 @@ class NodeFacts(Struct, frozen=True):
     runtime: str
     """What runs containers here, in a word and its version."""
     is_hollow: bool = False
+    hollow_because: str = ""
     pods_max: int = PODS_MAX
     labels: Mapping[str, str] = {}
 
@@ -78,22 +79,27 @@ def node_of(facts: NodeFacts) -> Object:
 def status_of(facts: NodeFacts, pressures: Pressures, before: Sequence[Object], now: float) -> Object:
     hardware = facts.hardware
     capacity = _amounts(hardware.cpu_milli, hardware.memory_bytes, hardware.disk_bytes, facts.pods_max)
-    allocatable = _amounts(
-        max(hardware.cpu_milli - _RESERVED_CPU_MILLI, 0),
-        max(hardware.memory_bytes - _RESERVED_MEMORY_BYTES, 0),
-        hardware.disk_bytes * 9 // 10,
-        facts.pods_max,
-    )
     addresses = [{"type": "InternalIP", "address": each} for each in facts.addresses]
     return {
         "capacity": capacity,
-        "allocatable": allocatable,
+        "allocatable": allocatable(facts),
         "addresses": [*addresses, {"type": "Hostname", "address": facts.name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
         "nodeInfo": _info(facts),
         "runtimeHandlers": list(facts.handlers),
         "conditions": _conditions(facts, pressures, before, now),
     }
+
+
+def allocatable(facts: NodeFacts) -> dict[str, str]:
+    """What pods may have: a little is kept for the node itself."""
+    hardware = facts.hardware
+    return _amounts(
+        max(hardware.cpu_milli - _RESERVED_CPU_MILLI, 0),
+        max(hardware.memory_bytes - _RESERVED_MEMORY_BYTES, 0),
+        hardware.disk_bytes * 9 // 10,
+        facts.pods_max,
+    )
 
 
 def _amounts(cpu_milli: int, memory_bytes: int, disk_bytes: int, pods: int) -> dict[str, str]:
@@ -132,6 +138,8 @@ def _conditions(facts: NodeFacts, pressures: Pressures, before: Sequence[Object]
     ]
     if facts.is_hollow:
         told = "pods of this node are hollow: they have states and addresses, but nothing runs"
+        if facts.hollow_because:
+            told += f" ({facts.hollow_because})"
         found.append(_condition(HOLLOW, True, "HollowRuntime", told))
     known = {each["type"]: each for each in before}
     return [_timed(each, known.get(each["type"]), now) for each in found]

@@ -12,27 +12,24 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from hashlib import blake2s
 from pathlib import Path
 
 import typer
 import uvloop
 from msgspec import Struct
 
-from alcove.agent import hardware
-from alcove.agent.network.hollow import HollowNetwork
-from alcove.agent.node import NodeFacts, NodeKeeper
+from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.hollow import HollowSite
-from alcove.agent.pods.roster import Roster
+from alcove.agent.pods.roster import Found, Roster, SiteOf
 from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.worker import Surroundings
-from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.pods.worker import Note, Surroundings
 from alcove.agent.sources import PodSource
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
+from alcove.client.kubeconfig import Account
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
@@ -44,7 +41,8 @@ USER_AGENT = "alcove-agent"
 COMPONENT = "kubelet"
 """As Kubernetes' users know the one who tells of pods on nodes."""
 PORT = 10250
-STARTS_MAX = 8
+BPF_ROOT = Path("/sys/fs/bpf")
+STARTS_MAX = 6
 WRITES_MAX = 16
 SWEEP_SECONDS = 2.0
 
@@ -60,6 +58,7 @@ class Config(Struct, frozen=True, kw_only=True):
     count: int = 1
     """So many hollow nodes in this one process, for tests of size: `NAME-0`, `NAME-1`, and so on."""
     instance: str = ""
+    bpf_root: Path = BPF_ROOT
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
     drains_on_stop: bool = False
@@ -70,67 +69,64 @@ class Config(Struct, frozen=True, kw_only=True):
         return [self.name] if self.count == 1 else [f"{self.name}-{each}" for each in range(self.count)]
 
 
-async def run(config: Config, registered: Callable[[], None] = lambda: None) -> None:
-    """Runs until cancelled; `registered` is called once the API knows the nodes."""
-    home = HttpPool(kubeconfig.load(config.kubeconfig))
-    others = {tenant: HttpPool(kubeconfig.load(path)) for tenant, path in config.planes.items()}
-    config.data.mkdir(parents=True, exist_ok=True)
-    try:
-        async with Planes(user_agent=USER_AGENT) as planes, asyncio.TaskGroup() as tasks:
-            tasks.create_task(keep_trimmed(), name="memory")
-            await _run_hollow(config, planes, tasks, home, others, registered)
-    finally:
-        for transport in (home, *others.values()):
-            await transport.close()
+def instance_of(node: str) -> str:
+    """What tells a node's things from those of others on the machine, when nobody says: four letters from its name."""
+    return blake2s(node.encode(), digest_size=2).hexdigest()
 
 
-async def _run_hollow(
-    config: Config,
-    planes: Planes,
-    tasks: asyncio.TaskGroup,
-    home: HttpPool,
-    others: Mapping[TenantId, HttpPool],
-    registered: Callable[[], None],
-) -> None:
-    log.warning("HOLLOW NODE: pods will have states and addresses, but nothing runs")
-    recorder = Recorder(planes.client, time.time)
-    network = HollowNetwork(planes, config.name if config.count == 1 else "", config.address)
-    machine = hardware.read(config.data, None)
-    rosters: dict[str, Roster] = {}
-    keepers: list[NodeKeeper] = []
-    writes = asyncio.Semaphore(WRITES_MAX)
-    client = planes.join(HOME, home)
-    for name in config.nodes:
-        runtime = HollowRuntime()
+class Agent:
+    """What hollow and real nodes have in common: planes, events, pods' statuses, and the tasks of the process."""
 
-        def site_of(key: PodKey, _found: object, runtime: HollowRuntime = runtime) -> HollowSite:
-            return HollowSite(key, runtime, network)
+    def __init__(
+        self, config: Config, planes: Planes, tasks: asyncio.TaskGroup, accounts: Mapping[PlaneId, Account]
+    ) -> None:
+        self.config = config
+        self.planes = planes
+        self.tasks = tasks
+        self.accounts = accounts
+        self._recorder = Recorder(planes.client, time.time)
+        self._writes = asyncio.Semaphore(WRITES_MAX)
+        self.rosters: dict[str, Roster] = {}
 
-        around = _surroundings(config, name, recorder, asyncio.Semaphore(STARTS_MAX))
-        telling = partial(_telling, planes, writes)
-        rosters[name] = Roster(site_of, telling, around, {})
-        facts = NodeFacts(
-            name=name,
-            addresses=(config.address,),
-            port=config.port,
-            hardware=machine,
-            handlers=[{"name": "hollow", "features": {}}],
-            runtime="hollow://1",
-            is_hollow=True,
+    def roster(self, node: str, site_of: SiteOf, left: Found) -> Roster:
+        around = Surroundings(
+            addresses=(self.config.address,),
+            note=self.note(node),
+            starts=asyncio.Semaphore(STARTS_MAX),
+            wall=time.time,
+            clock=time.monotonic,
         )
-        keepers.append(NodeKeeper(facts, client, time.time))
-    source = PodSource(planes, {name: roster.offer for name, roster in rosters.items()})
-    for tenant, transport in others.items():
-        planes.join(PlaneId(tenant), transport)
-    tasks.create_task(recorder.run(), name="events")
-    for name, roster in rosters.items():
-        tasks.create_task(roster.run(), name=f"pods of {name}")
-        tasks.create_task(_sweep(roster, source), name=f"leftovers of {name}")
-    for keeper in keepers:
-        tasks.create_task(_keep(keeper, config.count), name="node")
-    for keeper in keepers:
-        await keeper.registered.wait()
-    registered()
+        roster = Roster(site_of, self._telling, around, left)
+        self.rosters[node] = roster
+        return roster
+
+    def _telling(self, key: PodKey) -> Telling:
+        return Telling(key, self.planes.client, self._writes)
+
+    def note(self, node: str) -> Note:
+        def note(key: PodKey, type_: str, reason: str, message: str) -> None:
+            involved = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": key.namespace,
+                "name": key.name,
+                "uid": key.uid,
+            }
+            told = Told(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
+            self._recorder.tell(told)
+
+        return note
+
+    def start(self, keepers: list[NodeKeeper]) -> PodSource:
+        """Pods are heard of, and nodes told of, from now on."""
+        self.tasks.create_task(self._recorder.run(), name="events")
+        source = PodSource(self.planes, {name: roster.offer for name, roster in self.rosters.items()})
+        for name, roster in self.rosters.items():
+            self.tasks.create_task(roster.run(), name=f"pods of {name}")
+            self.tasks.create_task(_sweep(roster, source), name=f"leftovers of {name}")
+        for keeper in keepers:
+            self.tasks.create_task(_keep(keeper, len(keepers)), name="node")
+        return source
 
 
 async def _keep(keeper: NodeKeeper, count: int) -> None:
@@ -140,36 +136,51 @@ async def _keep(keeper: NodeKeeper, count: int) -> None:
 
 
 async def _sweep(roster: Roster, source: PodSource) -> None:
-    while True:
+    while roster.has_left:
         await roster.sweep(source.heard)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
-def _telling(planes: Planes, writes: asyncio.Semaphore, key: PodKey) -> Telling:
-    return Telling(key, planes.client, writes)
+async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
+    """Runs until cancelled; `ready` is called once the API knows the nodes."""
+    from alcove.processes.nodes import hollow, real
+
+    accounts = {HOME: kubeconfig.load(config.kubeconfig)}
+    accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
+    pools = {plane: HttpPool(account) for plane, account in accounts.items()}
+    config.data.mkdir(parents=True, exist_ok=True)
+    try:
+        async with Planes(user_agent=USER_AGENT) as planes, asyncio.TaskGroup() as tasks:
+            for plane, pool in pools.items():
+                planes.join(plane, pool)
+            tasks.create_task(keep_trimmed(), name="memory")
+            agent = Agent(config, planes, tasks, accounts)
+            keepers = None if config.is_hollow else await real.start(agent)
+            for keeper in keepers if keepers is not None else hollow.start(agent):
+                await keeper.registered.wait()
+            ready()
+            if config.drains_on_stop:
+                await _until_drained(agent)
+    finally:
+        for pool in pools.values():
+            await pool.close()
 
 
-def _surroundings(config: Config, node: str, recorder: Recorder, starts: asyncio.Semaphore) -> Surroundings:
-    def note(key: PodKey, type_: str, reason: str, message: str) -> None:
-        involved = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": key.namespace,
-            "name": key.name,
-            "uid": key.uid,
-        }
-        recorder.tell(Told(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node))
-
-    return Surroundings(
-        addresses=(config.address,), note=note, starts=starts, wall=time.time, clock=time.monotonic
-    )
+async def _until_drained(agent: Agent) -> None:
+    """Waits to be told to stop; then ends all pods before it does."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        for roster in agent.rosters.values():
+            await roster.drain()
+        raise
 
 
 def main(config: Config) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
 
     async def until_signal() -> None:
-        working = asyncio.create_task(run(config, lambda: typer.echo(f"registered {config.name}")))
+        working = asyncio.create_task(run(config, lambda: typer.echo("ready")))
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, working.cancel)
         with contextlib.suppress(asyncio.CancelledError):

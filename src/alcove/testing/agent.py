@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from cryptography import x509
@@ -15,9 +12,9 @@ from cryptography.x509.oid import NameOID
 
 from alcove.cli.connection import Connection, load
 from alcove.cli.kubeconfig import Certificate, render
+from alcove.testing.local import LocalProcess
 from alcove.testing.server import LocalServer
 
-STOP_SECONDS_MAX = 30.0
 _REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -60,50 +57,12 @@ def _request(key: ec.EllipticCurvePrivateKey, node: str) -> dict[str, object]:
     }
 
 
-class LocalAgent:
+class LocalAgent(LocalProcess):
     """`with LocalAgent(kubeconfig, directory, "n1", "--hollow"): …`"""
+
+    ready = "ready"
 
     def __init__(self, kubeconfig: Path, directory: Path, name: str, *options: str) -> None:
         self.directory = directory
-        self._log = directory / "agent.log"
-        arguments = ["--kubeconfig", str(kubeconfig), "--name", name, "--data", str(directory), *options]
-        self._command = [sys.executable, "-m", "alcove.processes.main", "agent", *arguments]
-        self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def start(self) -> None:
-        """Returns when the API knows the node."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline().startswith("registered "):
-            self.stop()
-            raise RuntimeError(f"the agent did not start: {self.log}")
-
-    def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
-        if self._process is not None:
-            self._process.send_signal(sent)
-            self._process.wait(STOP_SECONDS_MAX)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
-
-    def kill(self) -> None:
-        """At once, wherever it is."""
-        self.stop(signal.SIGKILL)
-
-    def __enter__(self) -> LocalAgent:
-        self.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
+        arguments = ("--kubeconfig", str(kubeconfig), "--name", name, "--data", str(directory), *options)
+        super().__init__("agent", directory / "agent.log", *arguments)

@@ -6,6 +6,8 @@ HEALTHY_SECONDS = 600.0
 """Whoever ran this long did not crash because of what it did when it started."""
 TRY_SECONDS = 0.2
 TRY_SECONDS_MAX = 20.0
+TOLD_SECONDS = 2.0
+"""A failure is shown this long before it is shown as waiting for another try."""
 
 
 def crash_seconds(crashes: int) -> float:
@@ -13,11 +15,6 @@ def crash_seconds(crashes: int) -> float:
     if crashes <= 1:
         return 0.0
     return min(CRASH_SECONDS * 2.0 ** min(crashes - 2, 16), CRASH_SECONDS_MAX)
-
-
-def image_seconds(failures: int) -> float:
-    """A registry is asked again after 10 s, 20 s, up to 5 min."""
-    return crash_seconds(failures + 1)
 
 
 def try_seconds(failures: int) -> float:

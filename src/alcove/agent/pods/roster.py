@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import marks
 from alcove.agent.pods.adopting import view_of
+from alcove.agent.pods.plan import grace_of_pod
 from alcove.agent.pods.site import Site
 from alcove.agent.pods.telling import Telling
 from alcove.agent.pods.worker import Surroundings, Worker
@@ -25,6 +26,7 @@ from alcove.client.keys import ObjectKey, PlaneId
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
+SHUTDOWN_SECONDS_MAX = 30.0
 
 Found = dict[PodKey, list[Status]]
 SiteOf = Callable[[PodKey, Sequence[Status]], Site]
@@ -53,6 +55,19 @@ class Roster:
                 self.offer(change)
             self._early.clear()
             await asyncio.Event().wait()
+
+    async def drain(self) -> None:
+        """The node is being turned off: its pods end, each with its grace, and are told so."""
+        workers = list(self)
+        for worker in workers:
+            grace = min(grace_of_pod(worker.pod["spec"]), SHUTDOWN_SECONDS_MAX)
+            worker.fail("Terminated", "Pod was terminated in response to imminent node shutdown.", grace)
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS_MAX + 5.0):
+                for worker in workers:
+                    await worker.cleaned.wait()
+        except TimeoutError:
+            log.warning("some pods did not end in time")
 
     # Reading
 
@@ -125,6 +140,10 @@ class Roster:
             del self._named[key.object_key]
 
     # What nobody claims
+
+    @property
+    def has_left(self) -> bool:
+        return bool(self._left)
 
     async def sweep(self, heard: Callable[[PlaneId], bool]) -> None:
         """Removes what is left of pods that their planes, being heard, do not have."""

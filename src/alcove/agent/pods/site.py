@@ -17,8 +17,12 @@ from alcove.api.objects import Object
 
 
 class Trouble(Exception):
-    def __init__(self, event: str, message: str, reason: str = "ContainerCreating") -> None:
+    def __init__(
+        self, event: str, message: str, reason: str = "ContainerCreating", retry_seconds: float | None = None
+    ) -> None:
         super().__init__(message)
+        self.retry_seconds = retry_seconds
+        """None: soon, then less often."""
         self.event = event
         """The reason of the event that tells it; empty: nothing is told."""
         self.reason = reason

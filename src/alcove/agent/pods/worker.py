@@ -74,6 +74,8 @@ class Worker:
         self._telling = telling
         self._around = around
         self._woken = asyncio.Event()
+        self.cleaned = asyncio.Event()
+        """Nothing of the pod is left on the node."""
         self._tasks = asyncio.TaskGroup()
         self._watched: dict[ContainerId, asyncio.Task[None]] = {}
         self._stopping: dict[str, tuple[Stopping, asyncio.Task[None]]] = {}
@@ -316,8 +318,11 @@ class Worker:
 
     def _container_trouble(self, seen: Seen, error: ContainerTrouble) -> None:
         seen.failures += 1
-        is_image = error.reason.startswith(("ErrImage", "ImagePull", "InvalidImage"))
-        waits = backoff.image_seconds(seen.failures) if is_image else backoff.try_seconds(seen.failures)
+        waits = error.retry_seconds
+        if waits is None:
+            waits = backoff.try_seconds(seen.failures)
+        elif error.reason == "ErrImagePull":
+            waits = min(waits, backoff.TOLD_SECONDS)  # The next time it says that it waits.
         seen.retry_at = self._around.clock() + waits
         seen.waiting = Waiting(error.reason, str(error))
         if error.event:
@@ -355,6 +360,7 @@ class Worker:
             self._is_final = True
         await self.site.dismantle()
         self.view.sandbox, self.view.is_set_up, self.view.is_clean = None, False, True
+        self.cleaned.set()
 
     # Containers' lives
 

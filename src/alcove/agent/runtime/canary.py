@@ -23,7 +23,6 @@ from alcove.agent.runtime.users import User
 from alcove.dataplane import namespaces
 
 WORD, EXIT_CODE = "tweet", 7
-CGROUP = "/alcove-canary"
 _SANDBOX = ContainerId("canary-sandbox")
 _CONTAINER = ContainerId("canary")
 
@@ -33,7 +32,9 @@ class CanaryDied(RuntimeFailure):
 
 
 class Canary:
-    def __init__(self, rootfs: Path, folder: Path) -> None:
+    def __init__(self, rootfs: Path, folder: Path, group: str = "/alcove-canary") -> None:
+        self._group = group
+        """The control group that everything of it is in."""
         self._rootfs = rootfs
         """The built-in image's files; nothing is written to them."""
         self._folder = folder
@@ -48,7 +49,7 @@ class Canary:
         finally:
             await self._clean(runtime)
             namespaces.remove(self._network)
-            Cgroups.of_machine().remove(CGROUP)
+            Cgroups.of_machine().remove(self._group)
 
     async def _clean(self, runtime: Runtime) -> None:
         for container in (_CONTAINER, _SANDBOX):
@@ -82,7 +83,7 @@ class Canary:
             isolation=runtime.isolation,
             policy=security.TENANT,
             rootfs=str(self._rootfs),
-            cgroup=f"{CGROUP}/{id}",
+            cgroup=f"{self._group}/{id}",
             limits=Limits(1_000, 1_024, 256 << 20, PROCESSES_MAX),
             seccomp=seccomp.load(),
             namespaces=shared,

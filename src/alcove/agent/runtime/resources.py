@@ -35,12 +35,15 @@ def container_limits_of(container: Object) -> Limits:
 
 
 def pod_limits_of(pod: Object) -> Limits:
-    """A limit holds for the pod only where every container has one."""
+    """A limit holds for the pod only where every container has one; its sandbox' overhead comes on top."""
     limits, requests = container_limits(pod), container_requests(pod)
     containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
-    cpu = limits["cpu"].milli if _all_have(containers, "cpu") else 0
-    memory = limits["memory"].value if _all_have(containers, "memory") else 0
-    return Limits(cpu, shares_of(_milli(requests)), memory, PROCESSES_MAX)
+    overhead = {name: of(value) for name, value in (pod.get("overhead") or {}).items()}
+    more_cpu = overhead["cpu"].milli if "cpu" in overhead else 0
+    more_memory = overhead["memory"].value if "memory" in overhead else 0
+    cpu = limits["cpu"].milli + more_cpu if _all_have(containers, "cpu") else 0
+    memory = limits["memory"].value + more_memory if _all_have(containers, "memory") else 0
+    return Limits(cpu, shares_of(_milli(requests) + more_cpu), memory, PROCESSES_MAX)
 
 
 def _all_have(containers: list[Object], resource: str) -> bool:

@@ -1,0 +1,110 @@
+"""The variables of a container, resolved but not expanded: what services there are, what config maps and secrets
+say, what the pod is; later ones win.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from alcove.agent.lookup import Lookup
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.site import ContainerTrouble
+from alcove.agent.volumes import downward
+from alcove.agent.volumes.failure import VolumeFailure
+from alcove.api.objects import Object
+
+Variables = list[tuple[str, str]]
+
+
+class NoConfig(ContainerTrouble):
+    def __init__(self, message: str) -> None:
+        super().__init__("Failed", f"Error: {message}", "CreateContainerConfigError")
+
+
+class Environment:
+    def __init__(self, lookup: Lookup, allocatable: Mapping[str, str]) -> None:
+        self._lookup = lookup
+        self._allocatable = allocatable
+
+    async def of(self, key: PodKey, pod: Object, container: Object, services: Mapping[str, str]) -> Variables:
+        """`pod` with the addresses that it has. NoConfig: something that it names is not there."""
+        found: Variables = [(name, _literal(value)) for name, value in services.items()]
+        for source in container.get("envFrom") or ():
+            found += await self._all_of(key, source)
+        for each in container.get("env") or ():
+            if "valueFrom" in each:
+                value = await self._from(key, pod, container, each["valueFrom"])
+                if value is not None:
+                    found.append((each["name"], _literal(value)))
+            else:
+                found.append((each["name"], each.get("value") or ""))
+        return found
+
+    async def _all_of(self, key: PodKey, source: Object) -> Variables:
+        prefix = source.get("prefix") or ""
+        if ref := source.get("configMapRef"):
+            data = await self._config_map(key, ref)
+        elif ref := source.get("secretRef"):
+            data = await self._secret(key, ref)
+        else:
+            data = None
+        named = ((f"{prefix}{name}", value) for name, value in sorted((data or {}).items()))
+        return [(name, _literal(value)) for name, value in named if name and "=" not in name]
+
+    async def _from(self, key: PodKey, pod: Object, container: Object, source: Object) -> str | None:
+        try:
+            if ref := source.get("fieldRef"):
+                return downward.field(pod, ref.get("fieldPath") or "")
+            if ref := source.get("resourceFieldRef"):
+                named = {**ref, "containerName": ref.get("containerName") or container["name"]}
+                return downward.resource(pod, named, self._allocatable)
+        except VolumeFailure as error:
+            raise NoConfig(str(error)) from error
+        if ref := source.get("configMapKeyRef"):
+            return _value(await self._config_map(key, ref), key, ref, "ConfigMap")
+        if ref := source.get("secretKeyRef"):
+            return _value(await self._secret(key, ref), key, ref, "Secret")
+        return None
+
+    async def _config_map(self, key: PodKey, ref: Object) -> dict[str, str] | None:
+        found = await self._lookup.config_map(key, ref.get("name") or "")
+        if found is None:
+            _check_optional(ref, "configmap")
+            return None
+        binary = {name: _decoded(value) for name, value in (found.get("binaryData") or {}).items()}
+        return {**binary, **(found.get("data") or {})}
+
+    async def _secret(self, key: PodKey, ref: Object) -> dict[str, str] | None:
+        found = await self._lookup.secret(key, ref.get("name") or "")
+        if found is None:
+            _check_optional(ref, "secret")
+            return None
+        return {name: _decoded(value) for name, value in (found.get("data") or {}).items()}
+
+
+def _literal(value: str) -> str:
+    """What is not written in the pod is taken as it is: a dollar in it means nothing."""
+    return value.replace("$", "$$")
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value).decode(errors="surrogateescape")
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _check_optional(ref: Object, kind: str) -> None:
+    if not ref.get("optional"):
+        raise NoConfig(f'{kind} "{ref.get("name")}" not found')
+
+
+def _value(data: Mapping[str, str] | None, key: PodKey, ref: Object, kind: str) -> str | None:
+    if data is None:
+        return None
+    value = data.get(ref.get("key") or "")
+    if value is None and not ref.get("optional"):
+        raise NoConfig(f"couldn't find key {ref.get('key')} in {kind} {key.namespace}/{ref.get('name')}")
+    return value

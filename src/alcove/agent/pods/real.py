@@ -1,0 +1,276 @@
+"""A pod that really runs: its network, volumes, sandbox and containers, made and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from alcove.agent.cgroups import Layout
+from alcove.agent.images.model import Image, NoImage
+from alcove.agent.images.snapshots import MountFailed
+from alcove.agent.network.attachment import Attachment, NetworkError
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import files, marks
+from alcove.agent.pods.classes import is_ring0
+from alcove.agent.pods.containers import Wanted, wanted
+from alcove.agent.pods.environment import NoConfig
+from alcove.agent.pods.marks import Mark
+from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble
+from alcove.agent.pods.workshop import Workshop
+from alcove.agent.runtime import security
+from alcove.agent.runtime.base import ContainerId, ContainerSpec, Isolation, Runtime, SpecRefused, Status
+from alcove.agent.runtime.config import (
+    IdMapping,
+    Mount,
+    Namespaces,
+    Place,
+    container_config,
+    sandbox_config,
+    shared_namespaces,
+)
+from alcove.agent.runtime.expand import environment
+from alcove.agent.runtime.resources import container_limits_of, oom_score, pod_limits_of
+from alcove.agent.runtime.users import resolve
+from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.mounts import VolumePath, container_mounts
+from alcove.api.errors import ApiError
+from alcove.api.objects import Object
+from alcove.client.errors import ClientError
+from alcove.dns import resolvconf
+
+_NOTHING_YET = Attachment("", ())
+
+
+class RealSite:
+    def __init__(self, key: PodKey, shop: Workshop, runtime: Runtime, found: Sequence[ContainerId]) -> None:
+        """`runtime` is the one that `found` are in; without any, a better one may be chosen."""
+        self.key = key
+        self.runtime = runtime
+        self._shop = shop
+        self._is_chosen = bool(found)
+        self._made = set(found)
+        self._attachment = _NOTHING_YET
+        self._volumes: Mapping[str, VolumePath] = {}
+        self._folder = shop.folders.pod(key)
+        self._group = f"{shop.group}/{key.place}"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self._attachment.addresses
+
+    # The pod
+
+    async def set_up(self, pod: Object) -> None:
+        spec = pod["spec"]
+        if not self._is_chosen:
+            self.runtime = await self._shop.classes.pick(self.key, spec)
+        self._check(spec)
+        try:
+            self._attachment = await self._shop.network.attach(self.key, pod)
+        except NetworkError as error:
+            raise PodTrouble("FailedCreatePodSandBox", f"network is not ready: {error}") from error
+        try:
+            self._volumes = await self._shop.volumes.mount(self.key, self._with_addresses(pod))
+        except VolumeFailure as error:
+            raise PodTrouble(error.reason, str(error)) from error
+        except (ApiError, ClientError) as error:
+            raise PodTrouble("FailedMount", str(error)) from error
+        self._shop.cgroups.ensure(self._group, pod_limits_of(spec))
+        self._write_files(pod)
+
+    def _check(self, spec: Object) -> None:
+        """What the API server should have refused is not run, whoever let it through."""
+        policy = security.policy_of(is_ring0(self.key), self.runtime.isolation)
+        try:
+            security.check_pod(spec, policy)
+            for each in wanted(spec):
+                security.is_privileged(each.spec, policy)
+        except SpecRefused as error:
+            reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
+            raise PodRefused(reason, str(error)) from error
+        if not is_ring0(self.key) and any("hostPath" in each for each in spec.get("volumes") or ()):
+            raise PodRefused("PodForbidden", "hostPath volumes are not allowed for pods of tenants")
+
+    def _write_files(self, pod: Object) -> None:
+        shop, attachment = self._shop, self._attachment
+        conf = resolvconf.for_pod(
+            self.key.namespace, pod["spec"], attachment.nameservers, attachment.domain, shop.resolv_conf
+        )
+        texts = {
+            "hosts": files.hosts(pod, attachment.addresses, attachment.domain),
+            "hostname": f"{files.uts_name(pod, attachment.domain)}\n",
+            "resolv.conf": conf.text(),
+        }
+        files.write(self._folder, texts)
+
+    async def refresh(self, pod: Object) -> None:
+        try:
+            await self._shop.volumes.refresh(self.key, self._with_addresses(pod))
+        except (VolumeFailure, ApiError, ClientError) as error:
+            self._shop.note(self.key, "Warning", "FailedMount", str(error))
+
+    def _with_addresses(self, pod: Object) -> Object:
+        """The pod as it will be told of: what it learns of itself must not wait for the API."""
+        status = dict(pod.get("status") or {})
+        if self.addresses:
+            status |= {"podIP": self.addresses[0], "podIPs": [{"ip": each} for each in self.addresses]}
+        hosts = self._shop.addresses
+        if hosts:
+            status |= {"hostIP": hosts[0], "hostIPs": [{"ip": each} for each in hosts]}
+        return {**pod, "status": status}
+
+    # The sandbox
+
+    async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
+        id, spec = marks.sandbox_id(self.key, attempt), pod["spec"]
+        place = self._place(
+            id, str(self._shop.pause.rootfs), Namespaces(network=self._attachment.namespace_path), spec, None
+        )
+        try:
+            config = sandbox_config(spec, place, files.uts_name(pod, self._attachment.domain))
+        except SpecRefused as error:
+            raise PodRefused("PodForbidden", str(error)) from error
+        mark = Mark(self.key, "", attempt)
+        self._made.add(id)
+        await self.runtime.create(ContainerSpec(id, id, config, self._folder / "sandbox.log", mark.labels()))
+        return id
+
+    def _place(
+        self, id: ContainerId, rootfs: str, shared: Namespaces, spec: Object, container: Object | None
+    ) -> Place:
+        shop = self._shop
+        is_whole = container is None and self.runtime.isolation is Isolation.SANDBOX
+        limits = pod_limits_of(spec) if is_whole else container_limits_of(container or {})
+        return Place(
+            isolation=self.runtime.isolation,
+            policy=security.policy_of(is_ring0(self.key), self.runtime.isolation),
+            rootfs=rootfs,
+            cgroup=f"{self._group}/{id}",
+            limits=limits,
+            seccomp=shop.seccomp,
+            namespaces=shared,
+            mapping=self._mapping(spec),
+            unified_cgroups=shop.cgroups.layout is Layout.V2,
+            oom_score=oom_score(spec, container or {}, shop.machine),
+            capabilities=shop.capabilities,
+        )
+
+    def _mapping(self, spec: Object) -> IdMapping | None:
+        if spec.get("hostUsers") is not False or self.runtime.isolation is not Isolation.NAMESPACES:
+            return None
+        return self._shop.ids.of(self.key.place)
+
+    async def drop_sandbox(self, id: ContainerId) -> None:
+        await self._remove_containers()
+        await self._shop.network.detach(self.key)
+        self._attachment = _NOTHING_YET
+
+    # Containers
+
+    async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
+        id = marks.container_id(self.key, container.name, attempt)
+        image = await self._image(pod, container)
+        try:
+            variables = await self._shop.environment.of(
+                self.key,
+                self._with_addresses(pod),
+                container.spec,
+                self._shop.network.environment(self.key, pod),
+            )
+        except (ApiError, ClientError) as error:
+            raise NoConfig(str(error)) from error
+        message = files.make_message(self._folder / "messages", f"{container.name}.{attempt}")
+        mark = Mark(
+            self.key,
+            container.name,
+            attempt,
+            str(container.spec.get("image", "")),
+            image.id_as(str(container.spec.get("image", ""))),
+            str(message),
+            image.config.stop_signal,
+        )
+        self._made.add(id)
+        spec = pod["spec"]
+        shared = shared_namespaces(
+            spec,
+            self.runtime.isolation,
+            self._attachment.namespace_path,
+            sandbox.process,
+            self._mapping(spec),
+        )
+        try:
+            user = resolve(spec, container.spec, image.config.user, image.accounts())
+            mounts = await asyncio.to_thread(self._mounts, pod, container.spec, message, variables)
+            rootfs = await asyncio.to_thread(self._shop.snapshots.mount, id, image.rootfs, shared.user)
+            place = self._place(id, str(rootfs), shared, spec, container.spec)
+            config = container_config(spec, container.spec, image.config, variables, user, mounts, place)
+        except SpecRefused as error:
+            raise NoConfig(str(error)) from error
+        except VolumeFailure as error:
+            raise NoConfig(str(error)) from error
+        except MountFailed as error:
+            raise ContainerTrouble("Failed", f"Error: {error}", "CreateContainerError") from error
+        log = self._shop.folders.log(self.key, container.name, attempt)
+        is_open = bool(container.spec.get("stdin"))
+        await self.runtime.create(
+            ContainerSpec(
+                id, sandbox.id, config, log, mark.labels(), is_open, bool(container.spec.get("stdinOnce"))
+            )
+        )
+        return mark
+
+    async def _image(self, pod: Object, container: Wanted) -> Image:
+        def tell(type_: str, reason: str, message: str) -> None:
+            self._shop.note(self.key, type_, reason, message)
+
+        try:
+            return await self._shop.pulls.ensure(self.key, pod, container.spec, tell)
+        except NoImage as error:
+            raise ContainerTrouble("", str(error), error.reason, error.retry_seconds) from error
+
+    def _mounts(
+        self, pod: Object, container: Object, message: Path, variables: Sequence[tuple[str, str]]
+    ) -> list[Mount]:
+        own = container_mounts(pod, container, self._volumes, environment(variables))
+        path = container.get("terminationMessagePath") or files.TERMINATION_LOG
+        return [*own, *files.mounts(self._folder, own), Mount(str(message), path)]
+
+    def last_words(self, container: Wanted, mark: Mark, status: Status) -> str:
+        log = self._shop.folders.log(self.key, container.name, mark.attempt)
+        return files.last_words(container.spec, Path(mark.term_message), log, status.exit_code)
+
+    async def discard(self, id: ContainerId) -> None:
+        await self.runtime.delete(id)
+        await asyncio.to_thread(self._shop.snapshots.remove, id)
+        name = id.removeprefix(f"{self.key.place}.")
+        with contextlib.suppress(FileNotFoundError):
+            (self._folder / "messages" / name).unlink()
+        self._made.discard(id)
+
+    # The end
+
+    async def _remove_containers(self) -> None:
+        """Sandboxes, which have one dot less in their ids, go last."""
+        for id in sorted(self._made, key=lambda each: -each.count(".")):
+            await self.discard(id)
+
+    async def dismantle(self) -> None:
+        shop = self._shop
+        await self._remove_containers()
+        shop.cgroups.kill(self._group)
+        await shop.network.detach(self.key)
+        await shop.volumes.unmount(self.key)
+        shop.cgroups.remove(self._group)
+        shop.pulls.forget(self.key)
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        self._attachment, self._volumes = _NOTHING_YET, {}
+
+    async def forget(self) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._shop.folders.logs(self.key), ignore_errors=True)
+
+    async def dial(self, port: int) -> socket.socket:
+        return await self._shop.network.dial(self.key, port)

@@ -1,0 +1,1 @@
+"""The two kinds of nodes that `alcove agent` can be: real ones, and hollow ones."""

@@ -1,0 +1,50 @@
+"""Hollow nodes: everything that the control plane sees of nodes and pods, and nothing that runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from alcove.agent import hardware
+from alcove.agent.network.hollow import HollowNetwork
+from alcove.agent.node import NodeFacts, NodeKeeper
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.hollow import HollowSite
+from alcove.agent.runtime.base import Status
+from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.client.keys import HOME
+from alcove.processes.agent import Agent
+
+log = logging.getLogger(__name__)
+
+
+def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
+    """`why` it is so, where nobody asked for it."""
+    config = agent.config
+    log.warning(
+        "HOLLOW NODE: pods have states and addresses, but nothing runs", extra={"why": why or "asked for"}
+    )
+    network = HollowNetwork(agent.planes, config.name if config.count == 1 else "", config.address)
+    machine = hardware.read(config.data, None)
+    keepers = []
+    for name in config.nodes:
+        runtime = HollowRuntime()
+
+        def site_of(key: PodKey, _found: Sequence[Status], runtime: HollowRuntime = runtime) -> HollowSite:
+            return HollowSite(key, runtime, network)
+
+        agent.roster(name, site_of, {})
+        facts = NodeFacts(
+            name=name,
+            addresses=(config.address,),
+            port=config.port,
+            hardware=machine,
+            handlers=[{"name": "hollow", "features": {}}],
+            runtime="hollow://1",
+            is_hollow=True,
+            hollow_because=why,
+        )
+        keepers.append(NodeKeeper(facts, agent.planes.client(HOME), time.time))
+    agent.start(keepers)
+    return keepers

@@ -1,0 +1,205 @@
+"""A real node: runtimes proven by a canary, a data plane, images, volumes; and pods that run in them.
+
+Where the machine lacks what that takes, the node is hollow, and says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from alcove.agent import hardware
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.images.model import Image, ToolMissing
+from alcove.agent.images.policy import Pulls
+from alcove.agent.images.snapshots import Snapshots
+from alcove.agent.images.store import ImageStore
+from alcove.agent.lookup import Lookup
+from alcove.agent.network.network import Network
+from alcove.agent.network.start import start as start_network
+from alcove.agent.node import NodeFacts, NodeKeeper
+from alcove.agent.node import allocatable as allocatable_of
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import marks, workshop
+from alcove.agent.pods.classes import Classes
+from alcove.agent.pods.environment import Environment
+from alcove.agent.pods.real import RealSite
+from alcove.agent.pods.roster import Found
+from alcove.agent.pods.workshop import Folders, IdRanges, Workshop
+from alcove.agent.runtime import seccomp, security
+from alcove.agent.runtime.base import ContainerId, Runtime, SpecRefused, Status
+from alcove.agent.runtime.canary import Canary
+from alcove.agent.runtime.handlers import Handlers, prove_all
+from alcove.agent.runtime.resources import Machine
+from alcove.agent.volumes.volumes import Volumes
+from alcove.api.objects import Object
+from alcove.client.keys import HOME, PlaneId
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dns import resolvconf
+from alcove.processes.agent import Agent
+from alcove.processes.nodes import hollow
+
+log = logging.getLogger(__name__)
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+
+
+class Unable(Exception):
+    """This machine cannot run pods; the message says why."""
+
+
+async def start(agent: Agent) -> list[NodeKeeper]:
+    config = agent.config
+    try:
+        node = await _Node.make(agent)
+    except Unable as error:
+        return hollow.start(agent, str(error))
+    left = await node.found()
+    agent.roster(config.name, node.site, left)
+    keeper = NodeKeeper(node.facts(), agent.planes.client(HOME), time.time)
+    agent.tasks.create_task(node.network.run(), name="network")
+    agent.start([keeper])
+    return [keeper]
+
+
+class _Node:
+    def __init__(self, agent: Agent, handlers: Handlers, shop: Workshop, machine: hardware.Hardware) -> None:
+        self._agent = agent
+        self._handlers = handlers
+        self._shop = shop
+        self._hardware = machine
+        self._runtimes: dict[PodKey, Runtime] = {}
+        """Of pods that were found running: what is there is not run by another."""
+
+    @property
+    def network(self) -> Network:
+        network = self._shop.network
+        assert isinstance(network, Network)
+        return network
+
+    @classmethod
+    async def make(cls, agent: Agent) -> _Node:
+        config = agent.config
+        if os.geteuid() != 0:
+            raise Unable("it takes root's rights to run containers")
+        cgroups = Cgroups.of_machine()
+        machine = hardware.read(config.data, cgroups)
+        images = ImageStore(config.data / "images")
+        try:
+            pause, profile = images.add_builtin(), seccomp.load()
+        except (ToolMissing, SpecRefused) as error:
+            raise Unable(str(error)) from error
+        handlers = await _proven(config.data, cgroups, pause, f"/alcove/{config.instance}/canary")
+        network = _network(agent)
+        facts = _facts(agent, machine, handlers)
+        allocatable = allocatable_of(facts)
+        lookup = Lookup(agent.planes)
+        pulls = Pulls(images, lookup)
+        shop = Workshop(
+            folders=Folders(config.data),
+            group=f"/alcove/{config.instance}",
+            classes=Classes(agent.planes, handlers),
+            network=network,
+            volumes=Volumes(
+                config.data / "volumes", lookup, time.time, node=config.name, allocatable=lambda: allocatable
+            ),
+            pulls=pulls,
+            snapshots=Snapshots(config.data / "snapshots"),
+            cgroups=cgroups,
+            environment=Environment(lookup, allocatable),
+            seccomp=profile,
+            machine=Machine(machine.memory_bytes, _oom_score_floor()),
+            capabilities=_held_capabilities(),
+            pause=pause,
+            addresses=(config.address,),
+            resolv_conf=_node_resolv_conf(),
+            ids=IdRanges(config.data / "pods"),
+            note=agent.note(config.name),
+        )
+        return cls(agent, handlers, shop, machine)
+
+    def facts(self) -> NodeFacts:
+        return _facts(self._agent, self._hardware, self._handlers)
+
+    async def found(self) -> Found:
+        """What runs here, by pod; what is left of pods in other ways is swept."""
+        left: Found = {}
+        for runtime in self._handlers.proven.values():
+            for status in await runtime.list():
+                mark = marks.read(status.labels)
+                if mark is not None:
+                    left.setdefault(mark.key, []).append(status)
+                    self._runtimes[mark.key] = runtime
+        for key in (*self._shop.network.attached(), *self._shop.volumes.ids()):
+            left.setdefault(key, [])
+        removed = workshop.sweep(self._shop, left.keys())
+        log.info("found", extra={"pods": len(left), "swept": len(removed)})
+        return left
+
+    def site(self, key: PodKey, found: Sequence[Status]) -> RealSite:
+        runtime = self._runtimes.pop(key, None)
+        ids: list[ContainerId] = [status.id for status in found]
+        default = next(iter(self._handlers.proven.values()))
+        return RealSite(key, self._shop, runtime or default, ids)
+
+
+async def _proven(data: Path, cgroups: Cgroups, image: Image, group: str) -> Handlers:
+    folder = data / "runtimes"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handlers = await prove_all(folder, cgroups, Canary(image.rootfs, folder / "canary", group))
+    if not handlers.proven:
+        told = "; ".join(f"{name}: {why}" for name, why in handlers.failed.items())
+        raise Unable(f"no container runtime works here: {told or 'none is installed'}")
+    return handlers
+
+
+def _network(agent: Agent) -> Network:
+    config = agent.config
+
+    def api_server(plane: PlaneId) -> tuple[str, int]:
+        server = urlsplit(agent.accounts[plane].server)
+        return server.hostname or "", server.port or 443
+
+    try:
+        return start_network(
+            agent.planes,
+            node=config.name,
+            address=config.address,
+            underlay=config.underlay,
+            folder=config.data / "network",
+            instance=config.instance,
+            api_server=api_server,
+            bpf_root=config.bpf_root,
+        )
+    except (DataPlaneError, OSError, ValueError) as error:
+        raise Unable(f"the data plane does not work here: {error}") from error
+
+
+def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> NodeFacts:
+    config = agent.config
+    offered: list[Object] = [{"name": name, "features": {}} for name in handlers.names()]
+    return NodeFacts(
+        name=config.name,
+        addresses=(config.address,),
+        port=config.port,
+        hardware=machine,
+        handlers=offered,
+        runtime=f"alcove://{'+'.join(sorted(handlers.proven))}",
+    )
+
+
+def _node_resolv_conf() -> resolvconf.ResolvConf:
+    return resolvconf.parse(RESOLV_CONF.read_text() if RESOLV_CONF.exists() else "")
+
+
+def _oom_score_floor() -> int:
+    return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+def _held_capabilities() -> tuple[str, ...]:
+    fields = dict(line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+    return security.held(int(fields["CapBnd"], 16))

@@ -1,0 +1,237 @@
+"""A whole cluster for tests, in the order it needs: API server, controllers, scheduler, and nodes that really run pods,
+each in a network namespace of its own. Leaving it removes everything, whatever happened.
+
+    with RealCluster(directory) as cluster:
+        caller = cluster.make_tenant("acme")
+        caller.kubectl("run", "web", "--image=alcove/busybox", …)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.pods.status import TERMINAL
+from alcove.api.objects import Object
+from alcove.controllers.all import CONTROLLERS
+from alcove.dataplane import namespaces
+from alcove.testing import containers, nodes
+from alcove.testing.agent import node_kubeconfig
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.local import LocalProcess
+from alcove.testing.nodes import BPF_ROOT
+from alcove.testing.scheduler import LocalScheduler
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+PODS = "/api/v1/namespaces/default/pods"
+_MTU = "1550"
+
+
+def lacking() -> str:
+    """Why no real node can be had here; empty: one can."""
+    return nodes.lacking() or containers.lacking() or ("" if shutil.which("ip") else "needs ip")
+
+
+class RealAgent(LocalProcess):
+    """The agent of one node, in the node's namespace."""
+
+    ready = "ready"
+
+    def __init__(self, node: RealNode, kubeconfig: Path, *options: str) -> None:
+        self.node = node
+        words: tuple[str, ...] = ("--kubeconfig", str(kubeconfig), "--name", node.name)
+        words += (
+            "--data",
+            str(node.data),
+            "--address",
+            node.address,
+            "--underlay",
+            "eth0",
+            "--instance",
+            node.instance,
+        )
+        super().__init__("agent", node.data / "agent.log", *words, "--bpf", str(BPF_ROOT), *options)
+
+    def start(self) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "alcove.processes.main", self._verb, *self._arguments]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                ["nsenter", f"--net={namespaces.path_of(self.node.namespace)}", *command],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+
+class RealNode:
+    """A namespace with a link to this machine."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.name = name
+        self.instance = f"t{secrets.token_hex(1)}{os.getpid() % 10}"
+        self.namespace = f"alcove-{self.instance}-node"
+        self.data = directory / name
+        self._link = f"alcove-{self.instance}"
+        number = secrets.randbelow(250) + 1
+        self.gateway, self.address = f"10.249.{number}.1", f"10.249.{number}.2"
+
+    def make(self) -> None:
+        nodes.lacking()  # Mounts the BPF file system, if that was not done yet.
+        os.close(namespaces.make(self.namespace))
+        _ip("link", "add", self._link, "mtu", _MTU, "type", "veth", "peer", "eth0", "netns", self.namespace)
+        _ip("address", "add", f"{self.gateway}/24", "dev", self._link)
+        _ip("link", "set", self._link, "up")
+        inside = ("-n", self.namespace)
+        _ip(*inside, "address", "add", f"{self.address}/24", "dev", "eth0")
+        _ip(*inside, "link", "set", "eth0", "mtu", _MTU, "up")
+        _ip(*inside, "link", "set", "lo", "up")
+        _ip(*inside, "route", "add", "default", "via", self.gateway)
+
+    def remove(self) -> None:
+        """Everything of the node: as `alcove down` sweeps."""
+        cgroups = Cgroups.of_machine()
+        cgroups.kill(f"/alcove/{self.instance}")
+        _kill_monitors(self.data)
+        wait_until(lambda: cgroups.remove(f"/alcove/{self.instance}"))
+        mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for path in sorted((each for each in mounted if each.startswith(str(self.data))), reverse=True):
+            subprocess.run(["umount", "-l", path], check=False)
+        for name in namespaces.names(f"alcove-{self.instance}"):
+            namespaces.remove(name)
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("link", "delete", self._link)
+        for each in BPF_ROOT.glob(f"*{self.instance}*"):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+class RealCluster:
+    def __init__(self, directory: Path, count: int = 1, *options: str) -> None:
+        self.directory = directory
+        self.nodes = [RealNode(directory, f"n{number + 1}") for number in range(count)]
+        self._options = options
+        self._stack = contextlib.ExitStack()
+        self.agents: dict[str, RealAgent] = {}
+
+    def __enter__(self) -> RealCluster:
+        with contextlib.ExitStack() as stack:
+            for node in self.nodes:
+                stack.callback(node.remove)
+                node.make()
+            listen = [
+                word for node in self.nodes for word in ("--listen", node.gateway, "--name", node.gateway)
+            ]
+            server = LocalServer(self.directory / "server", *listen, port=_free_port())
+            self.server = stack.enter_context(server)
+            kubeconfig = self.server.admin_kubeconfig
+            stack.enter_context(RunningControllers(kubeconfig, CONTROLLERS))
+            stack.enter_context(LocalScheduler(kubeconfig, self.directory))
+            for node in self.nodes:
+                agent = self.agents[node.name] = RealAgent(node, self._way(node), *self._options)
+                stack.callback(agent.stop)
+                agent.start()
+                agent.wait()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    def _way(self, node: RealNode) -> Path:
+        """The node's kubeconfig, with the server where the node reaches it."""
+        path = node_kubeconfig(self.server, node.name)
+        host, port = self.server.address
+        path.write_text(path.read_text().replace(f"{host}:{port}", f"{node.gateway}:{port}"))
+        return path
+
+    def make_tenant(self, name: str) -> Caller:
+        """A tenant whose network is ready."""
+        answer = self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}})
+        assert answer.status == 201, answer.body
+        wait_until(lambda: _is_ready(self.server, name), 30)
+        return self.server.as_tenant(name)
+
+
+def _is_ready(server: LocalServer, tenant: str) -> bool:
+    caller = server.system
+    account = caller.get(f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default")
+    network = caller.get(f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/default")
+    role = caller.get(
+        f"/apis/rbac.authorization.k8s.io/v1/tenants/{tenant}/clusterrolebindings/admin-role-binding"
+    )
+    if not account.status == network.status == role.status == 200:
+        return False
+    return (network.json.get("status") or {}).get("phase") == "Ready"
+
+
+def pod(name: str, command: str = "sleep 1000", **spec: object) -> Object:
+    """A pod of one container that runs a shell command."""
+    container = {"name": "main", "image": "alcove/busybox", "command": ["sh", "-c", command]}
+    wanted: Object = {"terminationGracePeriodSeconds": 1, **spec}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], **wanted}}
+
+
+def condition(found: Object, kind: str) -> str:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def until(caller: Caller, name: str, holds: Callable[[Object], object], seconds_max: float = 30.0) -> Object:
+    """The pod, once it is as wanted; a failure shows how it is instead."""
+    found: Object = {}
+
+    def check() -> bool:
+        nonlocal found
+        found = caller.get(f"{PODS}/{name}").json
+        return bool(holds(found))
+
+    try:
+        wait_until(check, seconds_max)
+    except AssertionError as error:
+        events = caller.get("/api/v1/namespaces/default/events").json.get("items") or []
+        told = [
+            (each["reason"], each["message"]) for each in events if each["involvedObject"]["name"] == name
+        ]
+        raise AssertionError(f"{name} is {found.get('status')}, events {told}") from error
+    return found
+
+
+def ready(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
+    return until(caller, name, lambda found: condition(found, "Ready") == "True", seconds_max)
+
+
+def ended(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
+    return until(
+        caller, name, lambda found: (found.get("status") or {}).get("phase") in TERMINAL, seconds_max
+    )
+
+
+def gone(caller: Caller, name: str, seconds_max: float = 30.0) -> None:
+    wait_until(lambda: caller.get(f"{PODS}/{name}").status == 404, seconds_max)
+
+
+def _free_port() -> int:
+    """One for all addresses that the server listens on."""
+    with socket.create_server(("0.0.0.0", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _kill_monitors(data: Path) -> None:
+    """What watches over containers of this node: nobody else has its folder in its command line."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if os.fsencode(data / "runtimes") in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), 9)
