@@ -3,139 +3,33 @@
 Two tenants have the same range and the same addresses. What is inside a network talks, nothing across does.
 """
 
-import json
-import os
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from dnslib import RCODE, DNSRecord
 
-from alcove.agent.network import Attachment
-from alcove.agent.podkey import PodKey
-from alcove.api.ids import TenantId
-from alcove.api.objects import Object
-from alcove.client.keys import HOME
 from alcove.client.kubeconfig import load
-from alcove.dataplane import namespaces
-from alcove.testing.controlplane import LocalControllers
-from alcove.testing.nodenetworks import NodeNetwork, NodeNetworks
-from alcove.testing.nodes import Lab, lacking
+from alcove.testing.nodecluster import Cluster, Pod, node_cluster
+from alcove.testing.nodes import lacking
 from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, opened, ping, tcp_server, tcp_talks
-from alcove.testing.server import LocalServer, wait_until
+from alcove.testing.server import wait_until
 
 WHY = lacking()
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
 
-NUMBERS = count()
 TENANTS = ("red", "blue")
 WORLD = "203.0.113.5"
 RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
 
 
-class Pod:
-    """A pod that is attached: a namespace and its address."""
-
-    def __init__(self, node: NodeNetwork, key: PodKey, obj: Object, attachment: Attachment) -> None:
-        self.node = node
-        self.key = key
-        self.obj = obj
-        self.attachment = attachment
-        name = Path(attachment.namespace_path).name
-        found = namespaces.open_named(name)
-        assert found is not None
-        self.namespace = found
-
-    @property
-    def address(self) -> str:
-        return self.attachment.addresses[0]
-
-
-class Cluster:
-    def __init__(self, server: LocalServer, nodes: NodeNetworks, world: int) -> None:
-        self.server = server
-        self.nodes = nodes
-        self.world = world
-
-    def must(self, answer: Any, *statuses: int) -> Object:
-        assert answer.status in (statuses or (200, 201)), answer.body
-        return answer.json  # type: ignore[no-any-return]
-
-    def make_tenant(self, name: str, network: Object | None = None) -> None:
-        self.must(self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}}))
-        account = f"/api/v1/tenants/{name}/namespaces/default/serviceaccounts/default"
-        wait_until(lambda: self.server.system.get(account).status == 200)
-        if network is not None:
-            self.make_network(name, "own", network)
-
-    def make_network(self, tenant: str, name: str, spec: Object) -> None:
-        path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks"
-        self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
-        self.ready(tenant, name)
-
-    def ready(self, tenant: str, name: str) -> None:
-        path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/{name}"
-        wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
-
-    def place_pod(self, tenant: str, node: int, network: str = "own") -> Pod:
-        """Makes a pod on the node and attaches it."""
-        where = self.nodes[node]
-        key, obj = self.make_pod(tenant, where, network)
-        pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
-        self.set_ready(pod)
-        return pod
-
-    def make_pod(self, tenant: str, where: NodeNetwork, network: str = "own") -> tuple[PodKey, Object]:
-        name = f"pod-{next(NUMBERS)}"
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
-        spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
-        obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
-        return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
-
-    def set_ready(self, pod: Pod, *, ready: bool = True) -> None:
-        """As the agent would, once its containers run."""
-        condition = {"type": "Ready", "status": str(ready)}
-        told = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
-        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}/status"
-        status = {"phase": "Running", "conditions": [condition], **told}
-        self.must(self.server.system.patch(path, {"status": status}))
-
-    def remove_pod(self, pod: Pod) -> None:
-        pod.node.call(pod.node.network.detach(pod.key))
-        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}"
-        self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
-
-    def make_service(self, tenant: str, name: str, **spec: Any) -> str:
-        """Its address, once it has one."""
-        path = f"/api/v1/tenants/{tenant}/namespaces/default/services"
-        spec = {"network": "own", "ports": [{"port": 80, "targetPort": 8080}], **spec}
-        self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
-        found = wait_until(lambda: self.server.system.get(f"{path}/{name}").json["spec"].get("clusterIP"))
-        return str(found)
-
-    def service_address(self, tenant: str, namespace: str, name: str) -> str:
-        path = f"/api/v1/tenants/{tenant}/namespaces/{namespace}/services/{name}"
-        return str(self.must(self.server.system.get(path))["spec"]["clusterIP"])
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("node-networks")
-    with ExitStack() as stack:
-        server = stack.enter_context(LocalServer(directory / "server"))
-        stack.enter_context(LocalControllers(server, directory))
-        lab = stack.enter_context(Lab(2, started=False))
-        nodes = stack.enter_context(NodeNetworks(server, directory, lab))
-        made = Cluster(server, nodes, lab.add_host("world", f"{WORLD}/24"))
+    with node_cluster(tmp_path_factory.mktemp("node-networks"), 2, f"{WORLD}/24") as made:
         for tenant in TENANTS:
             made.make_tenant(tenant, RANGE)
         yield made
@@ -426,71 +320,3 @@ def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[P
     assert pod.key not in pod.node.network.attached()
     wait_until(lambda: not ping(pods["blue"][2].namespace, pod.address, timeout=IMPATIENT))
     pod.node.call(pod.node.network.detach(pod.key))
-
-
-class Runtime:
-    """A container runtime's way to call a CNI plugin: environment, configuration, a namespace of its own making."""
-
-    def __init__(self, node: NodeNetwork, container: str) -> None:
-        self.node = node
-        self.container = container
-        self.netns = f"{node.node.name}-{container}"
-        self.namespace = namespaces.make(self.netns)
-
-    def call(self, command: str, key: PodKey | None = None, **config: Any) -> tuple[int, Object]:
-        """Exit code and what was printed."""
-        environment = {
-            "CNI_COMMAND": command,
-            "CNI_CONTAINERID": self.container,
-            "CNI_NETNS": str(namespaces.path_of(self.netns)),
-            "CNI_IFNAME": "eth0",
-            "CNI_PATH": "/opt/cni/bin",
-        }
-        if key is not None:
-            pairs = {"TENANT": key.tenant, "NAMESPACE": key.namespace, "NAME": key.name, "UID": key.uid}
-            environment["CNI_ARGS"] = ";".join(
-                ["IgnoreUnknown=1", *(f"K8S_POD_{name}={value}" for name, value in pairs.items())]
-            )
-        given = {"cniVersion": "1.1.0", "name": "alcove", "type": "alcove-cni", **config}
-        done = subprocess.run(
-            [sys.executable, "-m", "alcove.agent.cni"],
-            input=json.dumps({**given, "socket": str(self.node.cni_socket)}),
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT * 10,
-            check=False,
-        )
-        return done.returncode, json.loads(done.stdout or "{}")
-
-
-def test_a_runtime_attaches_by_cni(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
-    key, _ = cluster.make_pod("red", cluster.nodes[0])
-    runtime = Runtime(cluster.nodes[0], "0123abc")
-    assert runtime.call("STATUS") == (0, {})
-    code, result = runtime.call("ADD", key)
-    assert code == 0, result
-    assert result["interfaces"][0]["name"] == "eth0"
-    assert result["ips"][0]["gateway"] == "10.7.0.1"
-    assert result["dns"]["search"][0] == "default.svc.cluster.local"
-    address = result["ips"][0]["address"].partition("/")[0]
-    with tcp_server(runtime.namespace, address, 8080) as server:
-        assert tcp_talks(pods["red"][2].namespace, address, 8080, server)
-    assert runtime.call("CHECK", key, prevResult=result) == (0, {})
-    assert runtime.call("ADD", key)[1]["code"] == 102, "it has one already"
-    valid = [{"containerID": "0123abc", "ifname": "eth0"}]
-    assert runtime.call("GC", **{"cni.dev/valid-attachments": valid}) == (0, {})
-    assert runtime.call("CHECK", key, prevResult=result) == (0, {})
-    wrong = {**result, "ips": [{"address": "10.7.9.9/16"}]}
-    assert runtime.call("CHECK", key, prevResult=wrong)[1]["code"] == 101
-    for _ in range(2):
-        assert runtime.call("DEL", key, prevResult=result) == (0, {})
-    assert not ping(pods["red"][0].namespace, address, timeout=IMPATIENT)
-    assert runtime.call("CHECK", key, prevResult=result)[1]["code"] == 3
-    assert pods["red"][0].key in cluster.nodes[0].network.attached(), "the agent's own stay"
-    code, again = runtime.call("ADD", key)
-    assert (code, again["ips"]) == (0, result["ips"]), "it has its address as long as it is there"
-    assert runtime.call("GC", **{"cni.dev/valid-attachments": []}) == (0, {})
-    assert key not in cluster.nodes[0].network.attached()
-    os.close(runtime.namespace)
-    namespaces.remove(runtime.netns)

@@ -1,0 +1,124 @@
+"""A cluster whose nodes are namespaces, without containers: pods are made, placed and attached, and tests talk from
+their network namespaces.
+
+with node_cluster(directory, 2, "203.0.113.5/24") as cluster:
+    cluster.make_tenant("red", {"type": "vpc"})
+    pod = cluster.place_pod("red", node=0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from alcove.agent.network import Attachment
+from alcove.agent.podkey import PodKey
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.client.keys import HOME
+from alcove.dataplane import namespaces
+from alcove.testing.controlplane import LocalControllers
+from alcove.testing.nodenetworks import NodeNetwork, NodeNetworks
+from alcove.testing.nodes import Lab
+from alcove.testing.server import LocalServer, wait_until
+
+NUMBERS = count()
+
+
+class Pod:
+    """A pod that is attached: a namespace and its address."""
+
+    def __init__(self, node: NodeNetwork, key: PodKey, obj: Object, attachment: Attachment) -> None:
+        self.node = node
+        self.key = key
+        self.obj = obj
+        self.attachment = attachment
+        name = Path(attachment.namespace_path).name
+        found = namespaces.open_named(name)
+        assert found is not None
+        self.namespace = found
+
+    @property
+    def address(self) -> str:
+        return self.attachment.addresses[0]
+
+
+class Cluster:
+    def __init__(self, server: LocalServer, nodes: NodeNetworks, world: int) -> None:
+        self.server = server
+        self.nodes = nodes
+        self.world = world
+
+    def must(self, answer: Any, *statuses: int) -> Object:
+        assert answer.status in (statuses or (200, 201)), answer.body
+        return answer.json  # type: ignore[no-any-return]
+
+    def make_tenant(self, name: str, network: Object | None = None) -> None:
+        self.must(self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}}))
+        account = f"/api/v1/tenants/{name}/namespaces/default/serviceaccounts/default"
+        wait_until(lambda: self.server.system.get(account).status == 200)
+        if network is not None:
+            self.make_network(name, "own", network)
+
+    def make_network(self, tenant: str, name: str, spec: Object) -> None:
+        path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks"
+        self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
+        self.ready(tenant, name)
+
+    def ready(self, tenant: str, name: str) -> None:
+        path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/{name}"
+        wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
+
+    def place_pod(self, tenant: str, node: int, network: str = "own") -> Pod:
+        """Makes a pod on the node and attaches it."""
+        where = self.nodes[node]
+        key, obj = self.make_pod(tenant, where, network)
+        pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
+        self.set_ready(pod)
+        return pod
+
+    def make_pod(self, tenant: str, where: NodeNetwork, network: str = "own") -> tuple[PodKey, Object]:
+        name = f"pod-{next(NUMBERS)}"
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
+        spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
+        obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
+        return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
+
+    def set_ready(self, pod: Pod, *, ready: bool = True) -> None:
+        """As the agent would, once its containers run."""
+        condition = {"type": "Ready", "status": str(ready)}
+        told = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
+        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}/status"
+        status = {"phase": "Running", "conditions": [condition], **told}
+        self.must(self.server.system.patch(path, {"status": status}))
+
+    def remove_pod(self, pod: Pod) -> None:
+        pod.node.call(pod.node.network.detach(pod.key))
+        path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}"
+        self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
+
+    def make_service(self, tenant: str, name: str, **spec: Any) -> str:
+        """Its address, once it has one."""
+        path = f"/api/v1/tenants/{tenant}/namespaces/default/services"
+        spec = {"network": "own", "ports": [{"port": 80, "targetPort": 8080}], **spec}
+        self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
+        found = wait_until(lambda: self.server.system.get(f"{path}/{name}").json["spec"].get("clusterIP"))
+        return str(found)
+
+    def service_address(self, tenant: str, namespace: str, name: str) -> str:
+        path = f"/api/v1/tenants/{tenant}/namespaces/{namespace}/services/{name}"
+        return str(self.must(self.server.system.get(path))["spec"]["clusterIP"])
+
+
+@contextmanager
+def node_cluster(directory: Path, nodes: int, world: str) -> Iterator[Cluster]:
+    """`world` is the address of a host beside the nodes that is none."""
+    with ExitStack() as stack:
+        server = stack.enter_context(LocalServer(directory / "server"))
+        stack.enter_context(LocalControllers(server, directory))
+        lab = stack.enter_context(Lab(nodes, started=False))
+        networks = stack.enter_context(NodeNetworks(server, directory, lab))
+        yield Cluster(server, networks, lab.add_host("world", world))
