@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
+from alcove.cli.connectivity import verb as connectivity
 from alcove.processes.verbs import agent, apiserver, controllers, machine, scheduler
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.add_typer(tenant.app, name="tenant")
 app.add_typer(network.app, name="network")
 app.add_typer(node.app, name="node")
 app.add_typer(image.app, name="image")
+app.add_typer(connectivity.app, name="connectivity")
 app.command(context_settings=kubectl.CONTEXT)(kubectl.kubectl)
 for asked in (top.top, events.events, completion.completion):
     app.command()(asked)

@@ -68,8 +68,15 @@ def up(
             cluster = start(place, wanted, progress)
         except NotUp as error:
             raise Failure(str(error)) from error
-    typer.echo(f"up in {progress.seconds:.1f} s")
-    welcome.describe(cluster)
+        typer.echo(f"up in {progress.seconds:.1f} s")
+        is_good = True
+        if demo and cluster.nodes:
+            from alcove.processes.demo import show
+
+            is_good = show(cluster, progress)
+        welcome.describe(cluster, with_demo=demo and bool(cluster.nodes))
+        if not is_good:
+            raise fail("the cluster is up, but the demo did not go as it must; `alcove logs` may tell why")
 
 
 def down(name: NameOption = DEFAULT_NAME, data: DataOption = None) -> None:

@@ -11,16 +11,18 @@ from alcove.cli.places import ADMIN_KUBECONFIG, DEFAULT_NAME, cluster_data
 from alcove.processes.machine.cluster import Cluster
 
 
-def describe(cluster: Cluster) -> None:
+def describe(cluster: Cluster, *, with_demo: bool) -> None:
     program = _program()
     typer.echo("\nNext, as ring0, the cluster's owner:\n")
     if cluster.data != cluster_data(DEFAULT_NAME).resolve():
         typer.echo(f"  export KUBECONFIG={cluster.data / ADMIN_KUBECONFIG}")
+    if with_demo:
+        typer.echo(f"  {program} kubectl get pods --all-tenants -o wide")
     typer.echo(f"  {program} tenant create acme")
     typer.echo(f"  {program} tenant kubeconfig acme --output acme.kubeconfig")
     typer.echo("  kubectl --kubeconfig acme.kubeconfig get namespaces,networks")
-    typer.echo(f"  {program} status        # also: top, events, logs -f, network list, node list, doctor")
-    typer.echo(f"  {program} down          # `destroy` removes everything\n")
+    typer.echo(f"  {program} status     # also: top, events, logs -f, network list, node list, doctor")
+    typer.echo(f"  {program} down       # stops it; `destroy` removes everything\n")
 
 
 def _program() -> str:

@@ -1,0 +1,117 @@
+"""What must and must not be reachable from each pod, and the script that finds out inside it. Pure.
+
+One script for each pod asks everything at once, so that the silence of many costs the time of one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from alcove.cli.connectivity.world import PORT, SERVICE, SERVICE_PORT, Network, Pod, World
+
+TALK_SECONDS = 5
+SILENCE_SECONDS = 2
+"""How long a pod that must not answer is listened to."""
+API_HOST, API_PORT = "kubernetes.default.svc", 443
+NOT_TLS = r"\026\003\001\000\005hello"
+"""What a TLS server answers with an alert, and nobody else does."""
+ALERT = "1503"
+
+
+class Kind(StrEnum):
+    POD = "pod"
+    VIP = "service"
+    NAME = "DNS"
+    API = "API"
+
+
+class Check(Struct, frozen=True):
+    source: Pod
+    kind: Kind
+    target: str
+    """An address or a name."""
+    port: int
+    expected: frozenset[str]
+    """Answers that are right: the page of one of these pods; empty: silence."""
+    about: str
+    """What it shows, for people."""
+
+
+class Result(Struct, frozen=True):
+    check: Check
+    answer: str
+
+    @property
+    def is_right(self) -> bool:
+        return self.answer in self.check.expected if self.check.expected else not self.answer
+
+
+def checks(world: World, vips: dict[Network, str]) -> list[Check]:
+    """Everything that is to be tried. `vips` are the addresses of the networks' services."""
+    found: list[Check] = []
+    for source in world.pods:
+        found += pod_checks(source, world.pods)
+        network = next(
+            each for each in world.networks if (each.tenant, each.name) == (source.tenant, source.network)
+        )
+        backends = frozenset(
+            pod.identity for pod in world.pods if pod.is_backend and is_together(pod, source)
+        )
+        if vip := vips.get(network):
+            found.append(Check(source, Kind.VIP, vip, SERVICE_PORT, backends, "its network's service"))
+        name = f"{SERVICE}.{network.namespace}.svc.cluster.local"
+        found.append(Check(source, Kind.NAME, name, SERVICE_PORT, backends, "the service by its name"))
+        found.append(Check(source, Kind.API, API_HOST, API_PORT, frozenset((ALERT,)), "its tenant's API"))
+    return found
+
+
+def pod_checks(source: Pod, pods: Iterable[Pod]) -> list[Check]:
+    """Every address that any pod has, from this one: its own network's pod answers, or nobody."""
+    every = [pod for pod in pods if pod != source]
+    found = []
+    for address in dict.fromkeys(pod.address for pod in every):
+        if address == source.address:
+            continue
+        mine = frozenset(pod.identity for pod in every if pod.address == address and is_together(pod, source))
+        theirs = sum(1 for pod in every if pod.address == address and not is_together(pod, source))
+        about = (
+            f"not {theirs} of others"
+            if mine and theirs
+            else "same network"
+            if mine
+            else "other networks only"
+        )
+        found.append(Check(source, Kind.POD, address, PORT, mine, about))
+    return found
+
+
+def is_together(one: Pod, other: Pod) -> bool:
+    return (one.tenant, one.network) == (other.tenant, other.network)
+
+
+def script(asked: Sequence[Check]) -> str:
+    """For a shell in the pod: each answer on a line `NUMBER ANSWER`, in any order."""
+    lines = [f"({_ask(check)}) 2>/dev/null | sed 's/^/{number} /' &" for number, check in enumerate(asked)]
+    return "\n".join((*lines, "wait"))
+
+
+def _ask(check: Check) -> str:
+    seconds = TALK_SECONDS if check.expected else SILENCE_SECONDS
+    reach = f"timeout {seconds} nc {shlex.quote(check.target)} {check.port}"
+    if check.kind is Kind.API:
+        return f"printf '{NOT_TLS}' | {reach} | head -c 2 | xxd -p"
+    return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | {reach} | tail -n 1"
+
+
+def results(asked: Sequence[Check], told: str) -> list[Result]:
+    """What the script's output says."""
+    answers: dict[int, str] = {}
+    for line in told.splitlines():
+        number, _, answer = line.partition(" ")
+        if number.isdigit():
+            answers[int(number)] = answer.strip()
+    return [Result(check, answers.get(number, "")) for number, check in enumerate(asked)]
