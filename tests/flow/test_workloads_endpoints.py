@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from alcove.api.objects import Object
-from alcove.testing.server import Caller, wait_until
+from alcove.testing.server import Caller, LocalServer, wait_until
 
 BASE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -97,3 +97,37 @@ def test_endpoints_that_people_keep_are_left_alone(tenant_admin: Caller) -> None
     tenant_admin.kubectl("delete", "service", "outside", "web")
     wait_until(lambda: tenant_admin.get(f"{BASE}/endpoints/web").status == 404)
     assert tenant_admin.get(f"{BASE}/endpoints/outside").status == 200
+
+
+def test_endpoints_kept_by_hand_are_slices_too(tenant_admin: Caller) -> None:
+    assert tenant_admin.post(f"{BASE}/services", service("db", selector=None)).status == 201
+    subset = {"addresses": [{"ip": "10.9.9.1"}], "ports": [{"port": 5432}]}
+    made = tenant_admin.post(f"{BASE}/endpoints", {"metadata": {"name": "db"}, "subsets": [subset]})
+    assert made.status == 201
+    wait_until(lambda: ready(tenant_admin, "db") == {"10.9.9.1": True})
+    subset["addresses"] = [{"ip": "10.9.9.2"}]
+    tenant_admin.patch(f"{BASE}/endpoints/db", {"subsets": [subset]})
+    wait_until(lambda: ready(tenant_admin, "db") == {"10.9.9.2": True})
+    # With a selector, the slices of the pods take their place.
+    tenant_admin.patch(f"{BASE}/services/db", {"spec": {"selector": {"app": "web"}}})
+    run_pod(tenant_admin, "a", "10.9.0.1")
+    wait_until(lambda: ready(tenant_admin, "db") == {"10.9.0.1": True})
+
+
+def test_hints_to_the_own_zone(control_plane: LocalServer, tenant_admin: Caller) -> None:
+    labels = {"topology.kubernetes.io/zone": "east"}
+    control_plane.system.post("/api/v1/nodes", {"metadata": {"name": "zoned", "labels": labels}})
+    near = service("near", trafficDistribution="PreferClose")
+    assert tenant_admin.post(f"{BASE}/services", near).status == 201
+    run_pod(tenant_admin, "z", "10.9.0.7", nodeName="zoned")
+
+    def hints() -> list[object]:
+        slices = tenant_admin.get(f"{SLICES}?labelSelector=kubernetes.io%2Fservice-name%3Dnear").json
+        entries = [entry for each in slices["items"] for entry in each.get("endpoints") or ()]
+        return [(entry.get("zone"), entry.get("hints")) for entry in entries]
+
+    wait_until(lambda: hints() == [("east", {"forZones": [{"name": "east"}]})])
+    labels["topology.kubernetes.io/zone"] = "west"
+    control_plane.system.patch("/api/v1/nodes/zoned", {"metadata": {"labels": labels}})
+    wait_until(lambda: hints() == [("west", {"forZones": [{"name": "west"}]})])
+    control_plane.system.delete("/api/v1/nodes/zoned")

@@ -10,7 +10,7 @@ from alcove.controllers.cronjobs import CronJobs
 from alcove.controllers.daemonsets import DaemonSets
 from alcove.controllers.deployments import Deployments
 from alcove.controllers.disruption import Disruption
-from alcove.controllers.endpoints import Endpoints, EndpointSlices
+from alcove.controllers.endpoints import Endpoints, EndpointSliceMirroring, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
@@ -72,6 +72,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     EphemeralClaims,
     EndpointSlices,
     Endpoints,
+    EndpointSliceMirroring,
     VpcController,
     SubnetController,
     EndpointController,

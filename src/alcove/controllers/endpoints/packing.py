@@ -6,7 +6,7 @@ a slice stays in it; new ones fill what has room; slices with nothing in them go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -14,6 +14,7 @@ from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object, get, labels
 from alcove.api.validation import same
 from alcove.client.resources import SERVICES
+from alcove.controllers.endpoints import topology
 from alcove.controllers.endpoints.backends import (
     HEADLESS_LABEL,
     Backend,
@@ -53,15 +54,18 @@ def endpoint(service: Object, backend: Backend, address: str) -> Object:
     return shown
 
 
-def plan(service: Object, found: Sequence[Backend], there: Sequence[Object]) -> Plan:
-    """From the slices that are there to those that tell of the backends found."""
+def plan(
+    service: Object, found: Sequence[Backend], there: Sequence[Object], zones: Mapping[str, str] = {}
+) -> Plan:
+    """From the slices that are there to those that tell of the backends found. `zones` are the nodes'."""
     wanted: dict[_Kind, dict[str, Object]] = {}
     for family in families(service):
         for each in found:
             if address := each.address(family):
                 ports = tuple((port.name, port.port, port.protocol, port.app_protocol) for port in each.ports)
                 uid = each.pod["metadata"]["uid"]
-                wanted.setdefault(_Kind(family, ports), {})[uid] = endpoint(service, each, address)
+                told = topology.placed(service, endpoint(service, each, address), zones)
+                wanted.setdefault(_Kind(family, ports), {})[uid] = told
     if not wanted:
         # An empty slice says: there is nobody, which is not the same as not knowing.
         wanted[_Kind(families(service)[0], ())] = {}

@@ -8,11 +8,13 @@ from alcove.api.errors import Forbidden, NotFound
 from alcove.api.objects import Object, labels
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import ENDPOINT_SLICES
+from alcove.client.resources import ENDPOINT_SLICES, NODES
 from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.endpoints import packing
 from alcove.controllers.endpoints.backends import is_kept
+from alcove.controllers.endpoints.topology import Zones
 from alcove.controllers.endpoints.watching import ServiceWatcher
+from alcove.controllers.nodes.placed import NODE, node_of, on_node
 from alcove.controllers.serviceaccounts import is_terminating
 from alcove.controllers.together import together
 
@@ -31,7 +33,20 @@ class EndpointSlices(ServiceWatcher):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._slices = self.mirror(ENDPOINT_SLICES, {"service": service_name})
+        self._nodes = self.mirror(NODES)
+        self._pods.add_index(NODE, node_of)
+        self._zones = Zones()
+        self.on(self._nodes, self._moved)
         self.on(self._slices, _service_of)
+
+    def _moved(self, change: Change) -> Iterable[ObjectKey]:
+        """Services with pods on a node whose zone is another now."""
+        if not self._zones.note(change):
+            return
+        for key in on_node(self._pods, change.key.name):
+            pod = self._pods.get(key)
+            if pod is not None:
+                yield from self._selectors.matching(key, pod)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         there = self._slices.find("service", key.plane, key.tenant, f"{key.namespace}/{key.name}")
@@ -41,7 +56,7 @@ class EndpointSlices(ServiceWatcher):
             return DONE
         if "deletionTimestamp" in service["metadata"]:
             return DONE
-        plan = packing.plan(service, self.backends(key, service), there)
+        plan = packing.plan(service, self.backends(key, service), there, self._zones.of)
         client = self.client(key)
         try:
             await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
