@@ -24,7 +24,7 @@ from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
 from alcove.controllers.leader import Leader, Timing
 from alcove.processes.leading import identity, run_until_signal, until_lost
-from alcove.processes.memory import keep_trimmed
+from alcove.processes.memory import collect_seldom, keep_trimmed
 from alcove.processes.probes import serve_probes
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import PodRef
@@ -114,7 +114,7 @@ async def _lead(
 
 def main(config: Config) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
-
+    collect_seldom()
     try:
         run_until_signal(run(config, lambda: typer.echo("leading")))
     except BadKubeconfig as error:

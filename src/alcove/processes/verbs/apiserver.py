@@ -88,8 +88,10 @@ def _run_apiserver(config: object) -> None:
     import uvloop
 
     from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
+    from alcove.processes.memory import collect_seldom
 
     assert isinstance(config, Config)
+    collect_seldom()
 
     async def run() -> None:
         stop = asyncio.Event()
