@@ -1,0 +1,94 @@
+"""Certificates of hosts, chosen by the server name a client asks for. Keys are never written to a disk."""
+
+import hashlib
+import os
+import ssl
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from alcove.controllers.ingress.claims import star_of
+
+_PROTOCOLS = ["http/1.1"]
+
+
+class Pair(Struct, frozen=True):
+    """A certificate chain and its key, in PEM."""
+
+    chain: bytes
+    key: bytes
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256(len(self.chain).to_bytes(8, "big") + self.chain + self.key).digest()
+
+
+class BadPair(Exception):
+    """It is no certificate and key, or the two do not belong together."""
+
+
+def context_of(pair: Pair) -> ssl.SSLContext:
+    """Raises BadPair."""
+    context = _context()
+    chain, key = _in_memory(pair.chain), _in_memory(pair.key)
+    try:
+        # A password would be asked for at a terminal; an empty one is just wrong.
+        context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{key}", password=lambda: b"")
+    except (ssl.SSLError, OSError) as error:
+        raise BadPair(
+            error.reason if isinstance(error, ssl.SSLError) and error.reason else str(error)
+        ) from error
+    finally:
+        os.close(chain)
+        os.close(key)
+    return context
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(_PROTOCOLS)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+def _in_memory(data: bytes) -> int:
+    descriptor = os.memfd_create("alcove-ingress", os.MFD_CLOEXEC)
+    os.write(descriptor, data)
+    return descriptor
+
+
+class Certificates:
+    def __init__(self) -> None:
+        self.context = _context()
+        """What servers listen with."""
+        self.context.sni_callback = self._choose
+        self._by_host: dict[str, ssl.SSLContext] = {}
+        self._by_digest: dict[bytes, ssl.SSLContext] = {}
+
+    def set(self, pairs: Mapping[str, Pair]) -> dict[str, str]:
+        """The hosts' certificates from now on, and of no others; why some could not be used, by host."""
+        by_host: dict[str, ssl.SSLContext] = {}
+        by_digest: dict[bytes, ssl.SSLContext] = {}
+        faults: dict[str, str] = {}
+        for host, pair in pairs.items():
+            digest = pair.digest
+            try:
+                found = by_digest.get(digest) or self._by_digest.get(digest) or context_of(pair)
+            except BadPair as error:
+                faults[host] = str(error)
+                continue
+            by_host[host] = by_digest[digest] = found
+        self._by_host, self._by_digest = by_host, by_digest
+        return faults
+
+    def find(self, name: str) -> ssl.SSLContext | None:
+        return self._by_host.get(name) or self._by_host.get(star_of(name))
+
+    def _choose(self, connection: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
+        found = self.find((name or "").lower())
+        if found is None:
+            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+        connection.context = found
+        connection.alcove_name = (name or "").lower()  # type: ignore[attr-defined]
+        return None

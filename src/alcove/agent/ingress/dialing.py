@@ -1,0 +1,60 @@
+"""Connections from a network's gateway: sockets of the node agent that live in the network's own namespace."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from alcove.agent.ingress.upstream import Dial
+from alcove.client.keys import Space
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.namespaces import inside
+
+_DEVICE = b"net"
+"""The gateway's link to its network. Bound to it, a socket reaches nothing else, whatever a tenant's objects say."""
+
+
+class Exit(Struct, frozen=True):
+    """Where connections of a network begin: its number, and the address that only this node's gateway has."""
+
+    vni: int
+    source: str
+
+
+def gateway_dial(open_gateway: Callable[[int], int], exit_of: Callable[[Space, str], Exit | None]) -> Dial:
+    """`open_gateway` is `Plane.gateways.open`; `exit_of` finds a tenant's network on this node."""
+
+    async def dial(space: Space, network: str, address: str, port: int) -> socket.socket:
+        found = exit_of(space, network)
+        if found is None:
+            raise ConnectionRefusedError(f"network {network} of {space.tenant} is not on this node")
+        if ":" in address:
+            raise ConnectionRefusedError("gateways have an IPv4 address of their own only")
+        sock = _socket(open_gateway, found.vni)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.bind((found.source, 0))
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    return dial
+
+
+def _socket(open_gateway: Callable[[int], int], vni: int) -> socket.socket:
+    try:
+        namespace = open_gateway(vni)
+    except DataPlaneError as error:
+        raise ConnectionRefusedError(str(error)) from error
+    try:
+        with inside(namespace):
+            return socket.socket(
+                socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+            )
+    finally:
+        os.close(namespace)

@@ -1,0 +1,227 @@
+"""One request and its answer, between a client and a backend.
+
+Both bodies pass in pieces, no faster than the other side takes them. An answer may begin before the request has
+ended. When a connection's state is in doubt, it is closed: nothing of one request is ever taken for another's.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from alcove.agent.ingress import headers
+from alcove.agent.ingress.headers import Client
+from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.message import READ_BYTES, Head, Malformed, Mark, Messages
+from alcove.agent.ingress.table import Target
+from alcove.agent.ingress.upstream import Connection, Upstreams
+
+_REPEATABLE = (b"GET", b"HEAD", b"OPTIONS", b"TRACE")
+_BODILESS = (204, 304)
+
+
+class Refused(Exception):
+    """The client gets this status from us."""
+
+    def __init__(self, status: int, why: str = "") -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Broken(Exception):
+    """The answer had begun: nothing can be said any more but by closing."""
+
+
+class Exchange:
+    def __init__(
+        self,
+        messages: Messages,
+        writer: asyncio.StreamWriter,
+        reader: asyncio.StreamReader,
+        limits: Limits,
+        upstreams: Upstreams,
+        told: Callable[[int], None],
+    ) -> None:
+        """`told` hears the status that the client is answered with."""
+        self._messages = messages
+        self._writer = writer
+        self._reader = reader
+        self._limits = limits
+        self._upstreams = upstreams
+        self._told = told
+        self.is_sent = False
+        """The whole request was taken from the client."""
+
+    async def run(self, head: Head, host: str, path: bytes, target: Target, client: Client) -> bool:
+        """Whether the client's connection may go on. Raises Refused, Broken."""
+        raw = headers.request(head, host, path, client)
+        has_body = head.is_chunked or bool(head.length)
+        connection = await self._connect(target)
+        try:
+            answer = await self._ask(connection, raw, head, has_body)
+        except ConnectionError:
+            if not connection.is_used or has_body or head.method not in _REPEATABLE:
+                raise Refused(502, "the backend closed the connection") from None
+            # It had been kept, and the backend was about to close it.
+            connection.close()
+            connection = await self._connect(target, fresh=True)
+            try:
+                answer = await self._ask(connection, raw, head, has_body)
+            except ConnectionError:
+                raise Refused(502, "the backend closed the connection") from None
+        try:
+            return await self._relay(connection, head, answer)
+        finally:
+            await self._stop_sending()
+            if not connection.writer.is_closing():
+                self._upstreams.give_back(connection)
+
+    async def _connect(self, target: Target, *, fresh: bool = False) -> Connection:
+        try:
+            return await self._upstreams.connect(target, fresh=fresh)
+        except TimeoutError as error:
+            raise Refused(504, "the backend does not accept the connection") from error
+        except OSError as error:
+            raise Refused(502, "the backend is not reached") from error
+
+    # The request
+
+    async def _ask(self, connection: Connection, raw: bytes, head: Head, has_body: bool) -> Head:
+        """Sends the request, and waits for the head of its answer. Raises Refused, ConnectionError."""
+        connection.writer.write(raw)
+        self._sending: asyncio.Task[None] | None = None
+        if headers.wants_websocket(head):
+            self.is_sent = True
+        elif has_body:
+            self._sending = asyncio.create_task(self._send(connection, head))
+        else:
+            # Of a request without a body the end is all that is left.
+            await self._messages.next(self._limits.stall_seconds_max)
+            self.is_sent = True
+        try:
+            return await self._first(connection)
+        except BaseException:
+            await self._stop_sending()
+            connection.close()
+            raise
+
+    async def _stop_sending(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.cancel()
+            await asyncio.wait([sending])
+            if not sending.cancelled():
+                sending.exception()
+
+    async def _send(self, connection: Connection, head: Head) -> None:
+        """The request's body, to the backend. A fault closes the backend's connection: its answer ends with it."""
+        sent = 0
+        try:
+            while True:
+                event = await self._messages.next(self._limits.stall_seconds_max)
+                if event is Mark.END:
+                    break
+                if not isinstance(event, bytes):
+                    raise ConnectionResetError("the client went away")
+                sent += len(event)
+                if sent > self._limits.body_bytes_max:
+                    raise ConnectionResetError("the body is too large")
+                connection.writer.write(headers.chunk(event) if head.is_chunked else event)
+                async with asyncio.timeout(self._limits.stall_seconds_max):
+                    await connection.writer.drain()
+            if head.is_chunked:
+                connection.writer.write(headers.LAST_CHUNK)
+            self.is_sent = True
+        except (OSError, TimeoutError, Malformed):
+            connection.close()
+            raise
+
+    async def _first(self, connection: Connection) -> Head:
+        """The head of the answer proper; what comes before it (100 Continue) is passed on."""
+        while True:
+            event = await self._next(connection, self._limits.answer_seconds_max)
+            if isinstance(event, Head) and (event.status >= 200 or event.status == 101):
+                return event
+            if isinstance(event, Head) and event.status == 100:
+                self._writer.write(headers.response(event, chunked=False, keep_alive=True))
+            elif event is Mark.LOST:
+                raise ConnectionResetError
+
+    async def _next(self, connection: Connection, seconds: float) -> Head | bytes | Mark:
+        try:
+            return await connection.messages.next(seconds)
+        except TimeoutError as error:
+            raise Refused(504, "the backend does not answer") from error
+        except Malformed as error:
+            raise Refused(502, "the backend's answer is not HTTP") from error
+
+    # The answer
+
+    async def _relay(self, connection: Connection, head: Head, answer: Head) -> bool:
+        if answer.status == 101:
+            return await self._tunnel(connection, head, answer)
+        silent = head.method == b"HEAD" or answer.status in _BODILESS
+        by_end = not silent and answer.length is None and not answer.is_chunked
+        chunked = not silent and answer.length is None and head.version == "1.1"
+        is_framed = silent or chunked or answer.length is not None
+        # A wish for another protocol that was not granted leaves the parser nowhere.
+        keep = is_framed and self.is_sent and head.keep_alive and head.version == "1.1" and not head.upgrade
+        self._told(answer.status)
+        self._writer.write(headers.response(answer, chunked=chunked, keep_alive=keep))
+        try:
+            if head.method == b"HEAD":
+                connection.messages.begin()
+            else:
+                await self._pass_body(connection, chunked=chunked, by_end=by_end)
+            await self._drain()
+        except (Refused, OSError, TimeoutError) as error:
+            connection.close()
+            raise Broken from error
+        if by_end or not answer.keep_alive or not self.is_sent:
+            connection.close()
+        return keep and self.is_sent
+
+    async def _pass_body(self, connection: Connection, *, chunked: bool, by_end: bool) -> None:
+        while True:
+            event = await self._next(connection, self._limits.stall_seconds_max)
+            if event is Mark.END or (event is Mark.LOST and by_end):
+                break
+            if not isinstance(event, bytes):
+                raise ConnectionResetError("the backend went away")
+            self._writer.write(headers.chunk(event) if chunked else event)
+            await self._drain()
+        if chunked:
+            self._writer.write(headers.LAST_CHUNK)
+
+    async def _drain(self) -> None:
+        async with asyncio.timeout(self._limits.stall_seconds_max):
+            await self._writer.drain()
+
+    async def _tunnel(self, connection: Connection, head: Head, answer: Head) -> bool:
+        """Another protocol from here on, in which bytes are just bytes."""
+        if not headers.wants_websocket(head):
+            raise Refused(502, "the backend changed the protocol unasked")
+        self._told(answer.status)
+        self._writer.write(
+            headers.response(answer, chunked=False, keep_alive=True) + connection.messages.rest
+        )
+        connection.writer.write(self._messages.rest)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pump(self._reader, connection.writer))
+                tasks.create_task(self._pump(connection.messages.reader, self._writer))
+        except* (OSError, TimeoutError):
+            pass
+        finally:
+            connection.close()
+        return False
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seconds = self._limits.tunnel_seconds_max
+        while True:
+            async with asyncio.timeout(seconds):
+                data = await reader.read(READ_BYTES)
+            if not data:
+                # Either side's end is the tunnel's: WebSockets say goodbye before they close.
+                raise ConnectionResetError
+            writer.write(data)
+            async with asyncio.timeout(seconds):
+                await writer.drain()

@@ -1,0 +1,240 @@
+"""The listening side: accepts connections, finds out whom each request is for, and bounds all of it."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
+
+from alcove.agent.ingress import headers
+from alcove.agent.ingress.exchange import Broken, Exchange, Refused
+from alcove.agent.ingress.headers import Client
+from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.message import Head, Malformed, Messages
+from alcove.agent.ingress.table import Table, Target
+from alcove.agent.ingress.upstream import Dial, Upstreams
+from alcove.client.keys import Space
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 5.0
+BACKLOG = 1_024
+LINGER_SECONDS = 2.0
+
+
+class Server:
+    def __init__(
+        self, dial: Dial, limits: Limits | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.table = Table()
+        """Replaced whenever something changes; requests under way go on."""
+        self.limits = limits or Limits()
+        self.answers: Counter[tuple[Space | None, int]] = Counter()
+        """How often who was answered with which status."""
+        self._upstreams = Upstreams(dial, self.limits, clock or asyncio.get_running_loop().time)
+        self._connections = 0
+        self._clients: Counter[str] = Counter()
+        self._busy: Counter[Space] = Counter()
+
+    async def run(
+        self, plain: Iterable[socket.socket], secure: Iterable[socket.socket], tls: ssl.SSLContext
+    ) -> None:
+        """Serves these sockets, which are bound, until cancelled, and closes them."""
+        servers: list[asyncio.Server] = []
+        try:
+            for sock in plain:
+                servers.append(await asyncio.start_server(self._serve, sock=sock, backlog=BACKLOG))
+            for sock in secure:
+                servers.append(
+                    await asyncio.start_server(
+                        self._serve, sock=sock, backlog=BACKLOG, ssl=tls,
+                        ssl_handshake_timeout=self.limits.handshake_seconds_max,
+                        ssl_shutdown_timeout=LINGER_SECONDS,
+                    )
+                )  # fmt: skip
+            while True:
+                await asyncio.sleep(SWEEP_SECONDS)
+                self._upstreams.sweep()
+        finally:
+            for server in servers:
+                server.close()
+            self._upstreams.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername") or ("", 0)
+        address = peer[0]
+        if (
+            self._connections >= self.limits.connections_max
+            or self._clients[address] >= self.limits.connections_per_client_max
+        ):
+            writer.transport.abort()
+            return
+        self._connections += 1
+        self._clients[address] += 1
+        try:
+            await _Talk(self, reader, writer, _client(writer, address)).run()
+        except (OSError, ssl.SSLError, TimeoutError, Broken):
+            writer.transport.abort()
+        finally:
+            self._connections -= 1
+            self._clients[address] -= 1
+            if not self._clients[address]:
+                del self._clients[address]
+            writer.close()
+
+    def enter(self, target: Target) -> None:
+        if self._busy[target.space] >= self.limits.requests_per_tenant_max:
+            raise Refused(503, "too many requests at a time")
+        self._busy[target.space] += 1
+
+    def leave(self, target: Target) -> None:
+        self._busy[target.space] -= 1
+        if not self._busy[target.space]:
+            del self._busy[target.space]
+
+    def exchange(
+        self, messages: Messages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target
+    ) -> Exchange:
+        def told(status: int) -> None:
+            self.answers[target.space, status] += 1
+
+        return Exchange(messages, writer, reader, self.limits, self._upstreams, told)
+
+
+def _client(writer: asyncio.StreamWriter, address: str) -> Client:
+    tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+    own = writer.get_extra_info("sockname") or ("", 0)
+    name = getattr(tls, "alcove_name", "") if tls is not None else ""
+    return Client(address, "https" if tls is not None else "http", own[1], name)
+
+
+class _Talk:
+    """What is said on one connection of a client, request by request."""
+
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
+    ) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._reader = reader
+        self._writer = writer
+        self._client = client
+        self._messages = Messages(reader, self._limits, requests=True)
+
+    async def run(self) -> None:
+        for _ in range(self._limits.requests_per_connection_max):
+            try:
+                head = await self._head()
+            except Malformed as error:
+                await self._refuse(None, Refused(error.status, str(error)), has_body=True)
+                return
+            if head is None or not await self._answer(head):
+                return
+
+    async def _head(self) -> Head | None:
+        """The next request's; None: the client has no more."""
+        if not await self._begun():
+            return None
+        event = await self._messages.next(self._limits.head_seconds_max)
+        if not isinstance(event, Head):
+            return None
+        if event.method == b"CONNECT":
+            raise Malformed(501, "this is no proxy for others")
+        if event.upgrade and not headers.wants_websocket(event):
+            # We speak no other: the request is taken for what it says else.
+            self._messages.put_back(headers.plain(event))
+            again = await self._messages.next(self._limits.head_seconds_max)
+            if not isinstance(again, Head) or again.upgrade:
+                raise Malformed(400, "malformed")
+            event = again
+        return event
+
+    async def _begun(self) -> bool:
+        """Waits for a request's first byte: a connection may be idle for longer than a head may take."""
+        if not self._messages.is_quiet:
+            return True
+        try:
+            async with asyncio.timeout(self._limits.idle_seconds_max):
+                data = await self._reader.read(1)
+        except TimeoutError:
+            return False
+        if data:
+            self._messages.feed(data)
+        return bool(data)
+
+    async def _answer(self, head: Head) -> bool:
+        """Whether the connection goes on."""
+        target: Target | None = None
+        try:
+            host, path = asked(head, self._client)
+            target = self._server.table.find(_name_of(host), path.partition(b"?")[0].decode("latin-1"))
+            if target is None:
+                raise Refused(404)
+            if not target.addresses:
+                raise Refused(503, f"there is nobody behind {target.what}")
+            if (head.length or 0) > self._limits.body_bytes_max:
+                raise Refused(413)
+            self._server.enter(target)
+            try:
+                exchange = self._server.exchange(self._messages, self._reader, self._writer, target)
+                goes_on = await exchange.run(head, host, path, target, self._client)
+                if not exchange.is_sent:
+                    await self._linger()
+                return goes_on
+            finally:
+                self._server.leave(target)
+        except Refused as error:
+            await self._refuse(target, error, has_body=head.method != b"HEAD")
+            return False
+        except Malformed as error:
+            await self._refuse(target, Refused(error.status), has_body=head.method != b"HEAD")
+            return False
+
+    async def _refuse(self, target: Target | None, error: Refused, *, has_body: bool) -> None:
+        self._server.answers[target.space if target else None, error.status] += 1
+        self._writer.write(headers.refusal(error.status, str(error), has_body=has_body))
+        await self._linger()
+
+    async def _linger(self) -> None:
+        """A client that is still sending would lose our answer to a reset."""
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._writer.drain()
+                while await self._reader.read(1 << 16):
+                    pass
+        except TimeoutError:
+            pass
+
+
+def asked(head: Head, client: Client) -> tuple[str, bytes]:
+    """The host, with its port if one is named, and the path, with its query. Raises Refused."""
+    named = head.values(b"host")
+    if len(named) > 1 or (not named and head.version != "1.0"):
+        raise Refused(400, "one Host is needed")
+    host, path = (named[0] if named else b"").decode("latin-1"), head.target
+    if not path.startswith(b"/"):
+        if path == b"*" and head.method == b"OPTIONS":
+            return host, b"/"
+        try:
+            split = urlsplit(path.decode("ascii"))
+        except ValueError:
+            raise Refused(400, "the target is malformed") from None
+        if split.scheme not in ("http", "https") or not split.netloc:
+            raise Refused(400, "the target is malformed")
+        host = split.netloc.rpartition("@")[2]
+        path = (split.path or "/").encode() + (b"?" + split.query.encode() if split.query else b"")
+    if client.name and _name_of(host) != client.name:
+        # A certificate was shown for one name: what another name's owner has is not to be had by it.
+        raise Refused(421)
+    return host, path
+
+
+def _name_of(host: str) -> str:
+    """Without the port, in lower case."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].rstrip(".").lower()

@@ -1,0 +1,176 @@
+"""The shell around it all: what the API says becomes the table and the certificates of the server.
+
+A node serves the tenants whose networks it has: whoever runs this tells it, by `touch`, when those or their services
+change. Whose a host is, ring0's Tenant objects say (`controllers/ingress`); nothing a tenant writes is believed there.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Callable, Mapping
+
+from alcove.agent.ingress.certificates import Certificates, Pair
+from alcove.agent.ingress.server import Server
+from alcove.agent.ingress.table import Tenant, compiled
+from alcove.agent.ingress.targets import Services, targets
+from alcove.api.errors import ApiError
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.client import Selection
+from alcove.client.errors import ClientError
+from alcove.client.keys import HOME, ObjectKey, Space
+from alcove.client.mirror import Mirror
+from alcove.client.planes import Planes
+from alcove.client.resources import INGRESSES, SECRETS, TENANTS
+from alcove.controllers.ingress import wanted as reading
+from alcove.controllers.ingress.claims import holders
+from alcove.controllers.ingress.controller import INGRESS_CLASSES
+from alcove.controllers.ingress.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.05
+RENEW_SECONDS = 30.0
+"""Secrets are read one by one, not watched: a new certificate is in use after this time."""
+SECRETS_MAX = 2_048
+UNREADABLE = "CertificateUnusable"
+
+Note = Callable[[Space, Wanted, str, str], None]
+"""(tenant, Ingress, reason, message): an event for the Ingress' owner."""
+
+
+class _Seen:
+    """The mirrors of one tenant's Ingresses."""
+
+    def __init__(self, planes: Planes, space: Space, changed: Callable[[], None]) -> None:
+        self.space = space
+        self._planes = planes
+        self.ingresses = self._mirror(Selection(INGRESSES), changed)
+        self.classes = self._mirror(Selection(INGRESS_CLASSES), changed)
+
+    def _mirror(self, selection: Selection, changed: Callable[[], None]) -> Mirror:
+        mirror = self._planes.mirror(selection, tenant=self.space.tenant, only=self.space.plane)
+        mirror.subscribe(lambda _change: changed())
+        return mirror
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        classes = reading.served_classes(self.classes.list(self.space.plane, self.space.tenant))
+        found = self.ingresses.list(self.space.plane, self.space.tenant)
+        return tuple(reading.read(each) for each in found if reading.class_of(each) in classes)
+
+    async def close(self) -> None:
+        for mirror in (self.ingresses, self.classes):
+            await self._planes.drop(mirror)
+
+
+class Serving:
+    def __init__(
+        self,
+        planes: Planes,
+        server: Server,
+        certificates: Certificates,
+        present: Callable[[], Mapping[Space, Services]],
+        note: Note = lambda *_: None,
+    ) -> None:
+        """`present`: the tenants whose networks this node has, with their services."""
+        self._planes = planes
+        self._server = server
+        self._certificates = certificates
+        self._present = present
+        self._note = note
+        self._changed = asyncio.Event()
+        self._seen: dict[Space, _Seen] = {}
+        self._pairs: dict[ObjectKey, Pair | None] = {}
+        self._tenants = planes.mirror(Selection(TENANTS), tenant=SYSTEM, only=HOME)
+        self._tenants.subscribe(lambda _change: self.touch())
+
+    def touch(self) -> None:
+        """Something may have changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        renewed = -RENEW_SECONDS
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._follow()
+                wanted = {space: seen.wanted() for space, seen in self._seen.items()}
+                held = holders(self._tenants.list(HOME, SYSTEM))
+                self._route(wanted, held)
+                is_due = loop.time() - renewed >= RENEW_SECONDS
+                await self._certify(wanted, held, renew=is_due)
+                renewed = loop.time() if is_due else renewed
+                await self._wait(renewed + RENEW_SECONDS - loop.time())
+        finally:
+            for seen in self._seen.values():
+                await seen.close()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(seconds, GATHER_SECONDS)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        await asyncio.sleep(GATHER_SECONDS)
+        self._changed.clear()
+
+    async def _follow(self) -> None:
+        present = self._present()
+        for space in [each for each in self._seen if each not in present]:
+            await self._seen.pop(space).close()
+        for space in present:
+            if space not in self._seen:
+                self._seen[space] = _Seen(self._planes, space, self.touch)
+
+    def _route(self, wanted: Mapping[Space, tuple[Wanted, ...]], held: Mapping[str, TenantId]) -> None:
+        present = self._present()
+        tenants = [
+            Tenant(space, found, targets(present[space], found))
+            for space, found in wanted.items()
+            if space in present
+        ]
+        self._server.table = compiled(tenants, held, SYSTEM)
+
+    # Certificates
+
+    async def _certify(
+        self, wanted: Mapping[Space, tuple[Wanted, ...]], held: Mapping[str, TenantId], *, renew: bool
+    ) -> None:
+        """The hosts' certificates, from secrets of the tenant that has the host."""
+        asked: dict[str, tuple[ObjectKey, Space, Wanted]] = {}
+        for space, found in wanted.items():
+            for ingress in sorted(found, key=lambda each: each.age):
+                for each in ingress.certificates:
+                    key = ObjectKey(space.plane, space.tenant, ingress.namespace, each.secret)
+                    for host in each.hosts or ingress.hosts:
+                        if held.get(host) == space.tenant:
+                            asked.setdefault(host, (key, space, ingress))
+        keys = dict.fromkeys(key for key, _, _ in asked.values())
+        await self._read(list(keys)[:SECRETS_MAX], renew=renew)
+        pairs = {
+            host: pair for host, (key, _, _) in asked.items() if (pair := self._pairs.get(key)) is not None
+        }
+        for host, why in self._certificates.set(pairs).items():
+            _, space, ingress = asked[host]
+            self._note(space, ingress, UNREADABLE, f'the certificate for "{host}" cannot be used: {why}')
+
+    async def _read(self, keys: list[ObjectKey], *, renew: bool) -> None:
+        """What cannot be read just now stays as it was."""
+        self._pairs = {key: self._pairs[key] for key in keys if key in self._pairs}
+        for key in keys:
+            if renew or self._pairs.get(key) is None:
+                try:
+                    self._pairs[key] = await self._pair(key)
+                except (ApiError, ClientError, TimeoutError) as error:
+                    log.info("certificate not read", extra={"secret": str(key), "error": str(error)})
+
+    async def _pair(self, key: ObjectKey) -> Pair | None:
+        secret = await self._planes.client(key.plane).get(
+            key.tenant, SECRETS, key.name, namespace=key.namespace
+        )
+        data = secret.get("data") or {}
+        try:
+            return Pair(base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"]))
+        except (KeyError, binascii.Error):
+            return None

@@ -1,0 +1,232 @@
+"""Keeps each host name one tenant's, and tells an Ingress' owner where it is served.
+
+An Ingress is served by the nodes that have its network: those with a pod of it. Their addresses are its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.client.resources import INGRESSES, NODES, PODS, TENANTS, Resource
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.ingress import wanted as reading
+from alcove.controllers.ingress.claims import (
+    HOSTS_ANNOTATION,
+    Claim,
+    entitled,
+    holders,
+    hosts_of,
+    noted,
+    star_of,
+)
+from alcove.controllers.ingress.wanted import ANY, Wanted
+
+INGRESS_CLASSES = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False)
+ADDRESSES_MAX = 16
+TAKEN, UNNAMED = "HostTaken", "HostMissing"
+_ENDED = ("Succeeded", "Failed")
+
+
+class Ingresses(Controller):
+    name = "ingress"
+    resource = INGRESSES
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._ingresses = self.mirror(
+            INGRESSES, {"host": _by_host, "cover": _by_star, "network": _by_network}
+        )
+        self._classes = self.mirror(INGRESS_CLASSES)
+        self._pods = self.mirror(PODS, {"serving": _serving})
+        self._nodes = self.mirror(NODES, tenant=SYSTEM)
+        self._tenants = self.mirror(TENANTS, tenant=SYSTEM)
+        self._claiming = asyncio.Lock()
+        self.on(self._ingresses)
+        self.on(self._classes, self._of_class)
+        self.on(self._pods, self._of_pod)
+        self.on(self._nodes, self._of_node)
+        self.on(self._tenants, self._of_tenant)
+
+    # Whom changes concern
+
+    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+        return self._ingresses.keys(change.key.plane, change.key.tenant)
+
+    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        before, now = (set(_places(obj)) for obj in _before_and_now(change))
+        return [
+            found
+            for network in {network for network, _node in before ^ now}
+            for found in self._ingresses.find_keys("network", key.plane, key.tenant, network)
+        ]
+
+    def _of_node(self, change: Change) -> Iterable[ObjectKey]:
+        before, now = (_address_of(obj) if obj is not None else "" for obj in _before_and_now(change))
+        return list(self._ingresses.everything()) if before and now and before != now else ()
+
+    def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
+        """Names that have become free, or somebody else's."""
+        before, now = (hosts_of(obj) if obj is not None else frozenset() for obj in _before_and_now(change))
+        changed = before ^ now
+        return [key for host in changed for index in ("host", "cover") for key in self._wanting(host, index)]
+
+    def _wanting(self, host: str, index: str = "host") -> list[ObjectKey]:
+        """All Ingresses, of all tenants, that name the host; or that name one it covers."""
+        return [
+            key
+            for space in self._ingresses.spaces()
+            for key in self._ingresses.find_keys(index, space.plane, space.tenant, host)
+        ]
+
+    # What is so
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        held = await self._claim(key.plane, key.tenant)
+        ingress = self._ingresses.get(key)
+        if ingress is None or not self._is_ours(key, ingress):
+            return DONE
+        wanted = reading.read(ingress)
+        served = self._tell(key, ingress, wanted, held)
+        addresses = self._addresses(key.plane, key.tenant, wanted.network) if served else []
+        await self._write_status(key, ingress, addresses)
+        return DONE
+
+    def _is_ours(self, key: ObjectKey, ingress: Object) -> bool:
+        if "deletionTimestamp" in ingress["metadata"]:
+            return False
+        return reading.class_of(ingress) in reading.served_classes(self._classes.list(key.plane, key.tenant))
+
+    def _wanted_by(self, plane: PlaneId, tenant: TenantId) -> list[Wanted]:
+        classes = reading.served_classes(self._classes.list(plane, tenant))
+        return [
+            reading.read(each)
+            for each in self._ingresses.list(plane, tenant)
+            if "deletionTimestamp" not in each["metadata"] and reading.class_of(each) in classes
+        ]
+
+    def _claims(self, host: str) -> list[Claim]:
+        found = []
+        for key in self._wanting(host):
+            ingress = self._ingresses.get(key)
+            if ingress is not None and self._is_ours(key, ingress):
+                found.append(Claim(*reading.read(ingress).age, key.tenant))
+        return found
+
+    async def _claim(self, plane: PlaneId, tenant: TenantId) -> dict[str, TenantId]:
+        """Notes which names are the tenant's; who has which, then. One at a time: two tenants may want one name."""
+        async with self._claiming:
+            await self._tenants.caught_up(HOME, SYSTEM)
+            held = holders(self._tenants.list(HOME, SYSTEM))
+            wanted = dict.fromkeys(host for each in self._wanted_by(plane, tenant) for host in each.hosts)
+            names = {*wanted, *map(star_of, wanted)}
+            own = entitled(tenant, wanted, held, {name: self._claims(name) for name in names})
+            losers = {held[host] for host in own if held.get(host) not in (None, tenant)}
+            for loser in losers:
+                await self._note(loser, remove=own)
+            await self._note(tenant, only=own)
+        kept = {host: holder for host, holder in held.items() if holder != tenant and host not in own}
+        return kept | dict.fromkeys(own, tenant)
+
+    async def _note(
+        self, tenant: TenantId, *, only: frozenset[str] | None = None, remove: frozenset[str] = frozenset()
+    ) -> None:
+        found = self._tenants.get(ObjectKey(HOME, SYSTEM, "", tenant))
+        if found is None:
+            return
+        before = hosts_of(found)
+        after = (before if only is None else only) - remove
+        if after != before:
+            patch = {
+                "metadata": {
+                    "resourceVersion": found["metadata"]["resourceVersion"],
+                    "annotations": {HOSTS_ANNOTATION: noted(after) or None},
+                }
+            }
+            await self.setup.planes.client(HOME).patch(SYSTEM, TENANTS, tenant, patch)
+
+    def _tell(self, key: ObjectKey, ingress: Object, wanted: Wanted, held: dict[str, TenantId]) -> bool:
+        """Whether anything of it is served; what is not is told."""
+        whole = {**ingress, "apiVersion": INGRESSES.api_version, "kind": INGRESSES.kind}
+        lost = [host for host in wanted.hosts if held.get(host) != key.tenant]
+        for host in lost:
+            self.events.warning(
+                key.plane, whole, TAKEN, f'host "{host}" is not served: another tenant has it'
+            )
+        unnamed = wanted.fallback is not None or any(rule.host == ANY for rule in wanted.rules)
+        has_names = any(holder == key.tenant for holder in held.values())
+        if unnamed and not has_names and key.tenant != SYSTEM:
+            told = "rules without a host are served for the tenant's own hosts, of which it has none"
+            self.events.warning(key.plane, whole, UNNAMED, told)
+        return len(lost) < len(wanted.hosts) or (unnamed and (has_names or key.tenant == SYSTEM))
+
+    def _addresses(self, plane: PlaneId, tenant: TenantId, network: str) -> list[str]:
+        """Of the nodes that have the network."""
+        pods = self._pods.find("serving", plane, tenant, network)
+        nodes = {node for pod in pods for _network, node in _places(pod)}
+        found = (self._nodes.get(ObjectKey(HOME, SYSTEM, "", name)) for name in sorted(nodes))
+        told = [_address_of(node) for node in found if node is not None]
+        return [address for address in dict.fromkeys(told) if address][:ADDRESSES_MAX]
+
+    async def _write_status(self, key: ObjectKey, ingress: Object, addresses: list[str]) -> None:
+        ports = [{"port": 80, "protocol": "TCP"}]
+        if objects.get(ingress, "spec", "tls"):
+            ports.append({"port": 443, "protocol": "TCP"})
+        now = [{"ip": address, "ports": ports} for address in addresses]
+        if (objects.get(ingress, "status", "loadBalancer", "ingress") or []) != now:
+            ingress["status"] = {"loadBalancer": {"ingress": now} if now else {}}
+            await self.client(key).update(key.tenant, INGRESSES, ingress, subresource="status")
+
+
+def _by_host(ingress: Object) -> Iterable[str]:
+    return reading.read(ingress).hosts
+
+
+def _by_star(ingress: Object) -> Iterable[str]:
+    return [star_of(host) for host in reading.read(ingress).hosts]
+
+
+def _by_network(ingress: Object) -> Iterable[str]:
+    return (network_of(ingress),)
+
+
+def _before_and_now(change: Change) -> tuple[Object | None, Object | None]:
+    match change.kind:
+        case Kind.ADDED:
+            return None, change.obj
+        case Kind.UPDATED:
+            return change.old, change.obj
+        case Kind.DELETED:
+            return change.obj, None
+
+
+def _places(pod: Object | None) -> Iterable[tuple[str, str]]:
+    """The network that the pod makes present, and the node."""
+    if (
+        pod is None
+        or objects.get(pod, "status", "phase") in _ENDED
+        or objects.get(pod, "spec", "hostNetwork")
+    ):
+        return ()
+    node = objects.get(pod, "spec", "nodeName")
+    return ((network_of(pod), str(node)),) if node else ()
+
+
+def _serving(pod: Object) -> Iterable[str]:
+    """An index: by the network."""
+    return [network for network, _node in _places(pod)]
+
+
+def _address_of(node: Object) -> str:
+    """The one that the world may use, if the node has such."""
+    told = {
+        each.get("type"): each.get("address", "") for each in objects.get(node, "status", "addresses") or ()
+    }
+    return str(told.get("ExternalIP") or told.get("InternalIP") or "")

@@ -1,0 +1,200 @@
+"""From the world into networks by host name, and from a node to its own node ports: proxies in real gateways."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+
+import pytest
+
+from alcove.agent.ingress.certificates import Certificates
+from alcove.agent.ingress.dialing import Exit, gateway_dial
+from alcove.agent.ingress.doorsteps import Doorsteps
+from alcove.agent.ingress.doorsteps import Service as Behind
+from alcove.agent.ingress.server import Server
+from alcove.agent.ingress.table import Target, Tenant, compiled
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.keys import HOME, Space
+from alcove.controllers.ingress.wanted import Backend as IngressBackend
+from alcove.controllers.ingress.wanted import PathType, Rule, Wanted
+from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Service
+from alcove.dataplane.model import Rule as PolicyRule
+from alcove.dataplane.namespaces import inside
+from alcove.testing.networks import LabNetwork, endpoints_of, tell
+from alcove.testing.nodes import Lab, Pod
+from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server
+
+BLUE, RED = 7101, 7102
+VIP, WORLD = "172.20.0.80", "203.0.113.5"
+NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
+
+
+class Site:
+    """Two tenants with the same addresses; of each a pod on either node, both behind one service."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.world = lab.add_host("world", f"{WORLD}/24")
+        self.networks = {vni: self.make(vni) for vni in (BLUE, RED)}
+        self.tell()
+
+    def make(self, vni: int) -> LabNetwork:
+        network = LabNetwork(vni, pods=[], gateways={})
+        for node, host in ((0, 11), (1, 12)):
+            network.pods.append(self.lab.nodes[node].add_pod(f"web{node}-{vni}", vni, f"10.0.1.{host}/24"))
+            gateway = (ip_interface("10.0.1.1/24"),)
+            network.gateways[node] = Gateway(vni, gateway, IPv4Address(NODE_ADDRESSES[node]))
+        backends = tuple(Backend(ip_address(pod.address), 8080) for pod in network.pods)
+        network.services = (Service(vni, ip_address(VIP), 80, Protocol.TCP, backends),)
+        return network
+
+    def tell(self) -> None:
+        tell(self.lab, *self.networks.values())
+        gateways = tuple(
+            Endpoint(vni, ip_address(NODE_ADDRESSES[node.number]), node.address)
+            for vni in self.networks
+            for node in self.lab.nodes
+        )
+        known = sum((endpoints_of(network) for network in self.networks.values()), ())
+        for node in self.lab.nodes:
+            doors = (Door(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
+            node.apply(endpoints=known + gateways, doors=doors)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Lab(2) as lab:
+        yield Site(lab)
+
+
+@contextmanager
+def serving(*pods: Pod) -> Iterator[None]:
+    """Each pod answers with who it is and who asks."""
+    with ExitStack() as stack:
+        for pod in pods:
+            server = stack.enter_context(tcp_server(pod.namespace, pod.address, 8080))
+            thread = threading.Thread(target=_serve, args=(server, pod), daemon=True)
+            thread.start()
+            stack.callback(thread.join, TIMEOUT)
+            stack.callback(server.shutdown, socket.SHUT_RDWR)
+        yield
+
+
+def _serve(server: socket.socket, pod: Pod) -> None:
+    while True:
+        try:
+            accepted, (source, _) = server.accept()
+        except OSError:
+            return
+        with accepted:
+            accepted.recv(4096)
+            body = f"{pod.port.vni}/{pod.address}/{source}".encode()
+            accepted.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
+            )
+
+
+def tenant(name: str, vni: int) -> tuple[Space, Tenant]:
+    space, web = Space(HOME, TenantId(name)), IngressBackend("web", 80)
+    rule = Rule(f"{name}.example", "/", PathType.PREFIX, web)
+    wanted = Wanted("2026", f"u{vni}", "default", "i", "default", (rule,), None, ())
+    return space, Tenant(
+        space, (wanted,), {("default", "default", web): Target(space, "default", ((VIP, 80),))}
+    )
+
+
+def ask(namespace: int, address: str, port: int, host: str) -> bytes:
+    client = connect(namespace, address, port)
+    assert client is not None
+    with client:
+        client.settimeout(TIMEOUT)
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while data := client.recv(4096):
+            answer += data
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
+    """Two tenants' services have the same address; the pods are on this node and on another."""
+    node = site.lab.nodes[0]
+    (blue, of_blue), (red, of_red) = tenant("blue", BLUE), tenant("red", RED)
+    vnis = {blue: BLUE, red: RED}
+
+    def exit_of(space: Space, network: str) -> Exit | None:
+        return Exit(vnis[space], NODE_ADDRESSES[0]) if network == "default" else None
+
+    server = Server(gateway_dial(node.plane.gateways.open, exit_of))
+    server.table = compiled(
+        [of_blue, of_red], {"blue.example": blue.tenant, "red.example": red.tenant}, SYSTEM
+    )
+    with inside(node.namespace):
+        listening = socket.create_server((str(node.address), 80))
+    running = asyncio.create_task(server.run([listening], [], Certificates().context))
+    pods = [pod for network in site.networks.values() for pod in network.pods]
+    try:
+        with serving(*pods):
+            for name, vni in (("blue", BLUE), ("red", RED)):
+                answers = {
+                    await asyncio.to_thread(ask, site.world, str(node.address), 80, f"{name}.example")
+                    for _ in range(24)
+                }
+                assert answers == {f"{vni}/10.0.1.{host}/{NODE_ADDRESSES[0]}".encode() for host in (11, 12)}
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_a_dialled_connection_stays_in_its_network(site: Site) -> None:
+    """Whatever address a tenant's objects name: not the world, not the node, not another network."""
+    node = site.lab.nodes[0]
+    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
+    space = Space(HOME, TenantId("blue"))
+    with (
+        tcp_server(site.world, WORLD, 8081),
+        tcp_server(node.namespace, "0.0.0.0", 8081),
+        tcp_server(site.networks[RED].pods[0].namespace, "10.0.1.11", 8081),
+    ):
+        for address in (WORLD, str(node.address), "127.0.0.1", "169.254.64.1", "10.0.1.11"):
+            with pytest.raises((OSError, TimeoutError)):
+                async with asyncio.timeout(0.2):
+                    await dial(space, "default", address, 8081)
+
+
+async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:
+    pod, node = site.networks[BLUE].pods[0], site.lab.nodes[0]
+    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
+    with tcp_server(pod.namespace, pod.address, 8080):
+        for prefix, works in (("10.0.1.240/32", True), ("10.0.9.0/24", False)):
+            node.set_port(pod, ingress=Profile((PolicyRule((Block(ip_network(prefix)),)),)))
+            site.tell()
+            try:
+                async with asyncio.timeout(TIMEOUT if works else IMPATIENT):
+                    (await dial(Space(HOME, TenantId("blue")), "default", pod.address, 8080)).close()
+                assert works
+            except TimeoutError:
+                assert not works
+    node.set_port(pod, ingress=None)
+    site.tell()
+
+
+async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
+    node = site.lab.nodes[0]
+    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
+
+    async def by_vni(vni: int, address: str, port: int) -> socket.socket:
+        assert vni == BLUE
+        return await dial(Space(HOME, TenantId("blue")), "default", address, port)
+
+    steps = Doorsteps(by_vni)
+    with inside(node.namespace):
+        await steps.set({(str(node.address), 30080): Behind(BLUE, VIP, 80)})
+    try:
+        with serving(*site.networks[BLUE].pods):
+            for who in (node.namespace, site.world):
+                answer = await asyncio.to_thread(ask, who, str(node.address), 30080, "any")
+                assert answer.startswith(f"{BLUE}/".encode()), "the node itself, and the world as ever"
+    finally:
+        steps.close()

@@ -1,0 +1,131 @@
+"""Certificates by server name, and what is refused."""
+
+import asyncio
+import datetime
+import socket
+import ssl
+from functools import cache
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from alcove.agent.ingress.certificates import BadPair, Certificates, Pair, context_of
+from alcove.agent.ingress.server import Server
+from alcove.agent.ingress.table import Target, Tenant, compiled
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.keys import HOME, Space
+from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+
+
+@cache
+def pair(*hosts: str) -> Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    raw = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Pair(made.public_bytes(serialization.Encoding.PEM), raw)
+
+
+def test_what_does_not_belong_together_is_refused() -> None:
+    one, other = pair("a.example"), pair("b.example")
+    with pytest.raises(BadPair):
+        context_of(Pair(one.chain, other.key))
+    with pytest.raises(BadPair):
+        context_of(Pair(b"nonsense", one.key))
+    with pytest.raises(BadPair):
+        context_of(Pair(b"", b""))
+
+
+def test_a_bad_pair_costs_its_host_alone() -> None:
+    made = Certificates()
+    faults = made.set({"a.example": pair("a.example"), "b.example": Pair(b"x", b"y")})
+    assert list(faults) == ["b.example"]
+    assert made.find("a.example") is not None
+    assert made.find("b.example") is None
+
+
+def test_a_star_covers_one_label_and_what_stays_is_kept() -> None:
+    made = Certificates()
+    made.set({"*.example": pair("*.example")})
+    before = made.find("x.example")
+    assert before is not None
+    assert made.find("y.x.example") is None
+    made.set({"*.example": pair("*.example"), "a.example": pair("a.example")})
+    assert made.find("x.example") is before
+    assert made.find("a.example") is not before
+    made.set({})
+    assert made.find("x.example") is None
+
+
+async def ask(port: int, name: str | None, host: str, trusted: Pair) -> bytes:
+    client = ssl.create_default_context(cadata=trusted.chain.decode())
+    client.check_hostname = name is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname=name or "")
+    writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_each_name_is_served_with_its_own_certificate_and_nothing_else_is() -> None:
+    seen: list[bytes] = []
+
+    async def backend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        writer.close()
+
+    async def dial(_space: Space, _network: str, address: str, port: int) -> socket.socket:
+        sock = socket.socket()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        return sock
+
+    behind = await asyncio.start_server(backend, "127.0.0.1", 0)
+    web, space = Backend("web", 80), Space(HOME, TenantId("blue"))
+    hosts = ("a.example", "b.example")
+    rules = tuple(Rule(host, "/", PathType.PREFIX, web) for host in hosts)
+    target = Target(space, "default", (behind.sockets[0].getsockname()[:2],))
+    tenant = Tenant(
+        space,
+        (Wanted("2026", "u", "default", "i", "default", rules, None, ()),),
+        {("default", "default", web): target},
+    )
+    certificates, server = Certificates(), Server(dial)
+    certificates.set({host: pair(host) for host in hosts})
+    server.table = compiled([tenant], dict.fromkeys(hosts, space.tenant), SYSTEM)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    running = asyncio.create_task(server.run([], [listening], certificates.context))
+    try:
+        for host in hosts:
+            assert (await ask(port, host, host, pair(host))).startswith(b"HTTP/1.1 200")
+        assert b"X-Forwarded-Proto: https" in seen[0]
+        crossed = await ask(port, "a.example", "b.example", pair("a.example"))
+        assert crossed.startswith(b"HTTP/1.1 421"), (
+            "another name's pages are not to be had by this one's certificate"
+        )
+        for unknown in ("c.example", None):
+            with pytest.raises((ssl.SSLError, ConnectionResetError)):
+                await ask(port, unknown, "a.example", pair("a.example"))
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        behind.close()
