@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from alcove.agent.network.fabric import Holding, Nodes, holding_of, located
+from alcove.agent.network.following import Following
 from alcove.api.ids import SYSTEM
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Selection
@@ -16,8 +17,8 @@ Told = Callable[[Holding], None]
 
 
 class Holdings:
-    def __init__(self, planes: Planes, fields: str, told: Told) -> None:
-        """`fields` select the endpoints."""
+    def __init__(self, planes: Planes, fields: str, told: Told, synced: Callable[[], None]) -> None:
+        """`fields` select the endpoints; `synced` is called when all have been seen once."""
         self._planes = planes
         self._told = told
         self._all: dict[str, Holding] = {}
@@ -26,11 +27,14 @@ class Holdings:
         self._nodes: Nodes = {}
         self._mirror = planes.mirror(Selection(VPC_ENDPOINTS, fields=fields), tenant=SYSTEM, only=HOME)
         self._mirror.subscribe(self._changed)
+        self._following = Following(synced)
+        self._following.add(self._mirror)
 
     def is_synced(self) -> bool:
         return self._mirror.is_synced(HOME)
 
     async def close(self) -> None:
+        self._following.close()
         await self._planes.drop(self._mirror)
 
     def of(self, owner_uid: str) -> list[Holding]:

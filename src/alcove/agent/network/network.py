@@ -162,6 +162,8 @@ class Network:
             await self._servers.ensure(views)
             self._is_running = True
             self._ready = frozenset(vni for vni in whole if self._servers.has(vni))
+            if len(self._ready) < len(whole):
+                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
         except (DataPlaneError, OSError) as error:
             log.warning("data plane not as it should be", extra={"error": str(error)})
             self._doubts = True
@@ -272,6 +274,9 @@ class Network:
             self._records.put(record)
             raise
         self._records.drop(key)
+        for plug in record.plugs:
+            if (view := self._sight.views.get(plug.vni)) is not None:
+                view.rules.forget(key)
         self._changed.set()
 
     async def equip(self, key: PodKey) -> None:

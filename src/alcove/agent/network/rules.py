@@ -4,6 +4,8 @@ While a tenant's policies cannot be read, nothing may be opened that was not ope
 a yes.
 """
 
+import logging
+
 from alcove.agent.network.fabric import Backing
 from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.policies import DENIED, own_peers, pod_peer, profiles
@@ -13,6 +15,11 @@ from alcove.api import objects
 from alcove.controllers.network.policy import Peer, PolicySet
 from alcove.dataplane.model import Profile
 from alcove.vpc.addressing import SIMPLE
+
+log = logging.getLogger(__name__)
+
+BLOCKS_MAX = 20_000
+"""Of one pod's rules, both ways. The kernel's room for rules is for all tenants: who wants more is let nothing."""
 
 Profiles = tuple[Profile | None, Profile | None]
 """In and out."""
@@ -27,26 +34,40 @@ class Rules:
         self._policies: PolicySet | None = None
         self._pods: dict[tuple[str, str], tuple[str, Peer]] = {}
         """Uid and peer, by namespace and name."""
-        self._known: dict[PodKey, Profiles] = {}
+        self._current: dict[PodKey, Profiles] = {}
+        self._last: dict[PodKey, Profiles] = {}
 
     def touch(self) -> None:
         """Policies, namespaces, pods or addresses have changed."""
         self._policies = None
-        self._known.clear()
+        self._current.clear()
 
     def of(self, backing: Backing, key: PodKey) -> Profiles:
+        """What was so last stays so while something is not known."""
         if not self._tenant.is_synced():
-            return _CLOSED
+            return self._last.get(key, _CLOSED)
+        if key not in self._current:
+            self._current[key] = self._last[key] = self._judge(backing, key)
+        return self._current[key]
+
+    def forget(self, gone: PodKey) -> None:
+        self._last.pop(gone, None)
+
+    def _judge(self, backing: Backing, key: PodKey) -> Profiles:
         if not self._tenant.has_policies():
             return _OPEN
-        if self._policies is None:
-            self._policies = self._read(backing)
-        if key not in self._known:
+        try:
+            if self._policies is None:
+                self._policies = self._read(backing)
             uid, peer = self._pods.get((key.namespace, key.name), ("", None))
-            # A pod that the API does not show any more is on its way out.
-            known = uid == key.uid and peer is not None
-            self._known[key] = profiles(self._policies.rules(peer)) if known and peer is not None else _CLOSED
-        return self._known[key]
+            # A pod that the API does not show (any more) is on its way.
+            if peer is None or uid != key.uid:
+                return _CLOSED
+            return limited(profiles(self._policies.rules(peer)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # Not a reason to stop for other tenants.
+            log.warning("policies not understood", extra={"pod": str(key), "error": str(error)})
+            return _CLOSED
 
     def _read(self, backing: Backing) -> PolicySet:
         tenant = self._tenant
@@ -59,3 +80,16 @@ class Rules:
                 self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, held))
         peers = [*own_peers(backing), *(peer for _, peer in self._pods.values())]
         return PolicySet(tenant.all(tenant.policies), namespaces, peers)
+
+
+def limited(found: Profiles) -> Profiles:
+    """Raises ValueError where the rules are too many."""
+    blocks = sum(
+        max(1, len(rule.peers or ())) * max(1, len(rule.ports or ()))
+        for profile in found
+        if profile is not None
+        for rule in profile.rules
+    )
+    if blocks > BLOCKS_MAX:
+        raise ValueError(f"they come to {blocks} rules, more than {BLOCKS_MAX}")
+    return found

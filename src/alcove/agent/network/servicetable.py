@@ -1,5 +1,6 @@
 """The services of one network, kept up to date one by one: thousands may be there when one of them changes."""
 
+import logging
 from collections.abc import Iterable
 
 from alcove.agent.network.grants import granted
@@ -9,6 +10,11 @@ from alcove.agent.network.tenant import ServiceId, Tenant
 from alcove.api.kinds.core.networks import network_of
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.model import Door, Service
+
+log = logging.getLogger(__name__)
+
+ENTRIES_MAX = 50_000
+"""Services' ports and their backends together, of one network on one node."""
 
 
 class ServiceTable:
@@ -37,17 +43,34 @@ class ServiceTable:
             changed |= self._renew(service, place)
         self._stale.clear()
         if changed:
-            found = self._served.values()
+            found = self._fitting()
             self.services = tuple(one for each in found for one in each.services)
             self.doors = tuple(one for each in found for one in each.doors)
             self.prefixes = tuple(dict.fromkeys(one for each in found for one in each.prefixes))
 
+    def _fitting(self) -> list[Served]:
+        """The services that there is room for: the kernel's tables are for all networks."""
+        found: list[Served] = []
+        entries = 0
+        for service in sorted(self._served):
+            one = self._served[service]
+            entries += sum(1 + len(each.backends) for each in one.services)
+            if entries > ENTRIES_MAX:
+                log.warning("more services than a network may have here", extra={"first": service})
+                break
+            found.append(one)
+        return found
+
     def _renew(self, service: ServiceId, place: Place) -> bool:
         before, now = self._served.get(service), None
-        obj = self._tenant.service(service)
-        if obj is not None and network_of(obj) == place.backing.owner.name:
-            grant = granted(self._holdings.of(obj["metadata"]["uid"]))
-            now = served(place, obj, self._tenant.slices_of(service), grant)
+        try:
+            obj = self._tenant.service(service)
+            if obj is not None and network_of(obj) == place.backing.owner.name:
+                grant = granted(self._holdings.of(obj["metadata"]["uid"]))
+                now = served(place, obj, self._tenant.slices_of(service), grant)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # Not a reason to stop for other services, or other tenants.
+            log.warning("service not understood", extra={"service": service, "error": str(error)})
         if now == before:
             return False
         if now is None:

@@ -25,35 +25,50 @@ class Sight:
         self.views: dict[int, View] = {}
         self._tenants: dict[Space, Tenant] = {}
         self._bounced: dict[str, Holdings] = {}
+        self._lapsed: set[Space] = set()
+        """Tenants that we still look at, but without a pod that gives the right to."""
 
     async def follow(self, records: Iterable[Record]) -> None:
         """Looks at what pods here, and duties for others, make necessary, and at nothing else."""
-        wanted = self._wanted(records)
+        present = self.ring0.present()
+        await self._begin_anew({self._space_of(nic) for nic in present.values()})
+        wanted = self._wanted(records, present)
         for vni in [each for each in self.views if each not in wanted]:
             await self.views.pop(vni).close()
         for space in set(self._tenants) - {space for space, _ in wanted.values()}:
-            await self._tenants.pop(space).close()
+            await self._forget(space)
         for vni, (space, backing) in wanted.items():
             if vni in self.views:
                 self.views[vni].rebase(backing)
-            else:
-                if space not in self._tenants:
-                    tenant = self._tenants[space] = Tenant(self._planes, space)
-                    tenant.listen(lambda _what, _change: self._changed())
-                self.views[vni] = View(
-                    self._planes, self._tenants[space], backing, self._domain, self._changed
-                )
+                continue
+            if space not in self._tenants:
+                self._tenants[space] = Tenant(self._planes, space, self._changed)
+            self.views[vni] = View(self._planes, self._tenants[space], backing, self._domain, self._changed)
         for tenant in self._tenants.values():
             await tenant.look_at_pods()
         await self._bounce()
 
-    def _wanted(self, records: Iterable[Record]) -> Wanted:
+    async def _begin_anew(self, alive: set[Space]) -> None:
+        """The API server shows a tenant to a node only while the tenant has a pod here. What was seen before a pause
+        may be old, and it may take long until a watch is tried again: so it is looked at from the beginning."""
+        for space in alive & self._lapsed:
+            for vni in [vni for vni, view in self.views.items() if view.tenant.space == space]:
+                await self.views.pop(vni).close()
+            await self._forget(space)
+        self._lapsed = (self._lapsed | set(self._tenants)) - alive
+
+    async def _forget(self, space: Space) -> None:
+        tenant = self._tenants.pop(space, None)
+        if tenant is not None:
+            await tenant.close()
+
+    def _wanted(self, records: Iterable[Record], present: dict[int, Nic]) -> Wanted:
         found: Wanted = {}
         for record in records:
             for plug in record.plugs:
                 self._add(found, Space(record.key.plane, record.key.tenant), record.vpc, plug.vni)
-        for vni, nic in self.ring0.present().items():
-            self._add(found, Space(self._plane_of(nic), nic.pod.tenant), nic.vpc, vni)
+        for vni, nic in present.items():
+            self._add(found, self._space_of(nic), nic.vpc, vni)
         return found
 
     def _add(self, found: Wanted, space: Space, vpc: str, vni: int) -> None:
@@ -65,17 +80,19 @@ class Sight:
         if backing is not None and backing.owner.tenant == space.tenant:
             found[vni] = (space, backing)
 
-    def _plane_of(self, nic: Nic) -> PlaneId:
+    def _space_of(self, nic: Nic) -> Space:
         """A dedicated tenant's plane has its name."""
         own = PlaneId(nic.pod.tenant)
-        return own if own in self._planes.ids() else HOME
+        return Space(own if own in self._planes.ids() else HOME, nic.pod.tenant)
 
     async def _bounce(self) -> None:
         nets = {net for duty in self.ring0.duties() for net in duty.nets}
         for net in [each for each in self._bounced if each not in nets]:
             await self._bounced.pop(net).close()
         for net in nets - set(self._bounced):
-            self._bounced[net] = Holdings(self._planes, f"spec.net={net}", lambda _holding: self._changed())
+            self._bounced[net] = Holdings(
+                self._planes, f"spec.net={net}", lambda _holding: self._changed(), self._changed
+            )
 
     def served(self) -> list[tuple[Backing, list[Holdings]]]:
         """What this node knows for others. A network that is present here is known by its view already."""

@@ -7,6 +7,7 @@ a node look. Other pods' metadata is looked at only while the tenant has policie
 from collections.abc import Callable, Iterable
 from enum import Enum
 
+from alcove.agent.network.following import Following
 from alcove.api import objects
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
@@ -43,9 +44,12 @@ Told = Callable[[What, Change], None]
 
 
 class Tenant:
-    def __init__(self, planes: Planes, space: Space) -> None:
+    def __init__(self, planes: Planes, space: Space, changed: Callable[[], None]) -> None:
+        """`changed` is called for whatever happens, and when everything of a kind has been seen once."""
         self.space = space
         self._planes = planes
+        self._changed = changed
+        self._following = Following(changed)
         self._listeners: list[Told] = []
         self.services = self._mirror(SERVICES, What.SERVICE)
         self.slices = self._mirror(ENDPOINT_SLICES, What.SLICE)
@@ -59,7 +63,7 @@ class Tenant:
         selection = Selection(resource, metadata_only=metadata_only)
         mirror = self._planes.mirror(selection, tenant=self.space.tenant, only=self.space.plane)
         mirror.subscribe(lambda change: self._tell(what, change))
-        return mirror
+        return self._following.add(mirror)
 
     def listen(self, told: Told) -> None:
         self._listeners.append(told)
@@ -70,6 +74,7 @@ class Tenant:
     def _tell(self, what: What, change: Change) -> None:
         for told in self._listeners:
             told(what, change)
+        self._changed()
 
     # Reading
 
@@ -111,10 +116,12 @@ class Tenant:
             self.pods = self._mirror(PODS, What.POLICY, metadata_only=True)
         elif not self.has_policies() and self.pods is not None:
             pods, self.pods = self.pods, None
+            self._following.remove(pods)
             await self._planes.drop(pods)
 
     async def close(self) -> None:
         self._listeners.clear()
+        self._following.close()
         mirrors = [self.services, self.slices, self.policies, self.namespaces, self.networks]
         for mirror in (*mirrors, *((self.pods,) if self.pods is not None else ())):
             await self._planes.drop(mirror)

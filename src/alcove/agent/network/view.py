@@ -35,7 +35,7 @@ class View:
         self._changed = changed
         self._gateways: dict[str, IPv4Address] | None = None
         self.names = Names(tenant, backing, domain)
-        self.holdings = Holdings(planes, f"spec.vni={backing.vni}", self._held)
+        self.holdings = Holdings(planes, f"spec.vni={backing.vni}", self._held, changed)
         self.table = ServiceTable(tenant, self.holdings)
         self.rules = Rules(tenant, self.holdings)
         self.table.touch(tenant.service_ids())
@@ -80,7 +80,6 @@ class View:
                 self.rules.touch()
             case What.NETWORK:
                 pass
-        self._changed()
 
     # What the data plane has to know
 

@@ -12,8 +12,11 @@ from alcove.api.encode import splice
 from alcove.api.ids import GroupResource, Key, Revision
 from alcove.api.objects import Object
 
-INDEXED_FIELDS = {GroupResource("", "pods"): ("spec", "nodeName")}
-"""Fields by which watchers are found without asking each: a node's agent watches its own pods."""
+INDEXED_FIELDS = {
+    GroupResource("", "pods"): ("spec", "nodeName"),
+    GroupResource("mizar.com", "endpoints"): ("spec", "droplet"),
+}
+"""Fields by which watchers are found without asking each: a node's agent watches its own pods, and their addresses."""
 
 _NO_LABELS: dict[str, str] = {}
 
