@@ -1,16 +1,11 @@
 """Certificates by server name, and what is refused."""
 
 import asyncio
-import datetime
 import socket
 import ssl
 from functools import cache
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from alcove.agent.ingress.certificates import BadPair, Certificates, Pair, context_of
 from alcove.agent.ingress.server import Server
@@ -18,28 +13,12 @@ from alcove.agent.ingress.table import Target, Tenant, compiled
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.keys import HOME, Space
 from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.testing.certificates import self_signed
 
 
 @cache
 def pair(*hosts: str) -> Pair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    raw = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return Pair(made.public_bytes(serialization.Encoding.PEM), raw)
+    return Pair(*self_signed(*hosts))
 
 
 def test_what_does_not_belong_together_is_refused() -> None:
