@@ -1,4 +1,4 @@
-"""Certificate requests: nodes' own client certificates are approved by policy, old requests are removed.
+"""Certificate requests: nodes' own certificates are approved by policy, old requests are removed.
 
 The server refuses requests that its signers would not sign when they are made, and signs in the write
 that approves (its key never leaves it). What is left here: to ask whether the requester may have it
@@ -18,6 +18,8 @@ from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.deletion import delete_as_known
 
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+NODE_SERVING = "kubernetes.io/kubelet-serving"
+"""API servers know a node by its certificate's subject: whichever addresses it names, it can be no other's."""
 
 PENDING_SECONDS_MAX = 24 * 3600.0
 SETTLED_SECONDS_MAX = 3600.0
@@ -40,12 +42,16 @@ class CertificateApproval(Controller):
         request = self._requests.get(key)
         if request is None or key.tenant != SYSTEM or settled(request):
             return DONE
-        if request["spec"].get("signerName") != NODE_CLIENT:
+        signer = request["spec"].get("signerName")
+        if signer not in (NODE_CLIENT, NODE_SERVING):
             return DONE
         wanted = "selfnodeclient" if is_own(request) else "nodeclient"
+        if signer == NODE_SERVING and wanted != "selfnodeclient":
+            return DONE  # A node serves in its own name, and asks for that itself.
         if await self._is_allowed(key, request, wanted):
             whose = "a node's own" if wanted == "selfnodeclient" else "a node's"
-            told = f"The requester may have {whose} client certificate ({wanted})."
+            kind = "serving" if signer == NODE_SERVING else "client"
+            told = f"The requester may have {whose} {kind} certificate ({wanted})."
             await self._approve(key, request, told)
         return DONE
 

@@ -23,6 +23,8 @@ class Mark(Struct, frozen=True):
     term_message: str = ""
     """The file on the node where the container may write its last words."""
     stop_signal: str = ""
+    digest: str = ""
+    """Of its image, as the node keeps it."""
 
     def labels(self) -> dict[str, str]:
         own = {
@@ -32,6 +34,7 @@ class Mark(Struct, frozen=True):
             "image-id": self.image_id,
             "message": self.term_message,
             "stop-signal": self.stop_signal,
+            "digest": self.digest,
         }
         named = {field: str(getattr(self.key, field)) for field in _FIELDS}
         return {_PREFIX + field: value for field, value in (named | own).items() if value}
@@ -57,6 +60,7 @@ def read(labels: Mapping[str, str]) -> Mark | None:
         told.get("image-id", ""),
         told.get("message", ""),
         told.get("stop-signal", ""),
+        told.get("digest", ""),
     )
 
 

@@ -46,13 +46,17 @@ _NOTHING_YET = Attachment("", ())
 
 
 class RealSite:
-    def __init__(self, key: PodKey, shop: Workshop, runtime: Runtime, found: Sequence[ContainerId]) -> None:
+    def __init__(self, key: PodKey, shop: Workshop, runtime: Runtime, found: Sequence[Status]) -> None:
         """`runtime` is the one that `found` are in; without any, a better one may be chosen."""
         self.key = key
         self.runtime = runtime
         self._shop = shop
         self._is_chosen = bool(found)
-        self._made = set(found)
+        self._made: dict[ContainerId, str] = {}
+        """Everything in the runtime, with the image it uses."""
+        for status in found:
+            mark = marks.read(status.labels)
+            self._made[status.id] = mark.digest if mark is not None else ""
         self._attachment = _NOTHING_YET
         self._volumes: Mapping[str, VolumePath] = {}
         self._folder = shop.folders.pod(key)
@@ -61,6 +65,11 @@ class RealSite:
     @property
     def addresses(self) -> tuple[str, ...]:
         return self._attachment.addresses
+
+    @property
+    def images(self) -> set[str]:
+        """Digests of images that are in use."""
+        return {digest for digest in self._made.values() if digest}
 
     # The pod
 
@@ -135,7 +144,7 @@ class RealSite:
         except SpecRefused as error:
             raise PodRefused("PodForbidden", str(error)) from error
         mark = Mark(self.key, "", attempt)
-        self._made.add(id)
+        self._made[id] = ""
         await self.runtime.create(ContainerSpec(id, id, config, self._folder / "sandbox.log", mark.labels()))
         return id
 
@@ -174,6 +183,7 @@ class RealSite:
     async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
         id = marks.container_id(self.key, container.name, attempt)
         image = await self._image(pod, container)
+        self._made[id] = image.digest
         try:
             variables = await self._shop.environment.of(
                 self.key,
@@ -192,8 +202,8 @@ class RealSite:
             image.id_as(str(container.spec.get("image", ""))),
             str(message),
             image.config.stop_signal,
+            image.digest,
         )
-        self._made.add(id)
         spec = pod["spec"]
         shared = shared_namespaces(
             spec,
@@ -249,7 +259,7 @@ class RealSite:
         name = id.removeprefix(f"{self.key.place}.")
         with contextlib.suppress(FileNotFoundError):
             (self._folder / "messages" / name).unlink()
-        self._made.discard(id)
+        self._made.pop(id, None)
 
     # The end
 

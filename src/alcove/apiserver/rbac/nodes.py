@@ -188,6 +188,11 @@ class NodeAuthorizer:
         is_read = access.verb in _READ
         return _ALLOWED if is_read and self._has_pod(node, access.tenant) else _DENIED
 
+    def _runtime_class(self, node: str, access: Access) -> Decision:
+        """Ring0's say which isolation tenants may choose: every node has to know them."""
+        is_read = access.verb in _READ
+        return _ALLOWED if is_read and self._is_present(node, access.tenant) else _DENIED
+
     def _has_pod(self, node: str, tenant: TenantId) -> bool:
         return bool(self.needs(tenant, node).pods)
 
@@ -295,7 +300,7 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("arktos.futurewei.com", "networks"): NodeAuthorizer._present,
     ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._present,
     ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._present,
-    ("node.k8s.io", "runtimeclasses"): NodeAuthorizer._present,
+    ("node.k8s.io", "runtimeclasses"): NodeAuthorizer._runtime_class,
     ("scheduling.k8s.io", "priorityclasses"): NodeAuthorizer._present,
     ("storage.k8s.io", "csidrivers"): NodeAuthorizer._present,
     ("storage.k8s.io", "storageclasses"): NodeAuthorizer._present,

@@ -18,6 +18,7 @@ from alcove.agent.images.model import Image, ToolMissing
 from alcove.agent.images.policy import Pulls
 from alcove.agent.images.snapshots import Snapshots
 from alcove.agent.images.store import ImageStore
+from alcove.agent.logs.rotation import Rotation
 from alcove.agent.lookup import Lookup
 from alcove.agent.network.network import Network
 from alcove.agent.network.start import start as start_network
@@ -29,13 +30,19 @@ from alcove.agent.pods.classes import Classes
 from alcove.agent.pods.environment import Environment
 from alcove.agent.pods.real import RealSite
 from alcove.agent.pods.roster import Found
+from alcove.agent.pods.running import RunningPods
 from alcove.agent.pods.workshop import Folders, IdRanges, Workshop
 from alcove.agent.runtime import seccomp, security
-from alcove.agent.runtime.base import ContainerId, Runtime, SpecRefused, Status
+from alcove.agent.runtime.base import Runtime, SpecRefused, Status
 from alcove.agent.runtime.canary import Canary
 from alcove.agent.runtime.handlers import Handlers, prove_all
 from alcove.agent.runtime.resources import Machine
+from alcove.agent.server.callers import Callers
+from alcove.agent.server.server import Server
+from alcove.agent.serving import ServingCertificate
+from alcove.agent.upkeep import Upkeep
 from alcove.agent.volumes.volumes import Volumes
+from alcove.agent.volumes.wiping import Wiper
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.dataplane.errors import DataPlaneError
@@ -59,25 +66,55 @@ async def start(agent: Agent) -> list[NodeKeeper]:
     except Unable as error:
         return hollow.start(agent, str(error))
     left = await node.found()
-    agent.roster(config.name, node.site, left)
-    keeper = NodeKeeper(node.facts(), agent.planes.client(HOME), time.time)
-    agent.tasks.create_task(node.network.run(), name="network")
+    roster = agent.roster(config.name, node.site, left)
+    upkeep = Upkeep(roster, node.shop, node.images)
+    keeper = NodeKeeper(node.facts(), agent.planes.client(HOME), time.time, upkeep.pressures)
+    pods = RunningPods(roster, node.shop.folders)
+    wiper = Wiper(node.shop.volumes, agent.planes, config.name)
+    for name, work in (
+        ("network", node.network.run()),
+        ("server", _serve(agent, pods)),
+        ("rotation", Rotation().run(pods)),
+        ("upkeep", upkeep.run()),
+        ("wiping", wiper.run()),
+    ):
+        agent.tasks.create_task(work, name=name)
     agent.start([keeper])
     return [keeper]
 
 
+async def _serve(agent: Agent, pods: RunningPods) -> None:
+    """Logs, exec and the like, for the API servers of all planes, as soon as the node has a certificate."""
+    config = agent.config
+    serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
+    await serving.ready()
+    callers = Callers(serving.certificate, serving.key)
+    for plane, account in agent.accounts.items():
+        callers.trust(plane, account.ca_pem)
+    async with Server(pods, callers, config.address, config.port):
+        await serving.keep(callers.reload)
+
+
 class _Node:
-    def __init__(self, agent: Agent, handlers: Handlers, shop: Workshop, machine: hardware.Hardware) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        handlers: Handlers,
+        shop: Workshop,
+        images: ImageStore,
+        machine: hardware.Hardware,
+    ) -> None:
         self._agent = agent
         self._handlers = handlers
-        self._shop = shop
+        self.shop = shop
+        self.images = images
         self._hardware = machine
         self._runtimes: dict[PodKey, Runtime] = {}
         """Of pods that were found running: what is there is not run by another."""
 
     @property
     def network(self) -> Network:
-        network = self._shop.network
+        network = self.shop.network
         assert isinstance(network, Network)
         return network
 
@@ -120,7 +157,7 @@ class _Node:
             ids=IdRanges(config.data / "pods"),
             note=agent.note(config.name),
         )
-        return cls(agent, handlers, shop, machine)
+        return cls(agent, handlers, shop, images, machine)
 
     def facts(self) -> NodeFacts:
         return _facts(self._agent, self._hardware, self._handlers)
@@ -134,17 +171,16 @@ class _Node:
                 if mark is not None:
                     left.setdefault(mark.key, []).append(status)
                     self._runtimes[mark.key] = runtime
-        for key in (*self._shop.network.attached(), *self._shop.volumes.ids()):
+        for key in (*self.shop.network.attached(), *self.shop.volumes.ids()):
             left.setdefault(key, [])
-        removed = workshop.sweep(self._shop, left.keys())
+        removed = workshop.sweep(self.shop, left.keys())
         log.info("found", extra={"pods": len(left), "swept": len(removed)})
         return left
 
     def site(self, key: PodKey, found: Sequence[Status]) -> RealSite:
         runtime = self._runtimes.pop(key, None)
-        ids: list[ContainerId] = [status.id for status in found]
         default = next(iter(self._handlers.proven.values()))
-        return RealSite(key, self._shop, runtime or default, ids)
+        return RealSite(key, self.shop, runtime or default, found)
 
 
 async def _proven(data: Path, cgroups: Cgroups, image: Image, group: str) -> Handlers:

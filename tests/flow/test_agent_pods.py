@@ -1,0 +1,325 @@
+"""Pods that really run on a node, in gVisor and in crun: what users see of them, and what is left when they are gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.cgroups import Cgroups
+from alcove.api.objects import Object
+from alcove.dataplane import namespaces
+from alcove.testing.cluster import PODS, RealCluster, condition, ended, gone, lacking, pod, ready, until
+from alcove.testing.server import Caller, wait_until
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
+
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path_factory.mktemp("pods")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def acme(cluster: RealCluster) -> Caller:
+    """A tenant that the operator lets choose crun."""
+    caller = cluster.make_tenant("acme")
+    for each in (caller, cluster.server.system):
+        assert each.post(CLASS, {"metadata": {"name": "plain"}, "handler": "crun"}).status == 201
+    return caller
+
+
+def plain(name: str, command: str = "sleep 1000", **spec: object) -> Object:
+    """In crun, which starts faster."""
+    return pod(name, command, runtimeClassName="plain", **spec)
+
+
+def create(caller: Caller, wanted: Object) -> str:
+    answer = caller.post(PODS, wanted)
+    assert answer.status == 201, answer.body
+    return str(answer.json["metadata"]["uid"])
+
+
+def log_of(cluster: RealCluster, uid: str, container: str = "main", attempt: int = 0) -> list[str]:
+    path = cluster.nodes[0].data / "logs" / uid / container / f"{attempt}.log"
+    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+
+
+def terminated(found: Object, number: int = 0, state: str = "state") -> Object:
+    status: Object = found["status"]["containerStatuses"][number][state]["terminated"]
+    return status
+
+
+def reasons(caller: Caller, name: str) -> set[str]:
+    events = caller.get("/api/v1/namespaces/default/events").json["items"]
+    return {each["reason"] for each in events if each["involvedObject"]["name"] == name}
+
+
+def test_a_tenants_pod_runs_in_a_kernel_of_its_own(cluster: RealCluster, acme: Caller) -> None:
+    uid = create(acme, pod("strong", "dmesg | head -1; exit 3", restartPolicy="Never"))
+    found = ended(acme, "strong")
+    assert found["status"]["phase"] == "Failed"
+    assert terminated(found)["exitCode"] == 3 and terminated(found)["reason"] == "Error"
+    assert found["status"]["containerStatuses"][0]["containerID"].startswith("gvisor://")
+    assert "gVisor" in log_of(cluster, uid)[0]
+
+
+def test_ring0s_pods_run_in_crun(cluster: RealCluster) -> None:
+    system = cluster.server.system
+    create(system, pod("plain-ring0", "exit 0", restartPolicy="OnFailure"))
+    found = ended(system, "plain-ring0")
+    assert found["status"]["phase"] == "Succeeded"
+    assert terminated(found)["reason"] == "Completed"
+    assert found["status"]["containerStatuses"][0]["containerID"].startswith("crun://")
+    system.delete(f"{PODS}/plain-ring0")
+    gone(system, "plain-ring0")
+
+
+def test_a_tenants_own_class_does_not_weaken_isolation(cluster: RealCluster, acme: Caller) -> None:
+    acme.post(CLASS, {"metadata": {"name": "sneaky"}, "handler": "crun"})
+    create(acme, pod("sneaky", runtimeClassName="sneaky"))
+    wait_until(lambda: "FailedCreatePodSandBox" in reasons(acme, "sneaky"), 20)
+    assert acme.get(f"{PODS}/sneaky").json["status"]["phase"] == "Pending"
+    acme.delete(f"{PODS}/sneaky")
+    gone(acme, "sneaky")
+
+
+def test_what_a_container_finds_around_it(cluster: RealCluster, acme: Caller) -> None:
+    acme.post(
+        "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"k": "v$(A)", "x": "1"}}
+    )
+    wanted = plain(
+        "around",
+        "echo $A/$B/$C/$D/$P_x; echo $IP; hostname; cat /etc/hosts /etc/resolv.conf; echo $CPU",
+        restartPolicy="Never",
+        hostname="me",
+        subdomain="sub",
+        hostAliases=[{"ip": "10.9.8.7", "hostnames": ["alias.example"]}],
+    )
+    wanted["spec"]["containers"][0] |= {
+        "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
+        "env": [
+            {"name": "A", "value": "a"},
+            {"name": "B", "value": "$(A)b$$(A)"},
+            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+        ],
+        "envFrom": [{"prefix": "P_", "configMapRef": {"name": "c"}}],
+    }
+    uid = create(acme, wanted)
+    found = ended(acme, "around")
+    said = log_of(cluster, uid)
+    assert said[0] == "a/ab$(A)/v$(A)/around/1"
+    assert said[1] == found["status"]["podIP"]
+    assert said[2] == "me"
+    assert f"{said[1]}\tme.sub.default.svc.cluster.local me" in said
+    assert "10.9.8.7\talias.example" in said
+    assert any(line.startswith("nameserver ") for line in said)
+    assert "search default.svc.cluster.local svc.cluster.local cluster.local" in " ".join(said)
+    assert said[-1] == "500"
+
+
+def test_config_that_is_missing_is_waited_for(acme: Caller) -> None:
+    wanted = plain("waits")
+    ref = {"configMapKeyRef": {"name": "late", "key": "k"}}
+    wanted["spec"]["containers"][0]["env"] = [{"name": "K", "valueFrom": ref}]
+    create(acme, wanted)
+
+    def waiting(found: Object) -> bool:
+        statuses = found["status"].get("containerStatuses") or [{}]
+        state = statuses[0].get("state", {}).get("waiting", {})
+        return bool(state.get("reason") == "CreateContainerConfigError")
+
+    until(acme, "waits", waiting)
+    acme.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}, "data": {"k": "v"}})
+    ready(acme, "waits")
+    acme.delete(f"{PODS}/waits")
+
+
+def test_containers_crash_and_come_again_with_back_off(cluster: RealCluster, acme: Caller) -> None:
+    uid = create(acme, plain("crashes", "echo here; exit 5"))
+
+    def backs_off(found: Object) -> bool:
+        status = (found["status"].get("containerStatuses") or [{}])[0]
+        waiting = status.get("state", {}).get("waiting", {})
+        return bool(waiting.get("reason") == "CrashLoopBackOff" and status["restartCount"] >= 1)
+
+    found = until(acme, "crashes", backs_off)
+    assert terminated(found, 0, "lastState")["exitCode"] == 5
+    assert found["status"]["phase"] == "Running" and condition(found, "Ready") == "False"
+    assert {"BackOff", "Created", "Started", "Pulled"} <= reasons(acme, "crashes")
+    assert log_of(cluster, uid, "main", 1) == ["here"]
+    acme.delete(f"{PODS}/crashes")
+    gone(acme, "crashes")
+
+
+def test_a_command_that_is_not_there(acme: Caller) -> None:
+    wanted = plain("nothing", restartPolicy="Never")
+    wanted["spec"]["containers"][0]["command"] = ["/no/such/program"]
+    create(acme, wanted)
+    found = ended(acme, "nothing")
+    assert found["status"]["phase"] == "Failed"
+    assert terminated(found)["reason"] == "ContainerCannotRun"
+    assert "/no/such/program" in terminated(found)["message"]
+
+
+def test_init_containers_and_sidecars_in_order(cluster: RealCluster, acme: Caller) -> None:
+    wanted = plain("ordered", "cat /shared/log; sleep 0.2", restartPolicy="Never")
+    shared = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}], "image": "alcove/busybox"}
+    wanted["spec"]["volumes"] = [{"name": "shared", "emptyDir": {}}]
+    wanted["spec"]["containers"][0] |= shared
+    wanted["spec"]["initContainers"] = [
+        {"name": "one", "command": ["sh", "-c", "echo one >> /shared/log"], **shared},
+        {
+            "name": "side",
+            "restartPolicy": "Always",
+            "command": ["sh", "-c", "echo side >> /shared/log; touch /shared/up; sleep 1000"],
+            "startupProbe": {"exec": {"command": ["test", "-e", "/shared/up"]}, "periodSeconds": 1},
+            **shared,
+        },
+        {"name": "two", "command": ["sh", "-c", "echo two >> /shared/log"], **shared},
+    ]
+    uid = create(acme, wanted)
+    found = ended(acme, "ordered")
+    assert found["status"]["phase"] == "Succeeded"
+    assert log_of(cluster, uid) == ["one", "side", "two"]
+    states = {each["name"]: each["state"] for each in found["status"]["initContainerStatuses"]}
+    assert states["one"]["terminated"]["exitCode"] == 0
+    assert "terminated" in states["side"]
+
+
+def test_an_init_container_that_fails_for_good(acme: Caller) -> None:
+    wanted = plain("uninitialized", restartPolicy="Never")
+    failing = {"name": "init", "image": "alcove/busybox", "command": ["sh", "-c", "exit 9"]}
+    wanted["spec"]["initContainers"] = [failing]
+    create(acme, wanted)
+    found = ended(acme, "uninitialized")
+    assert found["status"]["phase"] == "Failed" and condition(found, "Initialized") == "False"
+    assert found["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 9
+
+
+def test_probes_by_command_http_and_tcp(acme: Caller) -> None:
+    server = "mkdir -p /tmp/www; echo ok > /tmp/www/index.html; httpd -f -p 8080 -h /tmp/www"
+    wanted = plain("probed", server)
+    wanted["spec"]["containers"][0] |= {
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "startupProbe": {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 20},
+        "readinessProbe": {"httpGet": {"path": "/index.html", "port": "web"}, "periodSeconds": 1},
+        "livenessProbe": {
+            "exec": {"command": ["test", "!", "-e", "/tmp/dead"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+    }
+    create(acme, wanted)
+    ready(acme, "probed")
+    acme.delete(f"{PODS}/probed")
+
+
+def test_liveness_restarts_and_readiness_comes_and_goes(acme: Caller) -> None:
+    wanted = plain("moody", "touch /tmp/ok; sleep 2; rm /tmp/ok; sleep 1000")
+    wanted["spec"]["containers"][0] |= {
+        "readinessProbe": {
+            "exec": {"command": ["test", "-e", "/tmp/ok"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+        "livenessProbe": {
+            "exec": {"command": ["test", "-e", "/tmp/ok"]},
+            "periodSeconds": 1,
+            "failureThreshold": 2,
+            "initialDelaySeconds": 1,
+        },
+    }
+    create(acme, wanted)
+    ready(acme, "moody")
+    found = until(acme, "moody", lambda each: each["status"]["containerStatuses"][0]["restartCount"] >= 1)
+    assert terminated(found, 0, "lastState")["exitCode"] in (137, 143)
+    assert {"Unhealthy", "Killing"} <= reasons(acme, "moody")
+    acme.delete(f"{PODS}/moody")
+
+
+def test_hooks_grace_and_last_words(acme: Caller) -> None:
+    program = 'trap "echo last > /dev/termination-log; exit 0" TERM; while true; do sleep 0.1; done'
+    wanted = plain("hooked", program, terminationGracePeriodSeconds=20, restartPolicy="Never")
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    wanted["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "lifecycle": {
+            "postStart": {"exec": {"command": ["sh", "-c", "echo post > /v/order"]}},
+            "preStop": {"exec": {"command": ["sh", "-c", "cat /v/order > /dev/termination-log; sleep 0.5"]}},
+        },
+    }
+    wanted["metadata"]["finalizers"] = ["example.com/look"]
+    create(acme, wanted)
+    ready(acme, "hooked")
+    acme.delete(f"{PODS}/hooked")
+    found = until(acme, "hooked", lambda each: each["status"]["phase"] == "Succeeded")
+    assert terminated(found)["message"] == "last\n"
+    acme.patch(f"{PODS}/hooked", {"metadata": {"finalizers": None}})
+    gone(acme, "hooked")
+
+
+def test_memory_that_runs_out(acme: Caller) -> None:
+    wanted = plain("hungry", "tail /dev/zero", restartPolicy="Never")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"memory": "32Mi"}}
+    create(acme, wanted)
+    found = ended(acme, "hungry")
+    assert terminated(found)["reason"] == "OOMKilled" and terminated(found)["exitCode"] == 137
+
+
+def test_a_deadline(acme: Caller) -> None:
+    create(acme, plain("late", activeDeadlineSeconds=1, restartPolicy="Never"))
+    found = ended(acme, "late")
+    assert found["status"]["phase"] == "Failed" and found["status"]["reason"] == "DeadlineExceeded"
+
+
+def test_an_image_that_does_not_exist(acme: Caller) -> None:
+    wanted = plain("imageless")
+    wanted["spec"]["containers"][0] |= {"image": "localhost:1/no/such:v1", "imagePullPolicy": "IfNotPresent"}
+    create(acme, wanted)
+
+    def waits(found: Object) -> bool:
+        statuses = found["status"].get("containerStatuses") or [{}]
+        reason = statuses[0].get("state", {}).get("waiting", {}).get("reason")
+        return reason in ("ErrImagePull", "ImagePullBackOff")
+
+    until(acme, "imageless", waits)
+    acme.delete(f"{PODS}/imageless")
+    gone(acme, "imageless")
+
+
+def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) -> None:
+    uid = create(acme, plain("leaves"))
+    ready(acme, "leaves")
+    data = cluster.nodes[0].data
+    assert _traces(data, uid)
+    acme.delete(f"{PODS}/leaves")
+    gone(acme, "leaves")
+    wait_until(lambda: not _traces(data, uid), 10)
+    group = f"/alcove/{cluster.nodes[0].instance}"
+    assert uid not in Cgroups.of_machine().children(group)
+    assert not [name for name in namespaces.names("alcove-") if uid in name]
+
+
+def _traces(data: Path, uid: str) -> list[str]:
+    """Paths, mounts and processes that have the pod's uid in their names."""
+    paths = [str(path) for path in data.rglob(f"*{uid}*")]
+    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if uid in line]
+    processes = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if uid.encode() in line:
+                processes.append(line.decode(errors="replace"))
+    return [*paths, *mounts, *processes]
