@@ -14,6 +14,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+import uvloop
+
 from alcove.agent.cni.server import CniServer
 from alcove.agent.network.network import Network, Place
 from alcove.api.objects import Object
@@ -45,7 +47,7 @@ class NodeNetwork:
     def start(self) -> None:
         self.node.start()
         self._begun = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._main()), daemon=True)
         self._thread.start()
         assert self._begun.wait(SECONDS_MAX)
 

@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,8 @@ class _Side(asyncio.Protocol):
         self.closed: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
