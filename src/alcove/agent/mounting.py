@@ -16,7 +16,7 @@ _MNT_DETACH = 2
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_OPENAT2, _SYS_MOUNT_SETATTR = 428, 429, 437, 442
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
-_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_IDMAP = 0x1, 0x100000
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 0x1, 0x4, 0x100000
 _NO_XDEV, _NO_MAGICLINKS, _BENEATH = 0x01, 0x02, 0x08
 _TRIES_MAX = 32
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -58,15 +58,23 @@ def mounts_below(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: len(path.parts), reverse=True)
 
 
-def bind(descriptor: int, target: Path) -> None:
-    """What the descriptor stands for, and nothing that is mounted inside, at `target` as well."""
-    tree = _call(
-        "clone a mount", _SYS_OPEN_TREE, descriptor, b"", _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
-    )
+def bind(descriptor: int, target: Path, *, nodev: bool = False, read_only: bool = False) -> None:
+    """What the descriptor stands for, and nothing that is mounted inside, at `target` as well; there without
+    the meaning of device nodes, and only to be read, if so told."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
+    tree = _call("clone a mount", _SYS_OPEN_TREE, descriptor, b"", flags)
     try:
+        attributes = nodev * _MOUNT_ATTR_NODEV | read_only * _MOUNT_ATTR_RDONLY
+        if attributes:
+            _set_attributes(tree, attributes)
         _move(tree, target)
     finally:
         os.close(tree)
+
+
+def has_devices(folder: Path) -> bool:
+    """Whether device nodes mean anything there."""
+    return not os.statvfs(folder).f_flag & os.ST_NODEV
 
 
 def bind_with_ids_of(user_namespace: str, source: Path, target: Path) -> None:
@@ -76,16 +84,7 @@ def bind_with_ids_of(user_namespace: str, source: Path, target: Path) -> None:
     try:
         flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
         tree = _call("clone a mount", _SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags)
-        attributes = pack("QQQQ", _MOUNT_ATTR_IDMAP | _MOUNT_ATTR_RDONLY, 0, 0, namespace)
-        _call(
-            "mount with mapped ids",
-            _SYS_MOUNT_SETATTR,
-            tree,
-            b"",
-            _AT_EMPTY_PATH,
-            attributes,
-            len(attributes),
-        )
+        _set_attributes(tree, _MOUNT_ATTR_IDMAP | _MOUNT_ATTR_RDONLY, namespace)
         _move(tree, target)
     finally:
         os.close(namespace)
@@ -103,6 +102,11 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
         except BlockingIOError:
             continue  # Something was renamed on the way: look again.
     raise OSError(errno.EAGAIN, f"open {path}: it keeps changing")
+
+
+def _set_attributes(tree: int, attributes: int, user_namespace: int = 0) -> None:
+    told = pack("QQQQ", attributes, 0, 0, user_namespace)
+    _call("change a mount", _SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, told, len(told))
 
 
 def _move(tree: int, target: Path) -> None:

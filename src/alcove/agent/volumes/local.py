@@ -10,6 +10,7 @@ A volume is known by its plane, tenant and uid: whatever path its object names, 
 import hashlib
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ SIZE_BYTES_MIN = 1 << 20
 FREE_PERCENT_MIN = 5
 """What volumes leave of the node's disk."""
 _CALL_SECONDS_MAX = 120
+_CLOSED_SECONDS_MAX = 2.0
 _SYS_RESOURCE = 24
 _ZEROS = bytes(1 << 20)
 
@@ -101,6 +103,8 @@ class LocalVolumes:
     def grow(self, volume: Volume, size_bytes: int) -> None:
         """Also while it is used, if this process may; else it grows when it is next mounted."""
         image = self._folder / volume.id / "image"
+        if not os.path.ismount(self.root(volume.id)):
+            _wait_until_closed(image)
         device = _device_of(image)
         if device is not None and not _may_resize():
             return
@@ -121,6 +125,7 @@ class LocalVolumes:
         home = self._folder / volume.id
         image = home / "image"
         self.unmount(volume.id)
+        _wait_until_closed(image)
         if _device_of(image) is not None:
             return False
         if image.exists():
@@ -207,6 +212,13 @@ def _device_of(image: Path) -> Path | None:
         except OSError:
             continue  # Let go while we looked.
     return None
+
+
+def _wait_until_closed(image: Path) -> None:
+    """The kernel lets go of a device some moments after its file system was unmounted."""
+    deadline = time.monotonic() + _CLOSED_SECONDS_MAX
+    while _device_of(image) is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _may_resize() -> bool:

@@ -3,6 +3,7 @@
     <folder>/pods/<id>/record.json    whose it is; written first, removed last
     <folder>/pods/<id>/memory/        a file system in memory: files made of objects, and tokens
     <folder>/pods/<id>/empty/         empty folders on the disk, and file systems in memory, as pods ask for them
+    <folder>/pods/<id>/images/        where files of images are mounted
     <folder>/pods/<id>/parts/         parts of volumes, where a container wants only these
     <folder>/local/                   persistent volumes (local.py)
 
@@ -202,8 +203,8 @@ class Volumes:
                 if is_first and not read_only:
                     _own(folder, pod)
                 return VolumePath(folder, read_only, parts)
-            case Unpacked(_, path):
-                return VolumePath(path, True, parts)
+            case Unpacked():
+                return VolumePath(self._unpacked(home, planned), True, parts)
         assert_never(planned)
 
     def _memory(self, home: Path) -> Path:
@@ -222,12 +223,24 @@ class Volumes:
         if is_new:
             folder.mkdir()
             self._checkpoint("make empty folder")
-        if wanted.is_memory and not os.path.ismount(folder):
-            size = f",size={wanted.size_bytes}" if wanted.size_bytes else ""
-            mounting.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
-            self._checkpoint("mount empty memory")
-        elif is_new:
+        if is_new and not wanted.is_memory:
             folder.chmod(0o777)
+        if mounting.has_devices(folder):
+            if wanted.is_memory:
+                size = f",size={wanted.size_bytes}" if wanted.size_bytes else ""
+                mounting.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
+            else:
+                _bind(folder, folder, read_only=False)
+            self._checkpoint("mount empty folder")
+        return folder
+
+    def _unpacked(self, home: Path, wanted: Unpacked) -> Path:
+        """An image may hold device nodes: they must mean nothing, whatever the runtime makes of them."""
+        folder = home / "images" / wanted.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        if mounting.has_devices(folder):
+            _bind(wanted.path, folder, read_only=True)
+            self._checkpoint("mount image")
         return folder
 
     def _check_exclusive(self, id: str, plan: Plan) -> None:
@@ -269,7 +282,7 @@ class Volumes:
             if not self.is_used(local, but_by=id):
                 self.local.unmount(local)
                 self._checkpoint("unmount volume")
-        for name in ("parts", "empty", "memory"):
+        for name in ("parts", "images", "empty", "memory"):
             trees.remove(home / name)
             self._checkpoint("remove files")
         trees.remove(home)
@@ -312,7 +325,7 @@ class Volumes:
             found = sorted((self._pods / id / "empty").iterdir())
         except FileNotFoundError:
             return []
-        return [path for path in found if not os.path.ismount(path)]
+        return [path for path in found if not os.path.ismount(path)]  # Those in memory are bounded by it.
 
     def _tokens_of(self, id: str) -> Path:
         return self._pods / id / "memory" / ".tokens"
@@ -357,6 +370,15 @@ def _own(folder: Path, pod: Object) -> None:
     policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
     if policy != "OnRootMismatch" or not ownership.is_owned(folder, group):
         ownership.own(folder, group)
+
+
+def _bind(source: Path, target: Path, read_only: bool) -> None:
+    """Without the meaning of device nodes."""
+    descriptor = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        mounting.bind(descriptor, target, nodev=True, read_only=read_only)
+    finally:
+        os.close(descriptor)
 
 
 def _mount_memory(folder: Path, flags: int, options: str) -> None:

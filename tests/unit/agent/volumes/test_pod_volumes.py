@@ -12,8 +12,10 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
+from alcove.agent.images.model import Image, NoImage
 from alcove.agent.lookup import Lookup
 from alcove.agent.podkey import PodKey
+from alcove.agent.runtime.config import ImageConfig
 from alcove.agent.volumes import VolumeFailure, Volumes, exceeded
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
@@ -247,6 +249,43 @@ async def test_the_pods_group_owns_its_folders(world: World) -> None:
     for path in (await world.volumes.mount(key, pod)).values():
         state = path.path.stat()
         assert (state.st_gid, state.st_mode & 0o7777) == (GROUP, 0o2777)
+
+
+async def test_files_of_an_image_without_its_devices(world: World, tmp_path: Path) -> None:
+    rootfs = tmp_path / "rootfs"
+    rootfs.mkdir()
+    (rootfs / "file").write_text("content")
+    os.mknod(rootfs / "null", 0o666 | 0o020000, os.makedev(1, 3))
+    image = Image("sha256:0", ("x:1",), ImageConfig(), rootfs, 0)
+
+    async def fetch(_key: PodKey, _pod: Object, asked: Object) -> Image:
+        if asked["image"] != "x:1":
+            raise NoImage("ErrImagePull", "no such image")
+        return image
+
+    key, pod = world.pod([{"name": "i", "image": {"reference": "x:1"}}])
+    volumes = Volumes(world.folder, world.lookup, time.time, node="here", image=fetch)
+    path = (await volumes.mount(key, pod))["i"]
+    assert path.read_only and (path.path / "file").read_text() == "content"
+    with pytest.raises(PermissionError):
+        (path.path / "null").read_bytes()
+    with pytest.raises(OSError, match="Read-only"):
+        (path.path / "new").touch()
+    assert await volumes.mount(key, pod) == {"i": path}
+    assert volumes.images_in_use() == {"sha256:0"}
+    await volumes.unmount(key)
+    assert (rootfs / "file").exists() and volumes.images_in_use() == set()
+    other, other_pod = world.pod([{"name": "i", "image": {"reference": "y:1"}}])
+    with pytest.raises(VolumeFailure, match='volume "i" : no such image'):
+        await volumes.mount(other, other_pod)
+
+
+async def test_devices_mean_nothing_in_empty_folders(world: World) -> None:
+    key, pod = world.pod([{"name": "disk", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}])
+    for path in (await world.volumes.mount(key, pod)).values():
+        os.mknod(path.path / "null", 0o666 | 0o020000, os.makedev(1, 3))
+        with pytest.raises(PermissionError):
+            (path.path / "null").read_bytes()
 
 
 # What is refused
