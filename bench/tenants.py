@@ -6,8 +6,8 @@ one by one   a tenant is created, and the next one when all its first objects ar
 at once      all are created without waiting, then all deleted: their times make the ratio, and memory
              is compared before and after
 
-A tenant is ready when its namespaces have their service accounts and certificates and its role, binding
-and network are there: 13 objects of two levels of controllers. Times begin with the request.
+A tenant is ready when its namespaces have their service accounts and certificates and its role, binding,
+network and storage class are there: 13 objects of two levels of controllers. Times begin with the request.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ from alcove.client.resources import (
     NAMESPACES,
     NETWORKS,
     SERVICE_ACCOUNTS,
+    STORAGE_CLASSES,
     TENANTS,
 )
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.server import LocalServer
 from bench.servers import resident_mb
 
-FIRST_OBJECTS = 12
-"""Namespaces, accounts and certificates (three each), role, binding, network."""
+FIRST_OBJECTS = 13
+"""Namespaces, accounts and certificates (three each), role, binding, network, storage class."""
 WAIT_SECONDS_MAX = 120.0
 SETTLE_SECONDS = 2.0
 AFTERWARDS_SECONDS = 20.0
@@ -68,6 +69,7 @@ class Ready:
             CLUSTER_ROLES,
             CLUSTER_ROLE_BINDINGS,
             NETWORKS,
+            STORAGE_CLASSES,
         ):
             planes.mirror(Selection(resource, metadata_only=True)).subscribe(self._on_object)
         planes.mirror(Selection(TENANTS, metadata_only=True)).subscribe(self._on_tenant)
