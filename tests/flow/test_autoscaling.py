@@ -207,3 +207,15 @@ def test_metrics_of_other_apis_are_not_there(tenant: Caller, metered: Metered) -
     status = tenant.get(f"{SCALERS}/web").json["status"]["conditions"]
     told = next(each["message"] for each in status if each["type"] == "ScalingActive")
     assert "no custom metrics API (custom.metrics.k8s.io) registered" in told
+
+
+def test_two_autoscalers_of_the_same_pods_leave_them_alone(tenant: Caller, metered: Metered) -> None:
+    metered.use(deploy(tenant, 2), "100m")
+    wait_until(lambda: run_pods(tenant) == 2)
+    autoscale(tenant)
+    wait_until(lambda: size(tenant) == 4)
+    other = tenant.get(f"{SCALERS}/web").json["spec"]
+    assert tenant.post(SCALERS, {"metadata": {"name": "rival"}, "spec": other}).status == 201
+    wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "AmbiguousSelector"))
+    tenant.delete(f"{SCALERS}/rival")
+    wait_until(lambda: conditions(tenant).get("ScalingActive") == ("True", "ValidMetricFound"))

@@ -18,6 +18,7 @@ from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from alcove.controllers.autoscaling import limits, samples, status, targets, usage
+from alcove.controllers.autoscaling.rivals import Rivals
 from alcove.controllers.autoscaling.samples import Unknown
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
@@ -66,12 +67,14 @@ class HorizontalPodAutoscalers(Controller):
         self._scalers = self.mirror(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = self.mirror(PODS)
         self._pasts: dict[ObjectKey, limits.Past] = {}
+        self._rivals = Rivals()
         self.on(self._scalers, self._changed)
 
     def _changed(self, change: Change) -> Iterable[ObjectKey]:
         """Its spec: what we write into its status is no reason to look again."""
         if change.kind is Kind.DELETED:
             self._pasts.pop(change.key, None)
+            self._rivals.forget(change.key)
         elif change.old is None or change.old.get("spec") != change.obj.get("spec"):
             yield change.key
 
@@ -161,12 +164,18 @@ class HorizontalPodAutoscalers(Controller):
             self.events.warning(key.plane, hpa, "SelectorRequired", "selector is required")
             outcome.told.append(status.NO_SELECTOR)
             return None
+        try:
+            pods = self._selected(key, selector)
+        except Unknown as error:
+            self.events.warning(key.plane, hpa, error.reason, str(error))
+            outcome.told.append(Condition(status.ACTIVE, False, error.reason, str(error)))
+            return None
         metrics: Sequence[Object] = hpa["spec"].get("metrics") or ()
         found: list[status.Seen] = []
         failures: list[tuple[str, str]] = []
         for metric in metrics:
             try:
-                found.append(await self._metric(key, hpa, scale, metric))
+                found.append(await self._metric(key, hpa, scale, pods, metric))
             except Unknown as error:
                 reason = f"FailedGet{metric['type']}Metric"
                 failures.append((reason, str(error)))
@@ -185,7 +194,9 @@ class HorizontalPodAutoscalers(Controller):
         outcome.told.append(Condition(status.ACTIVE, True, "ValidMetricFound", told))
         return largest
 
-    async def _metric(self, key: ObjectKey, hpa: Object, scale: Scale, metric: Object) -> status.Seen:
+    async def _metric(
+        self, key: ObjectKey, hpa: Object, scale: Scale, pods: Sequence[Object], metric: Object
+    ) -> status.Seen:
         match metric["type"]:
             case "Resource":
                 source, container = metric["resource"], ""
@@ -201,13 +212,12 @@ class HorizontalPodAutoscalers(Controller):
         resource, aimed = source["name"], source["target"]
         items = await self._measured(key, scale.selector)
         known = samples.read(items, resource, container)
-        found = self._selected(key, scale.selector)
         if "averageUtilization" in aimed:
-            asked = samples.requests(found, resource, container)
+            asked = samples.requests(pods, resource, container)
             target = usage.Target(percent=aimed["averageUtilization"], requests=asked)
         else:
             target = usage.Target(milli=samples.to_milli(aimed["averageValue"]))
-        wanted = usage.replicas(scale.replicas, found, known, resource, target, _tolerance(hpa), self.clock())
+        wanted = usage.replicas(scale.replicas, pods, known, resource, target, _tolerance(hpa), self.clock())
         return status.seen(metric, wanted)
 
     async def _measured(self, key: ObjectKey, selector: str) -> Sequence[Object]:
@@ -221,15 +231,20 @@ class HorizontalPodAutoscalers(Controller):
             raise Unknown("no metrics returned from resource metrics API")
         return items
 
-    def _selected(self, key: ObjectKey, selector: str) -> list[Object]:
+    def _selected(self, key: ObjectKey, text: str) -> list[Object]:
+        """The pods to go by. Raises Unknown: the selector makes no sense, or is another autoscaler's too."""
         try:
-            wanted = selectors.parse(selector)
+            selector = selectors.parse(text)
         except BadRequest as error:
-            raise Unknown(
-                f"couldn't convert selector into a corresponding internal selector: {error.message}"
-            ) from error
+            told = f"couldn't convert selector into a corresponding internal selector: {error.message}"
+            raise Unknown(told, "InvalidSelector") from error
+        self._rivals.note(key, selector)
         there = self._pods.list(key.plane, key.tenant, key.namespace)
-        return [pod for pod in there if wanted.matches(labels(pod))]
+        pods = [pod for pod in there if selector.matches(labels(pod))]
+        if others := self._rivals.of(key, pods):
+            told = f"pods by selector {text} are controlled by multiple HPAs: {[key.name, *others]}"
+            raise Unknown(told, "AmbiguousSelector")
+        return pods
 
     # Doing
 

@@ -19,7 +19,11 @@ class Sample(Struct, frozen=True):
 
 
 class Unknown(Exception):
-    """No size can be computed; the text is what users are told."""
+    """No size can be computed; the text is what users are told, and the reason, where it has its own."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 Samples = dict[str, Sample]
