@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +98,70 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     assert key not in cluster.nodes[0].network.attached()
     os.close(runtime.namespace)
     namespaces.remove(runtime.netns)
+
+
+class Podman:
+    """Podman with nothing of the machine's own: its storage, networks and plugins are the test's."""
+
+    def __init__(self, directory: Path, node: NodeNetwork) -> None:
+        for name in ("plugins", "networks"):
+            (directory / name).mkdir()
+        plugin = directory / "plugins" / "alcove-cni"
+        plugin.write_text(f"#!/bin/sh\nexec {sys.executable} -m alcove.agent.cni\n")
+        plugin.chmod(0o755)
+        own = {"type": "alcove-cni", "socket": str(node.cni_socket), "tenant": "red", "namespace": "default"}
+        listed = {"cniVersion": "0.4.0", "name": "alcove", "plugins": [own]}
+        (directory / "networks" / "alcove.conflist").write_text(json.dumps(listed))
+        config = directory / "containers.conf"
+        config.write_text(
+            f'[network]\nnetwork_backend = "cni"\ncni_plugin_dirs = ["{directory}/plugins"]\n'
+            f'network_config_dir = "{directory}/networks"\n'
+            '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+        )
+        places = (("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp"))
+        self._base = ["podman", *(part for flag, name in places for part in (flag, str(directory / name)))]
+        self._base += ["--storage-driver", "vfs", "--runtime", shutil.which("runc") or "runc"]
+        self._environment = {**os.environ, "CONTAINERS_CONF": str(config)}
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._base, *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def make_rootfs(directory: Path) -> Path:
+    busybox = shutil.which("busybox")
+    assert busybox
+    for name in ("bin", "etc", "proc", "dev", "sys", "tmp"):
+        (directory / name).mkdir(parents=True)
+    shutil.copy(busybox, directory / "bin" / "busybox")
+    for name in ("sleep", "ping", "nslookup"):
+        (directory / "bin" / name).symlink_to("busybox")
+    return directory
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("podman", "runc", "busybox"))), reason="needs podman, runc and busybox"
+)
+def test_podman_calls_it(cluster: Cluster, tmp_path: Path) -> None:
+    peer = cluster.place_pod("red", 0)
+    key, _ = cluster.make_pod("red", cluster.nodes[0])
+    podman = Podman(tmp_path, cluster.nodes[0])
+    limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+    root = ("--rootfs", f"{make_rootfs(tmp_path / 'rootfs')}:O")
+    podman("run", "-d", "--name", key.name, "--network", "alcove", *limits, *root, "/bin/sleep", "60")
+    try:
+        assert key in cluster.nodes[0].network.attached()
+        podman("exec", key.name, "ping", "-c1", "-W2", peer.address)
+        address = cluster.service_address("red", "default", "kubernetes-own")
+        assert address in podman("exec", key.name, "nslookup", "kubernetes.default.svc.cluster.local")
+    finally:
+        podman("rm", "-f", "-t", "0", key.name)
+    assert key not in cluster.nodes[0].network.attached()

@@ -125,7 +125,7 @@ def _interface(environment: dict[str, str]) -> str:
 
 
 def _pod(environment: dict[str, str], config: dict[str, Any]) -> PodRef:
-    """Kubernetes names the pod in CNI_ARGS; whose it is, Arktos' name for it says, or the configuration."""
+    """Kubernetes names the pod in CNI_ARGS, and Arktos its tenant; what is not said there, the configuration says."""
     arguments: dict[str, str] = {}
     for pair in filter(None, environment.get("CNI_ARGS", "").split(";")):
         name, equals, value = pair.partition("=")
@@ -133,11 +133,12 @@ def _pod(environment: dict[str, str], config: dict[str, Any]) -> PodRef:
             raise CniError(BAD_ENVIRONMENT, "CNI_ARGS is not NAME=VALUE;…", f"{pair!r}")
         arguments[name] = value
     tenant = arguments.get("K8S_POD_TENANT") or config.get("tenant") or ""
-    namespace, pod = arguments.get("K8S_POD_NAMESPACE", ""), arguments.get("K8S_POD_NAME", "")
+    namespace = arguments.get("K8S_POD_NAMESPACE") or config.get("namespace") or ""
+    pod = arguments.get("K8S_POD_NAME", "")
     if not (tenant and namespace and pod):
-        told = "CNI_ARGS must have K8S_POD_TENANT (or the configuration a tenant), K8S_POD_NAMESPACE, K8S_POD_NAME"
+        told = "CNI_ARGS must have K8S_POD_NAME, and they or the configuration the tenant and the namespace"
         raise CniError(BAD_ENVIRONMENT, "which pod it is for is not said", told)
-    return PodRef(TenantId(str(tenant)), namespace, pod, arguments.get("K8S_POD_UID", ""))
+    return PodRef(TenantId(str(tenant)), str(namespace), pod, arguments.get("K8S_POD_UID", ""))
 
 
 def _previous(config: dict[str, Any], command: Command) -> dict[str, Any] | None:

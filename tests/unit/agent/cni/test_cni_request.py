@@ -24,9 +24,11 @@ def test_add() -> None:
     assert (request.container, request.interface, request.namespace) == ("c0ffee", "eth0", "/run/netns/x")
 
 
-def test_the_tenant_may_be_the_configurations() -> None:
-    environment = {**ENVIRONMENT, "CNI_ARGS": "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web"}
-    request = read(environment, {**CONFIG, "tenant": "acme"})
+@pytest.mark.parametrize("arguments", ["K8S_POD_NAMESPACE=default;K8S_POD_NAME=web", "K8S_POD_NAME=web"])
+def test_whose_it_is_may_be_the_configurations_to_say(arguments: str) -> None:
+    """Podman says no namespace."""
+    config = {**CONFIG, "tenant": "acme", "namespace": "default"}
+    request = read({**ENVIRONMENT, "CNI_ARGS": arguments}, config)
     assert request.pod == PodRef(TenantId("acme"), "default", "web", "")
 
 
