@@ -26,7 +26,9 @@ _STAND_IN = """\
 # stands in: its id goes into the file where conmon looks, and it exits as the container does. It also
 # starts the container when told to: what starts it gives it its streams, and must be conmon's child, so that
 # conmon buries what the start leaves behind.
-[ "$1" = create ] || exec {call} "$@"
+# Only what makes and starts containers is called in a mount namespace of its own: a process that stays, to
+# wait or for somebody's shell, would keep every volume mounted there that the node has at that moment.
+[ "$1" = create ] || exec {plain} "$@"
 for word in "$@"; do
     case ${{before-}} in --bundle) bundle=$word ;; --pid-file) pid_file=$word ;; esac
     before=$word
@@ -43,7 +45,7 @@ exec 3<&0
         exit 255
     fi
     exec </dev/null >/dev/null 2>&1 3<&-
-    told=$({call} wait "$word") || exit 255
+    told=$({plain} wait "$word") || exit 255
     code=${{told##*:}}
     code=${{code%%[!0-9]*}}
     exit "${{code:-255}}"
@@ -86,14 +88,16 @@ GVISOR_HIDING = Flavor(
 def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
     """The text of the script that calls `program` with its state in `root`."""
     words = [program, f"--root={root}", *flavor.options]
-    call = shlex.join(words)
+    call = plain = shlex.join(words)
     hiding = _hiding(flavor, cgroups)
     if hiding:
         inner = f'{hiding} && exec "$0" "$@"'
         prefix = ["unshare", "--mount", "--propagation=private", "/bin/sh", "-c", inner]
         call = shlex.join([*prefix, *words])
     if flavor.isolation is Isolation.SANDBOX:
-        return _STAND_IN.format(call=call, go=GO, started=STARTED, failed=FAILED, start_log=START_LOG)
+        return _STAND_IN.format(
+            call=call, plain=plain, go=GO, started=STARTED, failed=FAILED, start_log=START_LOG
+        )
     return _DIRECT.format(call=call)
 
 
