@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -76,7 +77,17 @@ def _server(wanted: Plan, path: Path) -> list[str]:
     return [f"--server={server_url(load(path).server, tenant)}"]
 
 
-def main() -> None:
+def main(words: list[str]) -> NoReturn:
+    """`alcove kubectl WORDS…` as a process."""
+    try:
+        with told():
+            run(words)
+    except typer.Exit as done:
+        raise SystemExit(done.exit_code) from done
+    raise SystemExit(0)
+
+
+def plugin() -> NoReturn:
     """The console script `kubectl-tenant`: `kubectl tenant T get pods` is kubectl in the tenant T."""
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
@@ -84,9 +95,4 @@ def main() -> None:
         typer.echo("       kubectl tenant all get …      in all tenants at once")
         raise SystemExit(0 if words else Code.USAGE)
     name, rest = words[0], words[1:]
-    added = ["--all-tenants"] if name == "all" else [f"--tenant={name}"]
-    try:
-        with told():
-            run([*added, *rest])
-    except typer.Exit as done:
-        raise SystemExit(done.exit_code) from done
+    main([*rest, "--all-tenants"] if name == "all" else [f"--tenant={name}", *rest])

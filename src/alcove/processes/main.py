@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
@@ -41,6 +43,9 @@ for process in (apiserver.apiserver, controllers.controllers, scheduler.schedule
 
 
 def main() -> None:
+    # Everything after `kubectl` is kubectl's, `--` and `--help` too: it is not ours to parse.
+    if sys.argv[1:2] == ["kubectl"]:
+        kubectl.main(sys.argv[2:])
     app()
 
 

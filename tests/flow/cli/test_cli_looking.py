@@ -87,13 +87,21 @@ def test_kubectl_creates_tenants_and_passes_its_exit_code_on(cluster: LocalServe
     dry = run(cluster, "create", "tenant", "dry", "--dry-run=server", "-o", "name")
     assert dry.stdout == "tenant/dry\n", dry.stderr
     assert "unknown command" in run(cluster, "frobnicate").stderr
+    assert "kubectl controls" in run(cluster, "--help").stdout
+
+
+def test_what_follows_a_double_dash_is_a_pods(cluster: LocalServer, shop: str) -> None:
+    told = run(cluster, "exec", "till", "--tenant", shop, "--", "ls", "--tenant", "x").stderr
+    # It gets as far as asking the server for the pod's node, which there is none.
+    assert "till" in told and "not supported" not in told, told
 
 
 def test_the_plugin_is_kubectl_in_a_tenant(shop: str, cluster: LocalServer) -> None:
-    code = "import sys; from alcove.cli.kubectl import main; sys.argv = ['kubectl-tenant', *sys.argv[1:]]; main()"
+    code = "import sys; from alcove.cli.kubectl import plugin; sys.argv = ['kubectl-tenant', *sys.argv[1:]]; plugin()"
 
     def plugin(*words: str) -> "subprocess.CompletedProcess[str]":
-        environment = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(cluster.admin_kubeconfig)}
+        home = str(cluster.directory)
+        environment = {"PATH": "/usr/bin:/bin", "HOME": home, "KUBECONFIG": str(cluster.admin_kubeconfig)}
         return subprocess.run(
             [sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment, timeout=60
         )

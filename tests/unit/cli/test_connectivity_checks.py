@@ -2,7 +2,16 @@
 
 import subprocess
 
-from alcove.cli.connectivity.checks import ALERT, Check, Kind, Result, checks, pod_checks, results, script
+from alcove.cli.connectivity.checks import (
+    SERVER_HELLO,
+    Check,
+    Kind,
+    Result,
+    checks,
+    pod_checks,
+    results,
+    script,
+)
 from alcove.cli.connectivity.world import (
     Network,
     Pod,
@@ -71,12 +80,12 @@ def test_the_script_is_a_shells_and_its_answers_are_read_in_any_order() -> None:
     source = by_identity("a/red/pod-1")
     asked = [
         Check(source, Kind.POD, "127.0.0.1", 9, frozenset(), ""),
-        Check(source, Kind.API, "127.0.0.1", 9, frozenset((ALERT,)), ""),
+        Check(source, Kind.API, "127.0.0.1", 9, frozenset((SERVER_HELLO,)), ""),
     ]
     done = subprocess.run(["sh", "-n", "-c", script(asked)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = results(asked, "1 1503\nnoise\n\n0 a/red/pod-2\n")
-    assert [result.answer for result in found] == ["a/red/pod-2", "1503"]
+    found = results(asked, "1 1603\nnoise\n\n0 a/red/pod-2\n")
+    assert [result.answer for result in found] == ["a/red/pod-2", "1603"]
     assert [result.answer for result in results(asked, "")] == ["", ""]
 
 

@@ -6,8 +6,10 @@ One script for each pod asks everything at once, so that the silence of many cos
 from __future__ import annotations
 
 import shlex
+import ssl
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cache
 
 from msgspec import Struct
 
@@ -17,9 +19,8 @@ TALK_SECONDS = 5
 SILENCE_SECONDS = 2
 """How long a pod that must not answer is listened to."""
 API_HOST, API_PORT = "kubernetes.default.svc", 443
-NOT_TLS = r"\026\003\001\000\005hello"
-"""What a TLS server answers with an alert, and nobody else does."""
-ALERT = "1503"
+SERVER_HELLO = "1603"
+"""How the answer of a TLS server begins."""
 
 
 class Kind(StrEnum):
@@ -65,7 +66,9 @@ def checks(world: World, vips: dict[Network, str]) -> list[Check]:
             found.append(Check(source, Kind.VIP, vip, SERVICE_PORT, backends, "its network's service"))
         name = f"{SERVICE}.{network.namespace}.svc.cluster.local"
         found.append(Check(source, Kind.NAME, name, SERVICE_PORT, backends, "the service by its name"))
-        found.append(Check(source, Kind.API, API_HOST, API_PORT, frozenset((ALERT,)), "its tenant's API"))
+        found.append(
+            Check(source, Kind.API, API_HOST, API_PORT, frozenset((SERVER_HELLO,)), "its tenant's API")
+        )
     return found
 
 
@@ -103,8 +106,23 @@ def _ask(check: Check) -> str:
     seconds = TALK_SECONDS if check.expected else SILENCE_SECONDS
     reach = f"timeout {seconds} nc {shlex.quote(check.target)} {check.port}"
     if check.kind is Kind.API:
-        return f"printf '{NOT_TLS}' | {reach} | head -c 2 | xxd -p"
+        # The greeting alone: images need no TLS, and what follows is the same for everybody.
+        return f"(printf '{client_hello()}'; sleep 1) | {reach} | head -c 2 | xxd -p"
     return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | {reach} | tail -n 1"
+
+
+@cache
+def client_hello() -> str:
+    """How a TLS client greets a server, as a shell's printf writes it."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    greeting = context.wrap_bio(incoming, outgoing, server_hostname=API_HOST)
+    try:
+        greeting.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return "".join(f"\\{byte:03o}" for byte in outgoing.read())
 
 
 def results(asked: Sequence[Check], told: str) -> list[Result]:

@@ -22,6 +22,7 @@ GROUP = "/alcove"
 RUNTIMES = ("conmon", "crun", "runc", "runsc", "slirp", "python")
 """Programs that nodes start; others that name a node's folder (an editor, `tail`) are people's."""
 ROUNDS_MAX = 50
+CANARY = "alcove-canary-"
 
 
 def sweep(cluster: Cluster) -> None:
@@ -34,6 +35,7 @@ def sweep(cluster: Cluster) -> None:
             shutil.rmtree(pinned, ignore_errors=True)
     mounts.unmount_below(cluster.data / "nodes", cluster.run)
     _remove_namespaces(instances)
+    _remove_canaries()
     _remove_groups(instances)
     shutil.rmtree(cluster.bpf, ignore_errors=True)
 
@@ -54,6 +56,13 @@ def forget_node(cluster: Cluster, node: Node) -> None:
 def _remove_namespaces(instances: Iterable[str]) -> None:
     for instance in instances:
         for name in namespaces.names(f"alcove-{instance}-"):
+            namespaces.remove(name)
+
+
+def _remove_canaries() -> None:
+    """Namespaces in which an agent tried its runtimes, and was killed meanwhile; they have its number."""
+    for name in namespaces.names(CANARY):
+        if not Path("/proc", name.removeprefix(CANARY)).exists():
             namespaces.remove(name)
 
 
