@@ -16,6 +16,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.base import HandlerName, Isolation, NoSuchHandler, Runtime, RuntimeFailure
 from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, Flavor
 from alcove.agent.runtime.oci import OciRuntime
+from alcove.agent.runtime.proofs import Proofs
 
 CANARY_SECONDS_MAX = 30.0
 ALIASES = {HandlerName("runsc"): GVISOR.handler}
@@ -64,11 +65,18 @@ class Handlers(Struct):
 
 
 async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
-    """Tries every handler that is installed."""
-    handlers = Handlers({}, {})
+    """Tries every handler that is installed and was not proven since the machine was started."""
+    handlers, proofs = Handlers({}, {}), Proofs(folder / "proofs")
     for name, flavors in TRIED.items():
-        if flavors[0].find() is not None:
-            await _prove(handlers, name, flavors, folder / name, cgroups, canary)
+        if flavors[0].find() is None:
+            continue
+        known = proofs.find(name)
+        if known is not None:
+            handlers.proven[name] = OciRuntime(known, folder / name, cgroups)
+            continue
+        await _prove(handlers, name, flavors, folder / name, cgroups, canary)
+        if (proven := handlers.proven.get(name)) is not None and isinstance(proven, OciRuntime):
+            proofs.keep(proven.flavor)
     return handlers
 
 

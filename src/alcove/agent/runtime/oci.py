@@ -46,6 +46,7 @@ class OciRuntime:
         program, monitor = flavor.find(), shutil.which(conmon.PROGRAM)
         if program is None or monitor is None:
             raise RuntimeFailure(f"{flavor.binary if program is None else conmon.PROGRAM} is not installed")
+        self.flavor = flavor
         self.handler = flavor.handler
         self.isolation = flavor.isolation
         self._cgroups = cgroups

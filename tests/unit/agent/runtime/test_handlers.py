@@ -71,3 +71,29 @@ async def test_what_is_installed_but_runs_nothing_is_not_proven(tmp_path: Path) 
     found = await prove_all(tmp_path, Cgroups(""), dies)
     assert found.proven == {}
     assert all("it died" in why or "not installed" in why for why in found.failed.values())
+
+
+async def test_what_was_proven_is_not_proven_again(tmp_path: Path) -> None:
+    tried: list[str] = []
+
+    async def canary(runtime: Runtime) -> None:
+        tried.append(runtime.handler)
+
+    first = await prove_all(tmp_path, Cgroups(""), canary)
+    before = list(tried)
+    second = await prove_all(tmp_path, Cgroups(""), canary)
+    assert tried == before
+    assert second.names() == first.names()
+
+
+async def test_what_failed_is_tried_again(tmp_path: Path) -> None:
+    tried: list[str] = []
+
+    async def canary(runtime: Runtime) -> None:
+        tried.append(runtime.handler)
+        raise RuntimeFailure("it died")
+
+    await prove_all(tmp_path, Cgroups(""), canary)
+    before = len(tried)
+    await prove_all(tmp_path, Cgroups(""), canary)
+    assert len(tried) == 2 * before

@@ -1,0 +1,120 @@
+"""The agent is killed at any moment, again and again: pods go on, none is started twice, nothing stays of those deleted."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.testing.cluster import PODS, RealCluster, gone, lacking, pod, ready
+from alcove.testing.server import Caller, wait_until
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(lacking()), reason=lacking() or "-"),
+    pytest.mark.timeout(240),
+]
+
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
+KILLS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path_factory.mktemp("kill")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def acme(cluster: RealCluster) -> Caller:
+    caller = cluster.make_tenant("acme")
+    for each in (caller, cluster.server.system):
+        assert each.post(CLASS, {"metadata": {"name": "plain"}, "handler": "crun"}).status == 201
+    return caller
+
+
+def create(caller: Caller, name: str) -> str:
+    """It counts how often it is started, in a place that outlives its containers."""
+    wanted = pod(name, "echo x >> /v/starts; exec sleep 1000", runtimeClassName="plain")
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    wanted["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    answer = caller.post(PODS, wanted)
+    assert answer.status == 201, answer.body
+    return str(answer.json["metadata"]["uid"])
+
+
+def starts(caller: Caller, name: str) -> int:
+    return len(caller.kubectl("exec", name, "--", "cat", "/v/starts").split())
+
+
+def test_pods_outlive_an_agent_that_is_killed_at_any_moment(cluster: RealCluster, acme: Caller) -> None:
+    chance = random.Random(7)
+    agent, data = cluster.agents["n1"], cluster.nodes[0].data
+    steady = {name: create(acme, name) for name in ("steady-0", "steady-1")}
+    before = {name: ready(acme, name) for name in steady}
+    uids: dict[str, str] = {}
+    deleted: dict[str, str] = {}
+    for number in range(KILLS):
+        uids[f"p{number}"] = create(acme, f"p{number}")
+        if number >= 2:
+            name = f"p{number - 2}"
+            acme.delete(f"{PODS}/{name}")
+            deleted[name] = uids.pop(name)
+        time.sleep(chance.random() * 0.8)  # The kill comes at any moment of what goes on.
+        agent.kill()
+        agent.start()
+        agent.wait()
+    for name in (*steady, *uids):
+        ready(acme, name)
+    for name in deleted:
+        gone(acme, name)
+    for name in {**steady, **uids}:
+        assert starts(acme, name) == 1, name
+    for name, found in before.items():
+        now = acme.get(f"{PODS}/{name}").json
+        assert _run(now) == _run(found), "it was not left alone"
+    for name, uid in deleted.items():
+        wait_until(lambda uid=uid: not list(data.rglob(f"*{uid}*")), 20)
+        assert name
+    wait_until(lambda: len(list((data / "volumes" / "pods").iterdir())) == len({**steady, **uids}), 20)
+
+
+def _run(found: Object) -> tuple[object, ...]:
+    status = found["status"]["containerStatuses"][0]
+    return status["containerID"], status["restartCount"], status["state"]["running"], found["status"]["podIP"]
+
+
+def test_what_was_deleted_while_no_agent_was_there_is_removed(cluster: RealCluster, acme: Caller) -> None:
+    agent, data = cluster.agents["n1"], cluster.nodes[0].data
+    uid = create(acme, "orphan")
+    ready(acme, "orphan")
+    agent.kill()
+    assert acme.delete(f"{PODS}/orphan?gracePeriodSeconds=0").status == 200
+    gone(acme, "orphan")
+    agent.start()
+    agent.wait()
+    wait_until(lambda: not list(data.rglob(f"*{uid}*")), 20)
+    assert uid not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_container_that_ended_meanwhile_is_told_and_started_again(
+    cluster: RealCluster, acme: Caller
+) -> None:
+    agent = cluster.agents["n1"]
+    wanted = pod("ends", "sleep 3; exit 4", runtimeClassName="plain")
+    assert acme.post(PODS, wanted).status == 201
+    ready(acme, "ends")
+    agent.kill()
+    time.sleep(3.5)  # Nobody is there to see it end.
+    agent.start()
+    agent.wait()
+
+    def restarted() -> bool:
+        status = acme.get(f"{PODS}/ends").json["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] == 1 and status["lastState"]["terminated"]["exitCode"] == 4)
+
+    wait_until(restarted, 30)
