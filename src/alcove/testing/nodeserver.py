@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -175,20 +175,36 @@ class NodeRig:
         pod.containers[container["name"]] = handle
         return id
 
-    async def kubectl(self, caller: Caller, *arguments: str, stdin: bytes | None = None) -> Done:
+    def forget_pods(self) -> None:
+        """Deletes the objects of its pods; what runs is the lab's."""
+        for pod in self.pods.all():
+            key = pod.key
+            path = f"/api/v1/tenants/{key.tenant}/namespaces/{key.namespace}/pods/{key.name}"
+            self.server.system.delete(path, {"gracePeriodSeconds": 0})
+
+    async def kubectl(
+        self,
+        caller: Caller,
+        *arguments: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Done:
         """The machine's kubectl as `caller`."""
-        process = await self.begin(caller, *arguments)
+        process = await self.begin(caller, *arguments, env=env)
         async with asyncio.timeout(60):
             out, errors = await process.communicate(stdin or b"")
         assert process.returncode is not None
         return Done(process.returncode, out.decode(errors="replace"), errors.decode(errors="replace"))
 
-    async def begin(self, caller: Caller, *arguments: str) -> asyncio.subprocess.Process:
+    async def begin(
+        self, caller: Caller, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> asyncio.subprocess.Process:
         """The same, going on while the test does other things."""
         return await asyncio.create_subprocess_exec(
             *("kubectl", "--kubeconfig", str(caller.kubeconfig)),
             *("--cache-dir", str(caller.kubeconfig.with_suffix(".cache")), *arguments),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **(env or {})}, limit=1 << 20,
         )  # fmt: skip
 
 

@@ -23,23 +23,35 @@ def all_of(path: Path) -> list[Path]:
 
 
 def tail_offset(descriptor: int, lines: int) -> tuple[int, int]:
-    """Where the last `lines` lines begin, and how many there are from there on: fewer if the file has fewer."""
-    end = os.fstat(descriptor).st_size
-    # The end of the last line is no beginning of another.
-    wanted, found = lines + 1, 0
-    position = end
+    """Where the last `lines` lines of the container begin, and how many there are from there on: fewer if the file
+    has fewer. Reads backwards, no further than needed."""
+    position = os.fstat(descriptor).st_size
+    if lines == 0:
+        return position, 0
+    found, carried = 0, b""
     while position > 0:
         start = max(0, position - BLOCK_BYTES)
-        block = os.pread(descriptor, position - start, start)
-        count = block.count(b"\n")
-        if found + count >= wanted:
-            cut = len(block)
-            for _ in range(wanted - found):
-                cut = block.rindex(b"\n", 0, cut)
-            return start + cut + 1, lines
-        found += count
-        position = start
-    return 0, min(lines, found)
+        block = os.pread(descriptor, position - start, start) + carried
+        # What comes before the first end of a line is the end of a line of the block before.
+        first = block.find(b"\n") + 1 if start > 0 else 0
+        if start > 0 and first == 0:
+            position, carried = start, block
+            continue
+        *entries, unfinished = block[first:].split(b"\n")
+        end = start + len(block) - len(unfinished)
+        for entry in reversed(entries):
+            if _ends_line(entry):
+                if found == lines:
+                    return end, lines
+                found += 1
+            end -= len(entry) + 1
+        position, carried = start, block[:first]
+    return 0, found
+
+
+def _ends_line(entry: bytes) -> bool:
+    """conmon cuts a container's line where it happens to have read so far: several entries are then one line."""
+    return entry.split(b" ", 3)[2:3] == [b"F"]
 
 
 def since_offset(descriptor: int, since: float) -> int:

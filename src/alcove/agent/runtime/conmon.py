@@ -81,17 +81,17 @@ def _check(told: bytes) -> None:
 
 def reopen_log(bundle: Bundle) -> None:
     """Its log was renamed: go on in a new file of the old name."""
-    _tell(bundle, _REOPEN_LOG)
+    _tell(bundle, "ctl", _REOPEN_LOG)
 
 
 def resize(bundle: Bundle, width: int, height: int) -> None:
     """Of the container's terminal."""
-    _tell(bundle, b"1 %d %d\n" % (height, width))
+    _tell(bundle, "winsz", b"%d %d\n" % (height, width))
 
 
-def _tell(bundle: Bundle, message: bytes) -> None:
+def _tell(bundle: Bundle, pipe: str, message: bytes) -> None:
     try:
-        control = os.open(bundle.path / "ctl", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        control = os.open(bundle.path / pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return  # Nobody listens any more: it has ended, and so has its log.
     try:

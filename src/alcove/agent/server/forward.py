@@ -8,6 +8,7 @@ WebSocket (`v4.channel.k8s.io`) there is one connection for each port that the r
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -107,7 +108,8 @@ async def _forward(pod: PodHandle, port: int, data: Data) -> str:
         async with asyncio.timeout(DIAL_SECONDS_MAX):
             dialed = await pod.dial(port)
     except (OSError, TimeoutError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it does not answer"
+        # By its number: the text may tell of addresses that are not the tenant's business.
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "it does not answer"
         return f"error forwarding port {port} to pod {pod.key.name}, uid {pod.key.uid}: {why}"
     with dialed:
         dialed.setblocking(False)

@@ -53,7 +53,7 @@ class Server:
 
     async def __aenter__(self) -> Server:
         self._listener = await asyncio.start_server(
-            self._connected, self._host, self._port,
+            self._accept, self._host, self._port,
             ssl=self._callers.context, limit=http.HEAD_BYTES_MAX, reuse_address=True,
         )  # fmt: skip
         self._watching = asyncio.create_task(self._watch())
@@ -80,11 +80,12 @@ class Server:
                 if not _is_connected(writer):
                     task.cancel()
 
-    async def _connected(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.create_task(self._connected(Connection(reader, writer), writer))
         self._connections[task] = writer
-        connection = Connection(reader, writer)
+        task.add_done_callback(self._connections.pop)
+
+    async def _connected(self, connection: Connection, writer: StreamWriter) -> None:
         try:
             await self._serve(connection, writer)
         except ApiError as error:
@@ -99,7 +100,6 @@ class Server:
                 with suppress(ConnectionError):
                     await connection.refuse(InternalError("the node's agent failed; its log has more"))
         finally:
-            del self._connections[task]
             await _close(writer)
 
     async def _serve(self, connection: Connection, writer: StreamWriter) -> None:

@@ -1,0 +1,176 @@
+"""kubectl exec, cp and attach, through the API server, in containers that really run."""
+
+import asyncio
+import fcntl
+import os
+import struct
+import termios
+from pathlib import Path
+
+import pytest
+
+from alcove.testing.nodeserver import NodeRig
+from alcove.testing.server import Caller, LocalServer
+
+pytestmark = [pytest.mark.root]
+
+SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"}
+SLEEPS: dict[str, object] = {"name": "main"}
+
+
+@pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_streams_and_exit_codes(any_rig: NodeRig, server: LocalServer, env: dict[str, str]) -> None:
+    rig, acme = any_rig, server.as_tenant("acme")
+    await rig.pod("acme", "runs", [SLEEPS])
+    script = "echo out; echo bad >&2; exit 3"
+    done = await rig.kubectl(acme, "exec", "runs", "--", "sh", "-c", script, env=env)
+    assert (done.code, done.out) == (3, "out\n")
+    assert done.errors == "bad\ncommand terminated with exit code 3\n"
+    told = await rig.kubectl(acme, "exec", "-i", "runs", "--", "cat", stdin=b"through\n", env=env)
+    assert (told.code, told.out) == (0, "through\n")
+    assert (await rig.kubectl(acme, "exec", "runs", "--", "true", env=env)).code == 0
+    missing = await rig.kubectl(acme, "exec", "runs", "--", "/no/such/command", env=env)
+    assert missing.code != 0
+    assert "/no/such/command" in missing.errors
+
+
+@pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_many_bytes_both_ways_arrive_as_they_left(
+    rig: NodeRig, server: LocalServer, env: dict[str, str]
+) -> None:
+    await rig.pod("acme", "pipe", [SLEEPS])
+    data = os.urandom(12_000_000).hex().encode()
+    done = await rig.kubectl(server.as_tenant("acme"), "exec", "-i", "pipe", "--", "cat", stdin=data, env=env)
+    assert done.code == 0
+    assert done.out.encode() == data
+
+
+class Terminal:
+    """kubectl on a terminal of its own, as a person has it."""
+
+    def __init__(self, caller: Caller, *arguments: str, env: dict[str, str] | None = None) -> None:
+        self._arguments = ["kubectl", "--kubeconfig", str(caller.kubeconfig), *arguments]
+        self._env = {**os.environ, **(env or {})}
+        self.seen = b""
+
+    async def __aenter__(self) -> "Terminal":
+        self._upper, lower = os.openpty()
+        self.resize(77, 33)
+        os.set_blocking(self._upper, False)
+        self.process = await asyncio.create_subprocess_exec(
+            *("setsid", "--ctty", *self._arguments), stdin=lower, stdout=lower, stderr=lower, env=self._env
+        )
+        os.close(lower)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+        os.close(self._upper)
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self._upper, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._upper, text.encode())
+
+    async def sees(self, text: str) -> None:
+        async with asyncio.timeout(20):
+            while text.encode() not in self.seen:
+                try:
+                    self.seen += os.read(self._upper, 65_536)
+                except BlockingIOError:
+                    await asyncio.sleep(0.02)
+                except OSError as error:
+                    raise AssertionError(f"kubectl has ended, and said {self.seen!r}") from error
+
+
+@pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_a_shell_on_a_terminal(any_rig: NodeRig, server: LocalServer, env: dict[str, str]) -> None:
+    await any_rig.pod("acme", "shell", [SLEEPS])
+    async with Terminal(server.as_tenant("acme"), "exec", "-it", "shell", "--", "sh", env=env) as terminal:
+        await terminal.sees("#")
+        terminal.type("test -t 0 && echo a ter'minal'\r")
+        await terminal.sees("a terminal")
+        terminal.type("stty size\r")
+        await terminal.sees("33 77")
+        terminal.resize(101, 42)
+        await asyncio.sleep(0.5)
+        terminal.type("stty size\r")
+        await terminal.sees("42 101")
+        terminal.type("exit 7\r")
+        async with asyncio.timeout(20):
+            assert await terminal.process.wait() == 7
+
+
+async def test_a_process_ends_with_its_client(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "left", [SLEEPS])
+    acme = server.as_tenant("acme")
+    running = await rig.begin(acme, "exec", "left", "--", "sh", "-c", "echo begun; exec sleep 4321")
+    assert running.stdout is not None
+    async with asyncio.timeout(20):
+        assert await running.stdout.readline() == b"begun\n"
+    running.kill()
+    await running.wait()
+    async with asyncio.timeout(20):
+        while "4321" in (await rig.kubectl(acme, "exec", "left", "--", "ps")).out:
+            pass
+
+
+async def test_a_node_that_dies_ends_the_client(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "dies", [SLEEPS])
+    running = await rig.begin(
+        server.as_tenant("acme"), "exec", "dies", "--", "sh", "-c", "echo begun; sleep 1000"
+    )
+    assert running.stdout is not None
+    async with asyncio.timeout(20):
+        assert await running.stdout.readline() == b"begun\n"
+        await rig.stop()
+        assert await running.wait() != 0
+    told = await rig.kubectl(server.as_tenant("acme"), "exec", "dies", "--", "true")
+    assert f'error dialing backend: node "{rig.name}" cannot be reached: connection refused' in told.errors
+
+
+async def test_files_are_copied_both_ways(any_rig: NodeRig, server: LocalServer, folder: Path) -> None:
+    rig, acme = any_rig, server.as_tenant("acme")
+    await rig.pod("acme", "files", [SLEEPS])
+    sent, returned = folder / "sent", folder / "returned"
+    sent.write_bytes(os.urandom(3_000_000))
+    done = await rig.kubectl(acme, "cp", str(sent), "files:/tmp/there")
+    assert done.code == 0, done.errors
+    done = await rig.kubectl(acme, "cp", "files:/tmp/there", str(returned))
+    assert done.code == 0, done.errors
+    assert returned.read_bytes() == sent.read_bytes()
+
+
+@pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])
+async def test_who_attaches_talks_to_the_process_itself(
+    any_rig: NodeRig, server: LocalServer, env: dict[str, str]
+) -> None:
+    script = "while read line; do echo you said $line; done; echo over"
+    main = {"name": "main", "command": ["sh", "-c", script], "stdin": True, "stdinOnce": True}
+    await any_rig.pod("acme", "listens", [main])
+    attached = await any_rig.begin(server.as_tenant("acme"), "attach", "-i", "listens", env=env)
+    assert attached.stdin is not None and attached.stdout is not None
+    attached.stdin.write(b"hello\n")
+    async with asyncio.timeout(20):
+        while b"you said hello" not in await attached.stdout.readline():
+            pass
+        attached.stdin.close()
+        assert b"over" in await attached.stdout.read()
+        assert await attached.wait() == 0
+
+
+async def test_a_terminal_that_is_attached_to_can_be_resized(rig: NodeRig, server: LocalServer) -> None:
+    script = "while read line; do stty size; done"
+    main = {"name": "main", "command": ["sh", "-c", script], "stdin": True, "tty": True}
+    await rig.pod("acme", "term", [main])
+    async with Terminal(server.as_tenant("acme"), "attach", "-it", "term") as terminal:
+        await terminal.sees("try pressing enter")
+        terminal.type("\r")
+        await terminal.sees("33 77")
+        terminal.resize(101, 42)
+        await asyncio.sleep(0.5)
+        terminal.type("\r")
+        await terminal.sees("42 101")

@@ -1,0 +1,215 @@
+"""Who may have which stream, and who believes whom on the way."""
+
+import asyncio
+import http.client
+import ssl
+from itertools import product
+
+import orjson
+import pytest
+
+from alcove.api.nodeapi import pod_path
+from alcove.testing.nodeserver import NodeRig
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+pytestmark = [pytest.mark.root]
+
+UPGRADE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec_websocket_key": "MDEyMzQ1Njc4OWFiY2RlZg==",
+    "sec_websocket_version": "13",
+    "sec_websocket_protocol": "v5.channel.k8s.io",
+}
+ASKED = {
+    "log": "",
+    "exec": "command=true&stdout=true",
+    "attach": "stdout=true",
+    "portforward": "ports=80",
+}
+
+
+def ask(caller: Caller, path: str, verb: str) -> tuple[int, str]:
+    headers = UPGRADE if verb != "log" else {}
+    answer = caller.get(f"{path}/{verb}?{ASKED[verb]}", **headers)
+    return answer.status, answer.body.decode()
+
+
+@pytest.mark.parametrize("verb", ASKED)
+async def test_no_other_tenant_gets_a_stream_or_learns_anything(
+    rig: NodeRig, server: LocalServer, verb: str
+) -> None:
+    await rig.pod("acme", "secret", [{"name": "main", "command": ["sh", "-c", "echo hush; sleep 1000"]}])
+    beta = server.as_tenant("beta")
+    forms = (
+        "/api/v1/tenants/{}/namespaces/default/pods/{}",
+        "/tenants/{}/api/v1/namespaces/default/pods/{}",
+    )
+    for form in forms:
+        told = {ask(beta, form.format(*each), verb) for each in product(("acme",), ("secret", "missing"))}
+        codes = {code for code, _ in told}
+        assert codes == {403}
+        assert len({text.replace("missing", "secret") for _, text in told}) == 1
+    code, text = ask(beta, "/api/v1/namespaces/default/pods/secret", verb)
+    assert (code, "hush" in text) == (404, False)
+
+
+async def test_equal_names_of_two_tenants_are_two_pods(rig: NodeRig, server: LocalServer) -> None:
+    for tenant in ("acme", "beta"):
+        script = f"echo I am of {tenant}; sleep 1000"
+        await rig.pod(tenant, "same", [{"name": "main", "command": ["sh", "-c", script]}])
+    for tenant in ("acme", "beta"):
+        caller = server.as_tenant(tenant)
+        assert (await rig.kubectl(caller, "logs", "same")).out == f"I am of {tenant}\n"
+        done = await rig.kubectl(caller, "exec", "same", "--", "sh", "-c", "tr '\\0' ' ' </proc/1/cmdline")
+        assert f"I am of {tenant}" in done.out or done.code == 0
+        other = {"acme": "beta", "beta": "acme"}[tenant]
+        assert f"I am of {other}" not in done.out
+
+
+async def test_roles_decide(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "ruled", [{"name": "main"}])
+    acme = server.as_tenant("acme")
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    for user, role in (("viewer", "view"), ("editor", "edit")):
+        binding = {
+            "metadata": {"name": f"{user}-binding"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }
+        assert acme.post(f"{rbac}/clusterrolebindings", binding).status in (201, 409)
+    viewer, editor = server.as_tenant("acme", "viewer"), server.as_tenant("acme", "editor")
+    assert (await rig.kubectl(viewer, "logs", "ruled")).code == 0
+    assert "cannot create resource" in (await rig.kubectl(viewer, "exec", "ruled", "--", "true")).errors
+    assert (await rig.kubectl(editor, "exec", "ruled", "--", "true")).code == 0
+
+
+async def test_reading_rights_run_no_commands_by_websocket(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "guarded", [{"name": "main"}])
+    acme = server.as_tenant("acme")
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"apiGroups": [""], "resources": ["pods", "pods/exec"], "verbs": ["get"]}]
+    assert acme.post(f"{rbac}/clusterroles", {"metadata": {"name": "getter"}, "rules": rules}).status == 201
+    binding = {
+        "metadata": {"name": "getter"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "getter"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "getter"}],
+    }
+    assert acme.post(f"{rbac}/clusterrolebindings", binding).status == 201
+    getter = server.as_tenant("acme", "getter")
+    code, text = ask(getter, "/api/v1/namespaces/default/pods/guarded", "exec")
+    assert code == 403
+    assert 'cannot create resource "pods/exec"' in orjson.loads(text)["message"].replace("\\", "")
+
+
+async def test_a_policy_of_the_tenants_own_is_asked(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("beta", "policed", [{"name": "main"}])
+    beta = server.as_tenant("beta")
+    group = "/apis/admissionregistration.k8s.io/v1"
+    rule = {
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"], "operations": ["CONNECT"],
+    }  # fmt: skip
+    policy = {
+        "metadata": {"name": "no-shells"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [
+                {"expression": "!('sh' in object.command)", "message": "no shells here"},
+            ],
+        },
+    }
+    answer = beta.post(f"{group}/validatingadmissionpolicies", policy)
+    assert answer.status == 201, answer.body
+    binding = {
+        "metadata": {"name": "no-shells"},
+        "spec": {"policyName": "no-shells", "validationActions": ["Deny"]},
+    }
+    assert beta.post(f"{group}/validatingadmissionpolicybindings", binding).status == 201
+    refused = await rig.kubectl(beta, "exec", "policed", "--", "sh", "-c", "true")
+    assert "no shells here" in refused.errors
+    assert (await rig.kubectl(beta, "exec", "policed", "--", "true")).code == 0
+
+
+async def test_mistakes_are_told_in_kubernetes_words(rig: NodeRig, server: LocalServer) -> None:
+    acme = server.as_tenant("acme")
+    await rig.pod("acme", "two", [{"name": "one"}, {"name": "other"}])
+    path = "/api/v1/namespaces/default/pods/two"
+    told = (await rig.kubectl(acme, "get", "--raw", f"{path}/log")).errors
+    assert "a container name must be specified for pod two, choose one of: [one other]" in told
+    told = (await rig.kubectl(acme, "logs", "two", "-c", "third")).errors
+    assert "container third is not valid for pod two" in told
+    assert "Upgrade request required" in acme.get(f"{path}/exec?command=true&container=one").body.decode()
+    assert "invalid" in acme.get(f"{path}/log?container=one&tailLines=-1").body.decode()
+    pod = {"metadata": {"name": "homeless"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    assert acme.post("/api/v1/namespaces/default/pods", pod).status == 201
+    assert (await rig.kubectl(acme, "logs", "homeless")).out == ""
+    told = (await rig.kubectl(acme, "exec", "homeless", "--", "true")).errors
+    assert "pod homeless does not have a host assigned" in told
+    made = await rig.pod("acme", "early", [{"name": "main"}])
+    del made.containers["main"]
+    waiting = {"containerStatuses": [{"name": "main", "image": "", "imageID": "", "ready": False, "restartCount": 0,
+               "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}  # fmt: skip
+    server.system.patch("/api/v1/tenants/acme/namespaces/default/pods/early/status", {"status": waiting})
+    told = (await rig.kubectl(acme, "logs", "early")).errors
+    assert 'container "main" in pod "early" is waiting to start: ImagePullBackOff' in told
+    told = (await rig.kubectl(acme, "exec", "early", "--", "true")).errors
+    assert 'unable to upgrade connection: container not found ("main")' in told
+    proxied = acme.get("/api/v1/namespaces/default/pods/two/proxy")
+    assert (proxied.status, proxied.json["reason"]) == (501, "NotImplemented")
+
+
+async def test_who_answers_for_a_node_must_be_that_node(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "fooled", [{"name": "main"}])
+    await rig.stop()
+    await rig.start(certificate_of="another")
+    told = (await rig.kubectl(server.as_tenant("acme"), "logs", "fooled")).errors
+    assert "who answers there is not that node" in told
+    assert "127.0.0.1" not in told
+
+
+async def test_a_node_answers_nobody_but_api_servers(rig: NodeRig, server: LocalServer) -> None:
+    pod = await rig.pod("acme", "closed", [{"name": "main"}])
+    acme = server.as_tenant("acme")
+    server.system.get("/api/v1/nodes")
+    path = pod_path("system", "acme", "default", "closed", pod.key.uid, "log") + "?container=main"
+    assert rig.agent is not None
+    for caller in (acme, server.system):
+        pair = caller.kubeconfig.with_suffix(".pem")
+        assert await _get(rig.agent.port, server, path, str(pair)) == 403
+    own = str(server.directory / "pki" / "apiserver-node-client.pem")
+    assert await _get(rig.agent.port, server, path, own) == 200
+    other = pod_path("beta", "acme", "default", "closed", pod.key.uid, "log") + "?container=main"
+    assert await _get(rig.agent.port, server, other, own) == 403
+    earlier = pod_path("system", "acme", "default", "closed", "another-uid", "log") + "?container=main"
+    assert await _get(rig.agent.port, server, earlier, own) == 404
+    with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
+        await _get(rig.agent.port, server, path, "")
+
+
+async def _get(port: int, server: LocalServer, path: str, pair: str) -> int:
+    """From a thread: the node's server runs in this one's loop."""
+
+    def get() -> int:
+        context = ssl.create_default_context(cafile=str(server.directory / "pki" / "ca.crt"))
+        if pair:
+            context.load_cert_chain(pair)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+    return await asyncio.to_thread(get)
+
+
+async def test_streams_are_audited_at_both_ends(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "audited", [{"name": "main"}])
+    await rig.kubectl(server.as_tenant("acme"), "exec", "audited", "--", "echo", "hidden-argument")
+
+    def stages() -> list[tuple[str, int]]:
+        lines = (server.directory / "audit.log").read_text().splitlines()
+        assert not any("hidden-argument" in line for line in lines)
+        events = [orjson.loads(line) for line in lines if '"audited"' in line and '"exec"' in line]
+        return [(event["stage"], event["responseStatus"]["code"]) for event in events]
+
+    wanted = [("ResponseStarted", 101), ("ResponseComplete", 101)]
+    await asyncio.to_thread(wait_until, lambda: stages() == wanted)
