@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from alcove.agent.volumes.local import LocalVolumes
 
 pytestmark = [
     pytest.mark.root,
@@ -72,37 +71,63 @@ asyncio.run(main())
 """
 
 
-def _run(work: str, folder: Path, steps: int) -> int:
-    return subprocess.run([sys.executable, "-c", _WORK, work, folder, str(steps)]).returncode
+class Place:
+    """A mount namespace that outlives the agents in it, and that nobody else's processes have a copy of."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "volumes"
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE
+        )
+        assert self._holder.stdout is not None
+        self._holder.stdout.readline()
+
+    def run(self, work: str, steps: int) -> int:
+        """How an agent ended that was killed after so many steps, or was not."""
+        inside = ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
+        return subprocess.run(
+            [*inside, sys.executable, "-c", _WORK, work, self.folder, str(steps)]
+        ).returncode
+
+    def clean(self) -> None:
+        assert self.run("clean", 1_000_000) == 0
+        self.check_clean()
+
+    def check_clean(self) -> None:
+        assert str(self.folder) not in Path(f"/proc/{self._holder.pid}/mounts").read_text()
+        backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+        assert not [path for path in backing if str(self.folder) in path]
+        assert list((self.folder / "pods").iterdir()) == []
+        assert list((self.folder / "local").iterdir()) == []
+
+    def close(self) -> None:
+        self._holder.kill()
+        self._holder.communicate()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize("work", ["mount", "unmount", "wipe"])
-def test_killed_between_any_two_steps(tmp_path: Path, work: str) -> None:
+def test_killed_between_any_two_steps(place: Place, work: str) -> None:
     steps = 0
-    while (ended := _run(work, tmp_path / "volumes", steps)) == -signal.SIGKILL:
-        assert _run("clean", tmp_path / "volumes", 1_000_000) == 0, steps
-        _check_clean(tmp_path)
+    while (ended := place.run(work, steps)) == -signal.SIGKILL:
+        place.clean()
         steps += 1
     assert ended == 0
     assert steps >= 2
-    assert _run("clean", tmp_path / "volumes", 1_000_000) == 0
-    _check_clean(tmp_path)
+    place.clean()
 
 
-def test_killed_while_cleaning_up_after_a_kill(tmp_path: Path) -> None:
-    assert _run("mount", tmp_path / "volumes", 1_000_000) == 0
+def test_killed_while_cleaning_up_after_a_kill(place: Place) -> None:
+    assert place.run("mount", 1_000_000) == 0
     steps = 0
-    while _run("clean", tmp_path / "volumes", steps) == -signal.SIGKILL:
+    while place.run("clean", steps) == -signal.SIGKILL:
         steps += 1
         assert steps < 100
     assert steps >= 5
-    _check_clean(tmp_path)
-
-
-def _check_clean(folder: Path) -> None:
-    assert str(folder) not in Path("/proc/self/mounts").read_text()
-    backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
-    assert not [path for path in backing if str(folder) in path]
-    assert list((folder / "volumes/pods").iterdir()) == []
-    assert list((folder / "volumes/local").iterdir()) == []
-    assert LocalVolumes(folder / "volumes/local", lambda _step: None).all() == []
+    place.check_clean()
