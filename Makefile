@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: help setup fix check test test-slow bench up lock clean
+.PHONY: help setup fix check test test-slow bench up down docs lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,8 +36,15 @@ test-slow: setup ## The long tests
 bench: setup ## Measure; every published figure comes from here
 	$(PY) -m bench.apiserver
 
-up: setup ## Start the cluster of this machine in the background and say what to type next
-	.venv/bin/alcove up
+up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
+	-@$(PY) -m alcove.dataplane.build >/dev/null
+	.venv/bin/alcove up $(UP)
+
+down: setup ## Stop the cluster of this machine; its state stays
+	.venv/bin/alcove down
+
+docs: setup ## Write docs/reference anew from the code
+	$(PY) docs/generate.py
 
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
