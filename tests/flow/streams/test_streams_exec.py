@@ -168,6 +168,7 @@ async def test_a_terminal_that_is_attached_to_can_be_resized(rig: NodeRig, serve
     await rig.pod("acme", "term", [main])
     async with Terminal(server.as_tenant("acme"), "attach", "-it", "term") as terminal:
         await terminal.sees("try pressing enter")
+        await asyncio.sleep(0.5)
         terminal.type("\r")
         await terminal.sees("33 77")
         terminal.resize(101, 42)

@@ -13,6 +13,7 @@ from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
 PACKET_BYTES_MAX = 8 << 10
 """conmon reads no longer packets."""
 RECEIVE_BYTES = 64 << 10
+RESIZE_SECONDS_MIN = 0.05
 _FROM_ERRORS = 3
 
 
@@ -76,3 +77,5 @@ async def _copy_in(stream: socket.socket, client: Channels) -> None:
 async def _resize(runtime: Attachable, container: ContainerId, client: Channels) -> None:
     async for size in channels.sizes_of(client.sizes):
         runtime.resize(container, size.width, size.height)
+        # Of two that it finds at once, conmon takes the first; the last is the one that counts.
+        await asyncio.sleep(RESIZE_SECONDS_MIN)
