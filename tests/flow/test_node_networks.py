@@ -8,15 +8,18 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from dnslib import RCODE, DNSRecord
 
 from alcove.client.kubeconfig import load
+from alcove.dns.upstream import Resolver
 from alcove.testing.nodecluster import Cluster, Pod, node_cluster
 from alcove.testing.nodes import lacking
-from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, opened, ping, tcp_server, tcp_talks
+from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, family_of, opened, ping, tcp_server, tcp_talks
+from alcove.testing.resolver import one_address
 from alcove.testing.server import wait_until
 
 WHY = lacking()
@@ -27,9 +30,29 @@ WORLD = "203.0.113.5"
 RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
 
 
+@contextmanager
+def resolver() -> Iterator[Resolver]:
+    """The world's DNS: one address for every name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    question, peer = sock.recvfrom(4096)
+                    for answer in one_address(DNSRecord.parse(question)):
+                        sock.sendto(answer, peer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield Resolver(*sock.getsockname())
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with node_cluster(tmp_path_factory.mktemp("node-networks"), 2, f"{WORLD}/24") as made:
+    with (
+        resolver() as told,
+        node_cluster(tmp_path_factory.mktemp("node-networks"), 2, f"{WORLD}/24", (told,)) as made,
+    ):
         for tenant in TENANTS:
             made.make_tenant(tenant, RANGE)
         yield made
@@ -66,9 +89,10 @@ def reaches(pod: Pod, address: str, port: int) -> bool:
 def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
     """What the pod's DNS says: the answers, or the code."""
     question = DNSRecord.question(name, kind)
-    with opened(pod.namespace, socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    server = server or pod.attachment.nameservers[0]
+    with opened(pod.namespace, family_of(server), socket.SOCK_DGRAM) as sock:
         sock.settimeout(0.5)
-        sock.connect((server or pod.attachment.nameservers[0], 53))
+        sock.connect((server, 53))
         sock.send(question.pack())
         answer = DNSRecord.parse(sock.recv(4096))
     assert answer.header.id == question.header.id
@@ -228,13 +252,43 @@ def test_a_way_out_is_the_networks_to_open(cluster: Cluster) -> None:
     path = "/apis/arktos.futurewei.com/v1/tenants/red/networks/open"
     with tcp_server(cluster.world, WORLD, 80):
         assert not reaches(pod, WORLD, 80)
+        assert asked(pod, "example.com") == ["NXDOMAIN"]
         cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": True}}}))
         wait_until(lambda: reaches(pod, WORLD, 80))
+        assert asked(pod, "example.com") == ["198.51.100.7"]
         with tcp_server(pod.node.node.namespace, str(pod.node.node.address), 10250):
             assert not reaches(pod, str(pod.node.node.address), 10250), "nodes are not the world"
         cluster.must(cluster.server.system.patch(path, {"spec": {"egress": {"enabled": False}}}))
         wait_until(lambda: not reaches(pod, WORLD, 80))
     cluster.remove_pod(pod)
+
+
+def test_a_network_may_be_ipv6(cluster: Cluster) -> None:
+    cluster.make_network("red", "six", {"type": "vpc", "ip": "fd00:7::", "prefix": 64})
+    near, far = (cluster.place_pod("red", node, "six") for node in (0, 1))
+    with tcp_server(far.namespace, far.address, 8080) as server:
+        assert tcp_talks(near.namespace, far.address, 8080, server)
+    api = cluster.service_address("red", "default", "kubernetes-six")
+    assert asked(near, "kubernetes.default.svc.cluster.local", "AAAA") == [api]
+    assert reaches(near, api, 443)
+    with tcp_server(near.namespace, near.address, 7070):
+        near.node.call(near.node.network.dial(near.key, 7070)).close()
+    for pod in (near, far):
+        cluster.remove_pod(pod)
+
+
+def test_a_pod_may_have_several_interfaces(cluster: Cluster) -> None:
+    spec = {"type": "vpc", "ip": "10.9.0.0", "prefix": 16, "subnets": ["left", "right"]}
+    cluster.make_network("red", "two", spec)
+    nics = [{"subnet": "left"}, {"subnet": "right", "ip": "10.9.128.9"}]
+    pod = cluster.place_pod("red", 0, "two", nics=nics)
+    other = cluster.place_pod("red", 1, "two")
+    assert pod.attachment.addresses[1] == "10.9.128.9"
+    for address in pod.attachment.addresses:
+        with tcp_server(pod.namespace, address, 8080) as server:
+            assert tcp_talks(other.namespace, address, 8080, server), address
+    for each in (pod, other):
+        cluster.remove_pod(each)
 
 
 def test_flat_networks_share_a_range_and_nothing_else(cluster: Cluster) -> None:

@@ -20,6 +20,7 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.dataplane import namespaces
+from alcove.dns.upstream import Resolver
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.nodenetworks import NodeNetwork, NodeNetworks
 from alcove.testing.nodes import Lab
@@ -72,18 +73,21 @@ class Cluster:
         path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/{name}"
         wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
 
-    def place_pod(self, tenant: str, node: int, network: str = "own") -> Pod:
+    def place_pod(self, tenant: str, node: int, network: str = "own", **more: Any) -> Pod:
         """Makes a pod on the node and attaches it."""
         where = self.nodes[node]
-        key, obj = self.make_pod(tenant, where, network)
+        key, obj = self.make_pod(tenant, where, network, **more)
         pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
         self.set_ready(pod)
         return pod
 
-    def make_pod(self, tenant: str, where: NodeNetwork, network: str = "own") -> tuple[PodKey, Object]:
+    def make_pod(
+        self, tenant: str, where: NodeNetwork, network: str = "own", **more: Any
+    ) -> tuple[PodKey, Object]:
         name = f"pod-{next(NUMBERS)}"
         path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
-        spec = {"network": network, "nodeName": where.name, "containers": [{"name": "c", "image": "none"}]}
+        containers = [{"name": "c", "image": "none"}]
+        spec = {"network": network, "nodeName": where.name, "containers": containers, **more}
         obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
         return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
 
@@ -114,11 +118,13 @@ class Cluster:
 
 
 @contextmanager
-def node_cluster(directory: Path, nodes: int, world: str) -> Iterator[Cluster]:
+def node_cluster(
+    directory: Path, nodes: int, world: str, resolvers: tuple[Resolver, ...] = ()
+) -> Iterator[Cluster]:
     """`world` is the address of a host beside the nodes that is none."""
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer(directory / "server"))
         stack.enter_context(LocalControllers(server, directory))
         lab = stack.enter_context(Lab(nodes, started=False))
-        networks = stack.enter_context(NodeNetworks(server, directory, lab))
+        networks = stack.enter_context(NodeNetworks(server, directory, lab, resolvers))
         yield Cluster(server, networks, lab.add_host("world", world))

@@ -35,14 +35,16 @@ T = TypeVar("T")
 class NodeNetwork:
     """One node's. `stop` and `start` are an agent's end and beginning."""
 
-    def __init__(self, server: LocalServer, directory: Path, node: Node) -> None:
+    def __init__(
+        self, server: LocalServer, directory: Path, node: Node, resolvers: tuple[Resolver, ...]
+    ) -> None:
         self.node = node
         self.name = f"node-{node.number}"
         self._server = server
         self._folder = directory / self.name
         self._folder.mkdir(parents=True, exist_ok=True)
         self._kubeconfig = node_kubeconfig(server, self.name)
-        self.resolvers: tuple[Resolver, ...] = ()
+        self._resolvers = resolvers
 
     def start(self) -> None:
         self.node.start()
@@ -65,7 +67,7 @@ class NodeNetwork:
             address=self.node.address,
             underlay=(UNDERLAY,),
             folder=self._folder / "network",
-            resolvers=self.resolvers,
+            resolvers=self._resolvers,
         )
         self._loop = asyncio.get_running_loop()
         try:
@@ -95,9 +97,12 @@ class NodeNetwork:
 
 
 class NodeNetworks:
-    def __init__(self, server: LocalServer, directory: Path, lab: Lab) -> None:
+    def __init__(
+        self, server: LocalServer, directory: Path, lab: Lab, resolvers: tuple[Resolver, ...] = ()
+    ) -> None:
+        """`resolvers` are asked for names of the world."""
         self._server = server
-        self.all = [NodeNetwork(server, directory, node) for node in lab.nodes]
+        self.all = [NodeNetwork(server, directory, node, resolvers) for node in lab.nodes]
 
     def __getitem__(self, number: int) -> NodeNetwork:
         return self.all[number]

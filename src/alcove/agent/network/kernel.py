@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from alcove.agent.network.routes import answer_by_own
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.model import Port, World
 from alcove.dataplane.netlink import Netlink
@@ -58,6 +59,7 @@ class Kernel:
             for port in ports:
                 if not self._is_plugged(port, place):
                     self._plane.add_port(port, place)
+            answer_by_own(place, ports)
         finally:
             os.close(place)
 
@@ -88,6 +90,7 @@ class Kernel:
         try:
             for port in ports:
                 equip(place, port.pod_interface, port.addresses, port.gateways)
+            answer_by_own(place, ports)
         finally:
             os.close(place)
 

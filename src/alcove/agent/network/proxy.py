@@ -70,6 +70,7 @@ class Proxy:
         self._sides: set[_Side] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting = False
+        self._closed = False
 
     def start(self) -> None:
         for sock in self._sockets:
@@ -78,6 +79,7 @@ class Proxy:
         self._accept_more()
 
     def close(self) -> None:
+        self._closed = True
         self._stop_accepting()
         for sock in self._sockets:
             sock.close()
@@ -88,7 +90,11 @@ class Proxy:
                 side.transport.abort()
 
     def _accept_more(self) -> None:
-        if not self._accepting and len(self._tasks) + len(self._sides) // 2 < CONNECTIONS_MAX:
+        if (
+            not self._closed
+            and not self._accepting
+            and len(self._tasks) + len(self._sides) // 2 < CONNECTIONS_MAX
+        ):
             self._accepting = True
             for sock in self._sockets:
                 asyncio.get_running_loop().add_reader(sock, self._accept, sock)

@@ -1,0 +1,39 @@
+"""Routes in a pod that has several interfaces: what is answered from an address goes out by that address' interface.
+
+By the first interface, where the way to everywhere is, it would be taken for a forgery.
+"""
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+from pyroute2 import IPRoute, NetlinkError
+
+from alcove.dataplane.model import Port
+from alcove.dataplane.namespaces import inside
+from alcove.vpc import ranges
+
+FIRST_TABLE = 100
+
+
+def answer_by_own(namespace: int, ports: Sequence[Port]) -> None:
+    """Safe to repeat. Not to be called on a thread that runs an event loop."""
+    if len(ports) < 2:
+        return
+    with inside(namespace):
+        route = IPRoute()
+    with route:
+        for table, port in enumerate(ports[1:], FIRST_TABLE):
+            [index] = route.link_lookup(ifname=port.pod_interface)
+            for one in port.addresses:
+                gateway, family = str(ranges.gateway(one.network)), 2 if one.version == 4 else 10
+                _add_rule(route, src=str(one.ip), src_len=one.max_prefixlen, table=table, family=family)
+                route.route("replace", gateway=gateway, oif=index, table=table, family=family)
+
+
+def _add_rule(route: IPRoute, **rule: Any) -> None:
+    try:
+        route.rule("add", **rule)
+    except NetlinkError as error:
+        if error.code != errno.EEXIST:
+            raise
