@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 
 import pytest
 
@@ -26,9 +26,10 @@ from alcove.testing.probes import (
 )
 
 OPEN, CLOSED = 8001, 8002
-WORLD = "203.0.113.5"
+WORLD, WORLD6 = "203.0.113.5", "2001:db8:5::5"
 GATEWAYS = ("10.0.1.1", "10.0.2.1", "fd00:0:0:1::1")
 NODE_ADDRESSES = ("10.0.1.240", "10.0.1.241")
+NODE_ADDRESSES6 = ("fd00:0:0:1::240", "fd00:0:0:1::241")
 
 
 class Gated:
@@ -36,7 +37,7 @@ class Gated:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.world = lab.add_host("world", f"{WORLD}/24")
+        self.world = lab.add_host("world", f"{WORLD}/24", f"{WORLD6}/64")
         self.open, self.closed = (self.make(vni, egress=vni == OPEN) for vni in (OPEN, CLOSED))
         self.tell()
 
@@ -47,7 +48,8 @@ class Gated:
             network.pods.append(self.lab.nodes[node].add_pod(f"{name}{vni}", vni, *addresses))
         shared = tuple(ip_interface(f"{one}/{64 if ':' in one else 24}") for one in GATEWAYS)
         for number, own in enumerate(NODE_ADDRESSES):
-            network.gateways[number] = Gateway(vni, shared, IPv4Address(own), egress=egress)
+            six = IPv6Address(NODE_ADDRESSES6[number])
+            network.gateways[number] = Gateway(vni, shared, IPv4Address(own), egress, six)
         return network
 
     def tell(self, *doors: Door) -> None:
@@ -55,12 +57,14 @@ class Gated:
         for node in self.lab.nodes:
             # What the adapter would: the gateways' own addresses are endpoints like any.
             more = tuple(
-                Endpoint(vni, ip_address(NODE_ADDRESSES[one.number]), one.address)
+                Endpoint(vni, ip_address(addresses[one.number]), one.address)
                 for vni in (OPEN, CLOSED)
                 for one in self.lab.nodes
+                for addresses in (NODE_ADDRESSES, NODE_ADDRESSES6)
             )
             known = endpoints_of(self.open) + endpoints_of(self.closed)
-            mine = tuple(door for door in doors if door.address == node.address or str(door.address) == LB)
+            own = (node.address, node.address6, ip_address(LB))
+            mine = tuple(door for door in doors if door.address in own)
             node.apply(endpoints=known + more, doors=mine)
 
     @contextmanager
@@ -121,31 +125,33 @@ def test_probes_reach_pods_that_let_nobody_in(gated: Gated) -> None:
     gated.tell()
 
 
-def assert_world(gated: Gated, pod: Pod, works: bool) -> None:
+def assert_world(gated: Gated, pod: Pod, works: bool, world: str = WORLD) -> None:
     """The pod reaches the world by TCP, UDP and ping, or by none of them."""
     patience = TIMEOUT if works else IMPATIENT
-    with tcp_server(gated.world, WORLD, 80) as tcp80, udp_socket(gated.world, WORLD, 53) as udp53:
-        assert tcp_talks(pod.namespace, WORLD, 80, tcp80, timeout=patience) is works
-        assert udp_talks(pod.namespace, WORLD, 53, udp53, timeout=patience) is works
-        assert ping(pod.namespace, WORLD, timeout=patience) is works
+    with tcp_server(gated.world, world, 80) as tcp80, udp_socket(gated.world, world, 53) as udp53:
+        assert tcp_talks(pod.namespace, world, 80, tcp80, timeout=patience) is works
+        assert udp_talks(pod.namespace, world, 53, udp53, timeout=patience) is works
+        assert ping(pod.namespace, world, timeout=patience) is works
 
 
-def test_the_world_is_open_to_networks_that_allow_it(gated: Gated) -> None:
+@pytest.mark.parametrize("world", [WORLD, WORLD6])
+def test_the_world_is_open_to_networks_that_allow_it(gated: Gated, world: str) -> None:
     for pod in gated.open.pods:
-        assert_world(gated, pod, True)
+        assert_world(gated, pod, True, world)
     for pod in gated.closed.pods:
-        assert_world(gated, pod, False)
+        assert_world(gated, pod, False, world)
     assert gated.lab.nodes[0].dropped(Reason.NO_ROUTE) > 0
 
 
-def test_the_world_sees_the_node_and_its_share_of_ports(gated: Gated) -> None:
+@pytest.mark.parametrize("world", [WORLD, WORLD6])
+def test_the_world_sees_the_node_and_its_share_of_ports(gated: Gated, world: str) -> None:
     pod = gated.open.pods[0]
     low, high = pod.node.settings.nat_ports
-    with tcp_server(gated.world, WORLD, 81) as server:
-        client = connect(pod.namespace, WORLD, 81)
+    with tcp_server(gated.world, world, 81) as server:
+        client = connect(pod.namespace, world, 81)
         assert client is not None
-        accepted, (address, port) = server.accept()
-        assert address == str(pod.node.address)
+        accepted, (address, port, *_) = server.accept()
+        assert address == str(pod.node.address if world == WORLD else pod.node.address6)
         assert low <= port <= high
         client.close()
         accepted.close()
@@ -173,7 +179,11 @@ def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
             assert not tcp_talks(pod.namespace, str(node.address), 22, ssh, timeout=0.03)
             assert not udp_talks(pod.namespace, str(node.address), 4790, other, timeout=0.03)
         assert not ping(pod.namespace, str(node.address), timeout=0.03)
-    assert not ping(pod.namespace, "169.254.169.254", timeout=0.03)
+        with tcp_server(node.namespace, str(node.address6), 22) as ssh:
+            assert not tcp_talks(pod.namespace, str(node.address6), 22, ssh, timeout=0.03)
+        assert not ping(pod.namespace, str(node.address6), timeout=0.03)
+    for nobodys in ("169.254.169.254", "fe80::1", "fd00:a1c0:f::1", "fd00:a1c0:f::2"):
+        assert not ping(pod.namespace, nobodys, timeout=0.03)
     forged = udp(pod.address, str(gated.lab.nodes[1].address), 4789, 4789, b"forged tunnel packet")
     with Tap(pod.namespace, "eth0") as gun, Tap(gated.lab.nodes[1].namespace, "eth0") as wire:
         gun.send(
@@ -206,7 +216,11 @@ def test_the_host_keeps_its_own_traffic(gated: Gated) -> None:
     for _ in range(30):
         # Whatever the identifier: it may be one of those the exit uses.
         assert ping(node.namespace, WORLD)
+        assert ping(node.namespace, WORLD6)
     assert ping(gated.world, str(node.address))
+    with tcp_server(node.namespace, str(node.address6), 8443) as server:
+        assert tcp_talks(gated.world, str(node.address6), 8443, server)
+    assert ping(gated.world, str(node.address6))
 
 
 def door(gated: Gated, node: int, **more: bool) -> Door:
@@ -235,6 +249,26 @@ def test_a_node_port_leads_to_backends_on_any_node(gated: Gated, backend: int) -
     gated.open.services = ()
     gated.tell()
     assert connect(gated.world, str(gated.lab.nodes[0].address), 30080, timeout=0.05) is None
+
+
+@pytest.mark.parametrize(("backend", "keep_client"), [(0, False), (2, False), (0, True)])
+def test_a_node_port_by_ipv6(gated: Gated, backend: int, keep_client: bool) -> None:
+    """To any node's pods as the gateway's own address; to this node's as the client."""
+    pod, vip, node = gated.open.pods[backend], ip_address("fd20::80"), gated.lab.nodes[0]
+    backends = (Backend(ip_address(pod.address6), 8080),)
+    gated.open.services = (Service(OPEN, vip, 80, Protocol.TCP, backends),)
+    gated.tell(Door(OPEN, node.address6, 30080, Protocol.TCP, vip, 80, keep_client=keep_client))
+    with tcp_server(pod.namespace, pod.address6, 8080) as server:
+        assert tcp_talks(gated.world, str(node.address6), 30080, server)
+        client = connect(gated.world, str(node.address6), 30080)
+        assert client is not None
+        accepted, (source, *_) = server.accept()
+        assert source == (WORLD6 if keep_client else NODE_ADDRESSES6[0])
+        client.close()
+        accepted.close()
+    gated.open.services = ()
+    gated.tell()
+    assert connect(gated.world, str(node.address6), 30080, timeout=0.05) is None
 
 
 @pytest.mark.parametrize("network", ["open", "closed"])

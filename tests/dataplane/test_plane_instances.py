@@ -34,7 +34,12 @@ from alcove.testing.probes import IMPATIENT, tcp_server, tcp_talks
 WORLD = "203.0.113.5"
 VNI = 4200
 VIP = IPv4Address("172.20.0.80")
-LISTS: tuple[str, ...] = ("ip -o link show", "ip route show table all", "ip -6 route show table all", "tc qdisc show")
+LISTS: tuple[str, ...] = (
+    "ip -o link show",
+    "ip route show table all",
+    "ip -6 route show table all",
+    "tc qdisc show",
+)
 LISTS += (
     "tc filter show dev eth0 ingress",
     "tc filter show dev eth0 egress",
@@ -48,7 +53,9 @@ def everything_in(node: Node) -> dict[str, str]:
     found = {}
     for command in LISTS:
         words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
-        found[command] = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        # Link-local addresses come in the kernel's own time.
+        found[command] = "\n".join(line for line in told.splitlines() if "fe80::" not in line)
     found["namespaces"] = " ".join(namespaces.names(f"alcove-{node.lab.token}"))
     found["pins"] = " ".join(sorted(path.name for path in BPF_ROOT.iterdir()))
     return found

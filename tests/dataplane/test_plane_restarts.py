@@ -213,7 +213,8 @@ class Changing:
     def check(self, plane: Plane, world: World) -> None:
         """The kernel holds exactly what the world asks for: entries, links, namespaces, memories."""
         found = plane.find(world, plane.slots())
-        wanted = desired(plane.settings.instance, plane.settings.node, world, found, plane.bulk)
+        settings = plane.settings
+        wanted = desired(settings.instance, settings.node, world, found, plane.bulk, settings.node6)
         held = read_back(plane.maps)
         for name in MapName:
             if name in KEY_ONLY:

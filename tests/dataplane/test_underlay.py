@@ -68,6 +68,11 @@ def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: Cluster) 
         assert other.getsockname()[1] == one.port + 1
 
 
+def test_there_is_no_other_way_in_by_ipv6(one: Cluster) -> None:
+    told = Path("/proc/net/if_inet6")
+    assert not told.exists() or one.uplink not in told.read_text()
+
+
 def test_clusters_do_not_reach_each_other(one: Cluster, tmp_path: Path) -> None:
     two = made(tmp_path / "two", 1)
     try:

@@ -10,7 +10,7 @@
 INLINE bool is_doors_answer(const struct packet *pkt)
 {
 	struct door_key key = {
-		.address = pkt->flow.source.word[3],
+		.address = pkt->flow.source,
 		.port = pkt->flow.sport,
 		.proto = pkt->flow.proto,
 	};
@@ -22,8 +22,6 @@ INLINE int to_outside(struct __sk_buff *skb, struct packet *pkt)
 {
 	int reason;
 
-	if (skb->protocol != bpf_htons(ETH_P_IP))
-		return -REASON_NOT_IP;
 	reason = parse(skb, pkt, skb->protocol);
 	if (reason)
 		return -reason;

@@ -50,11 +50,13 @@ INLINE int from_wire(struct __sk_buff *skb, struct packet *pkt)
 	struct outer *outer;
 	__be16 protocol;
 
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return through_door(skb, false);
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return NOT_OURS;
 	outer = header(skb, ETH_HLEN, OUTER_SIZE);
 	if (!outer || !is_tunnel(outer))
-		return through_door(skb);
+		return through_door(skb, true);
 	/* Fragments are put together by the host and come by the VXLAN device. */
 	if (outer->ip.frag_off & bpf_htons(0x3fff))
 		return NOT_OURS;

@@ -6,7 +6,7 @@ which memory slot a network has, and which index the kernel gave a link.
 """
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from msgspec import Struct
 
@@ -42,10 +42,13 @@ VNI_BITS = 32
 NO_NODE = b"\0\0\0\0"
 NO_MAC = b"\0" * 6
 PRESENT = WORD.pack(1)
-EVERYWHERE = IPv4Network("0.0.0.0/0")
-"""The way out is IPv4's, as the underlay is."""
-LINK_LOCAL: tuple[Prefix, ...] = (IPv4Network("169.254.0.0/16"), IPv4Network("127.0.0.0/8"))
-"""Never a pod's to reach: cloud metadata services live there."""
+EVERYWHERE, EVERYWHERE6 = IPv4Network("0.0.0.0/0"), IPv6Network("::/0")
+OWN6 = IPv6Network("fd00:a1c0::/32")
+"""The data plane's own IPv6 addresses: of uplinks, and of pods that are their own backends."""
+NOBODYS: tuple[Prefix, ...] = (
+    IPv4Network("169.254.0.0/16"), IPv4Network("127.0.0.0/8"), IPv6Network("fe80::/10"), IPv6Network("::/96"), OWN6,
+)  # fmt: skip
+"""Never a pod's to reach in the world: cloud metadata services live there, and the node's own loopback."""
 
 BURST_SECONDS = 0.05
 BURST_BYTES_MIN = 2 * 65536
@@ -139,8 +142,10 @@ def bulk_of(world: World, node: IPv4Address, before: World | None = None, kept: 
     return Bulk(services, remote)
 
 
-def desired(instance: str, node: IPv4Address, world: World, found: Found, bulk: Bulk) -> Entries:
-    """`bulk` is `bulk_of(world, node)`."""
+def desired(
+    instance: str, node: IPv4Address, world: World, found: Found, bulk: Bulk, node6: IPv6Address | None = None
+) -> Entries:
+    """`bulk` is `bulk_of(world, node)`. `node6`: the node's other address, if it has one."""
     entries: Entries = {name: {} for name in MapName}
     here = present_vnis(world)
     services = bulk.services
@@ -164,11 +169,13 @@ def desired(instance: str, node: IPv4Address, world: World, found: Found, bulk: 
         name = gateway_name(instance, gateway.vni)
         if name in found.links:
             slot, kept = found.slots[gateway.vni], gateway.vni in keeping
-            add_gateway(entries, gateway, found.links[name], slot, services, answers_world=kept)
-    for prefix in (*world.forbidden, *LINK_LOCAL):
+            add_gateway(
+                entries, gateway, found.links[name], slot, services, answers_world=kept, six=node6 is not None
+            )
+    for prefix in (*world.forbidden, *NOBODYS):
         entries[MapName.FORBIDDEN][FORBIDDEN_KEY.pack(*pack_prefix(prefix))] = PRESENT
     for door in world.doors:
-        key = DOOR_KEY.pack(door.address.packed, door.port.to_bytes(2, "big"), door.protocol)
+        key = DOOR_KEY.pack(pack(door.address), door.port.to_bytes(2, "big"), door.protocol)
         entries[MapName.DOORS][key] = PRESENT
     return entries
 
@@ -290,10 +297,17 @@ def add_port(
 
 
 def add_gateway(
-    entries: Entries, gateway: Gateway, index: int, slot: int, services: Services, *, answers_world: bool
+    entries: Entries,
+    gateway: Gateway,
+    index: int,
+    slot: int,
+    services: Services,
+    *,
+    answers_world: bool,
+    six: bool,
 ) -> None:
     """`answers_world`: pods see clients of the world by their own addresses, and answer them. What they may
-    open is then the gateway's own to refuse."""
+    open is then the gateway's own to refuse. `six`: the world is also there by IPv6."""
     mac = pack_mac(gateway_mac(gateway.vni))
     has_services = gateway.vni in services.vnis
     flags = PortFlag.GATEWAY | (PortFlag.SERVICES | PortFlag.BACKEND if has_services else 0)
@@ -309,9 +323,12 @@ def add_gateway(
     anycast = ENDPOINT.pack(NO_NODE, index, mac, common | EndpointFlag.ANYCAST, slot, 0, 0)
     for one in gateway.addresses:
         entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, one.ip)] = anycast
-    if gateway.node_address is not None:
-        value = ENDPOINT.pack(NO_NODE, index, mac, common, slot, 0, 0)
-        entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, gateway.node_address)] = value
+    for own_address in (gateway.node_address, gateway.node_address6):
+        if own_address is not None:
+            value = ENDPOINT.pack(NO_NODE, index, mac, common, slot, 0, 0)
+            entries[MapName.ENDPOINTS][endpoint_key(gateway.vni, own_address)] = value
     if gateway.egress or answers_world:
         world = ROUTE.pack(RouteKind.WORLD, 0, 0, index, mac, b"")
-        entries[MapName.ROUTES][route_key(gateway.vni, EVERYWHERE)] = world
+        # Both or the first: IPv4, being mapped, is a part of all IPv6.
+        for prefix in (EVERYWHERE, EVERYWHERE6) if six else (EVERYWHERE,):
+            entries[MapName.ROUTES][route_key(gateway.vni, prefix)] = world

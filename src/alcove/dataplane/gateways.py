@@ -10,7 +10,7 @@ namespaces, none in the host's. From exit to gateway come only answers and what 
 import errno
 import os
 import subprocess
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,20 +20,21 @@ from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.desired import gateway_mac, gateway_name
 from alcove.dataplane.errors import DataPlaneError, KernelRefused
-from alcove.dataplane.links import AF_INET
+from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.model import Gateway, Settings, World
 from alcove.dataplane.namespaces import inside, path_of
-from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.netlink import Netlink, Request
 from alcove.dataplane.ports import HOST_MAC, equip, make_guarded
-from alcove.dataplane.rulesets import exit_ruleset, gateway_ruleset
+from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ruleset
 
 EXIT_MAC = "06:00:01:00:00:01"
 UPLINK_MAC, UPLINK_PEER_MAC = "06:00:02:00:00:01", "06:00:02:00:00:02"
 EXIT_HOP = IPv4Address("169.254.1.1")
 """Who the exit believes is next: nobody; the program there finds the way."""
-UPLINKS = IPv4Network("169.254.64.0/18")
-"""Two addresses for each memory slot, between exit and gateway. Link-local: no network has them, no pod may
-send to them, and they are never seen outside."""
+EXIT_HOP6 = IPv6Address("fe80::1")
+UPLINKS, UPLINKS6 = IPv4Network("169.254.64.0/18"), IPv6Network("fd00:a1c0:f::/114")
+"""Two addresses for each memory slot, between exit and gateway. Link-local, or of our own: no network has them, no
+pod may send to them, and they are never seen outside."""
 
 
 class Way(Struct, frozen=True):
@@ -41,10 +42,10 @@ class Way(Struct, frozen=True):
     mac: str
 
 
-def uplink_addresses(slot: int) -> tuple[IPv4Address, IPv4Address]:
+def uplink_addresses(slot: int) -> tuple[Uplink, Uplink]:
     """The exit's side and the gateway's."""
-    first = UPLINKS.network_address + 2 * slot
-    return first, first + 1
+    first, first6 = UPLINKS.network_address + 2 * slot, UPLINKS6.network_address + 2 * slot
+    return Uplink(first, first6), Uplink(first + 1, first6 + 1)
 
 
 class Gateways:
@@ -53,6 +54,8 @@ class Gateways:
         self.netlink = netlink
         self.checkpoint = checkpoint
         self.prefix = f"alcove-{settings.instance}-"
+        self.kernel6 = Path("/proc/sys/net/ipv6").exists()
+        """Whether the kernel knows IPv6 at all."""
         self.rulesets: dict[str, str] = {}
         self.wired: dict[int, tuple[Gateway, tuple[Prefix, ...], int]] = {}
 
@@ -85,7 +88,7 @@ class Gateways:
             if not link.up:
                 with inside(namespace):
                     _forward()
-                    _set_up_exit()
+                    _set_up_exit(self.kernel6)
                 # Up last: a kill before leaves it down, and the next run begins anew. Until a program is
                 # there, the host would only see packets that no gateway can send yet.
                 self.netlink.do(links.clsact(link.index), links.set_link(link.index))
@@ -100,12 +103,14 @@ class Gateways:
         """
         uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in world.gateways}
         if uplinks or f"{self.prefix}exit" in self.rulesets:
-            self._rule(f"{self.prefix}exit", exit_ruleset(self.settings, world, uplinks))
+            rules = exit_ruleset(self.settings, world, uplinks, kernel6=self.kernel6)
+            self._rule(f"{self.prefix}exit", rules)
         for gateway in world.gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
             namespace = namespaces.make(self.namespace_name(gateway.vni))
             try:
-                rules = gateway_ruleset(gateway, world, uplinks[gateway.vni])
+                six = self.settings.node6 is not None
+                rules = gateway_ruleset(gateway, world, uplinks[gateway.vni], six=six, kernel6=self.kernel6)
                 self._rule(self.namespace_name(gateway.vni), rules)
                 wanted = (gateway, inner_prefixes(gateway, world), slots[gateway.vni])
                 if self.wired.get(gateway.vni) != wanted:
@@ -133,9 +138,9 @@ class Gateways:
         far = namespaces.make(f"{self.prefix}exit")
         try:
             with inside(namespace):
-                _ensure_uplink_here(far, f"g{vni:x}", own_side, exit_side)
+                _ensure_uplink_here(far, f"g{vni:x}", own_side, exit_side, self.kernel6)
             with inside(far):
-                _set_up_uplink(f"g{vni:x}", exit_side, own_side)
+                _set_up_uplink(f"g{vni:x}", exit_side, own_side, self.kernel6)
         finally:
             os.close(far)
 
@@ -165,6 +170,10 @@ def _forward() -> None:
     for name in ("ip_forward", "conf/all/rp_filter", "conf/default/rp_filter"):
         value = "1" if name == "ip_forward" else "0"
         Path(f"/proc/sys/net/ipv4/{name}").write_text(value)
+    forwarding = Path("/proc/sys/net/ipv6/conf/all/forwarding")
+    # A kernel may be without IPv6.
+    if forwarding.exists():
+        forwarding.write_text("1")
 
 
 def _index(netlink: Netlink, name: str) -> int:
@@ -174,7 +183,7 @@ def _index(netlink: Netlink, name: str) -> int:
     return link.index
 
 
-def _set_up_exit() -> None:
+def _set_up_exit(kernel6: bool) -> None:
     netlink = Netlink()
     try:
         index = _index(netlink, "out")
@@ -185,6 +194,11 @@ def _set_up_exit() -> None:
             links.add_neighbor(index, EXIT_HOP, HOST_MAC),
             links.add_route(index, None, EXIT_HOP, AF_INET),
         )
+        if kernel6:
+            netlink.do(
+                links.add_neighbor(index, EXIT_HOP6, HOST_MAC),
+                links.add_route(index, None, EXIT_HOP6, AF_INET6),
+            )
     finally:
         netlink.close()
 
@@ -205,10 +219,12 @@ def _route_inside(gateway: Gateway, prefixes: tuple[Prefix, ...]) -> None:
         index = _index(netlink, "net")
         netlink.do(
             *(links.add_route(index, one, None, AF_INET) for one in prefixes if one.version == 4),
-            *(links.add_route(index, one, None, links.AF_INET6) for one in prefixes if one.version == 6),
+            *(links.add_route(index, one, None, AF_INET6) for one in prefixes if one.version == 6),
         )
         if gateway.node_address is not None:
             netlink.do(links.add_address(index, gateway.node_address, 32))
+        if gateway.node_address6 is not None:
+            netlink.do(links.add_address(index, gateway.node_address6, 128))
     finally:
         netlink.close()
 
@@ -224,7 +240,7 @@ def _remove_link(namespace: int, name: str) -> None:
         netlink.close()
 
 
-def _ensure_uplink_here(far: int, far_name: str, own: IPv4Address, hop: IPv4Address) -> None:
+def _ensure_uplink_here(far: int, far_name: str, own: Uplink, hop: Uplink, kernel6: bool) -> None:
     netlink = Netlink()
     try:
         if links.read_link(netlink, "up") is None:
@@ -233,19 +249,30 @@ def _ensure_uplink_here(far: int, far_name: str, own: IPv4Address, hop: IPv4Addr
             netlink.do(links.veth("up", UPLINK_MAC, far_name, UPLINK_PEER_MAC, far, 1500))
         index = _index(netlink, "up")
         netlink.do(
-            links.add_address(index, own, 31),
+            links.add_address(index, own.four, 31),
             links.set_link(index),
-            links.add_route(index, None, hop, AF_INET),
+            links.add_route(index, None, hop.four, AF_INET),
         )
+        if kernel6:
+            netlink.do(
+                *_side6(index, own, hop, UPLINK_PEER_MAC), links.add_route(index, None, hop.six, AF_INET6)
+            )
     finally:
         netlink.close()
 
 
-def _set_up_uplink(name: str, own: IPv4Address, hop: IPv4Address) -> None:
+def _set_up_uplink(name: str, own: Uplink, hop: Uplink, kernel6: bool) -> None:
     netlink = Netlink()
     try:
         index = _index(netlink, name)
-        netlink.do(links.add_address(index, own, 31), links.set_link(index))
-        netlink.do(links.add_route(index, IPv4Network((hop, 32)), None, AF_INET))
+        netlink.do(links.add_address(index, own.four, 31), links.set_link(index))
+        netlink.do(links.add_route(index, IPv4Network((hop.four, 32)), None, AF_INET))
+        if kernel6:
+            netlink.do(*_side6(index, own, hop, UPLINK_MAC))
     finally:
         netlink.close()
+
+
+def _side6(index: int, own: Uplink, hop: Uplink, hop_mac: str) -> list[Request]:
+    """Who is at the other side is known: nobody has to be asked, and the exit answers no one."""
+    return [links.add_address(index, own.six, 127), links.add_neighbor(index, hop.six, hop_mac)]

@@ -38,7 +38,7 @@ class Layout:
 
 CONFIG = Layout(
     "config", node="4s", underlay="I", vxlan="I", exit="I", tunnel_port="2s", nat_low="H", nat_high="H",
-    router_mac="6s", exit_mac="6s", path_ticks="H",
+    router_mac="6s", exit_mac="6s", path_ticks="H", node6="16s",
 )  # fmt: skip
 PORT = Layout(
     "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", address4="16s",
@@ -71,7 +71,7 @@ MEMBER_KEY = Layout("member_key", set="Q", backend="24s")
 PEER_KEY = Layout("peer_key", prefix_bits="I", profile="Q", address="16s")
 RULE_KEY = Layout("rule_key", prefix_bits="I", **{"class": "Q"}, proto="B", pad="x", port="2s")
 NETWORK_KEY = Layout("network_key", vni="I")
-DOOR_KEY = Layout("door_key", address="4s", port="2s", proto="B", pad="x")
+DOOR_KEY = Layout("door_key", address="16s", port="2s", proto="B", pad="x")
 TUPLE = Layout("tuple", source="16s", target="16s", sport="2s", dport="2s", proto="B", kind="B", pad="2x")
 FLOW = Layout(
     "flow", peer="16s", peer_port="2s", own_port="2s", tick="I", flags="I", node="4s", first="Q", second="Q"

@@ -5,7 +5,7 @@ ports, and of each network present on it the subnets; only bouncers are given th
 """
 
 from enum import IntEnum
-from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 
 from msgspec import Struct
 
@@ -121,16 +121,18 @@ class Gateway(Struct, frozen=True):
     """An address of the network that only this node's gateway has: the world's packets come in as it."""
     egress: bool = False
     """Whether pods may reach the world."""
+    node_address6: IPv6Address | None = None
+    """As `node_address`, for what comes in by IPv6."""
 
 
 class Door(Struct, frozen=True):
-    """A way in: an address and port of the node (or one that is routed to it) is a service's."""
+    """A way in: an address and port of the node (or one that is routed to it) is a service's of the same family."""
 
     vni: int
-    address: IPv4Address
+    address: Address
     port: int
     protocol: Protocol
-    service_address: IPv4Address
+    service_address: Address
     service_port: int
     keep_client: bool = False
     """The backend sees the client's own address; it must be on this node."""
@@ -171,5 +173,7 @@ class Settings(Struct, frozen=True):
     nat_ports: tuple[int, int] = (20000, 29999)
     """Ports of the node's address that pods' connections to the world are given."""
     path_seconds: int = 30
+    node6: IPv6Address | None = None
+    """The node's IPv6 address. Without one, pods reach the world, and the world them, by IPv4 only."""
     underlay_bytes_per_second: int = 0
     """The underlay's capacity, shared out between the traffic classes; 0: unknown, no shaping."""

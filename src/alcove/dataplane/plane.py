@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from alcove.dataplane import links
-from alcove.dataplane.address import Address, pack_mac
+from alcove.dataplane.address import NO_ADDRESS, Address, pack, pack_mac
 from alcove.dataplane.apply import Change, Checkpoint, apply, difference, read_back
 from alcove.dataplane.build import build
 from alcove.dataplane.desired import (
@@ -94,7 +94,7 @@ class Plane:
         constants = CONFIG.pack(
             self.settings.node.packed, self.underlay.index, vxlan.index, way_out.index,
             self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(way_out.mac),
-            ticks(self.settings.path_seconds),
+            ticks(self.settings.path_seconds), pack(self.settings.node6) if self.settings.node6 else NO_ADDRESS,
         )  # fmt: skip
         self.checkpoint("load programs")
         self.programs = self.pins.programs(program, constants)
@@ -207,7 +207,8 @@ class Plane:
         slots = self._ensure_memories(wanted_vnis(world, self.settings.node))
         self.gateways.ensure(world, slots, self.mtu, self.programs.descriptors["from_pod"])
         found = self.find(world, slots)
-        wanted = desired(self.settings.instance, self.settings.node, world, found, self.bulk)
+        settings = self.settings
+        wanted = desired(settings.instance, settings.node, world, found, self.bulk, settings.node6)
         try:
             apply(self.maps, difference(wanted, self.held), self.held, self.checkpoint)
         except KernelRefused:

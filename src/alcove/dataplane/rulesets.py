@@ -1,72 +1,125 @@
-"""The nftables rules of gateways and exit, as text (pure). Each is replaced in one transaction."""
+"""The nftables rules of gateways and exit, as text (pure). Each is replaced in one transaction, both families at once
+(`kernel6`: if the kernel has both)."""
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
+from msgspec import Struct
+
+from alcove.dataplane.address import Address
 from alcove.dataplane.model import Door, Gateway, Protocol, Settings, World
 
 FIRST_DOOR_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
 """To the world, of one pod at a time."""
 _PORTED = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
-_HEAD = "table ip alcove\ndelete table ip alcove\ntable ip alcove {"
+_FAMILIES = {4: "ip", 6: "ip6"}
+_ICMP = {4: "icmp", 6: "icmpv6"}
+_ADDRESS_TYPES = {4: "ipv4_addr", 6: "ipv6_addr"}
+
+
+class Uplink(Struct, frozen=True):
+    """A gateway's own addresses on its link to the exit."""
+
+    four: IPv4Address
+    six: IPv6Address
+
+    def of(self, version: int) -> Address:
+        return self.four if version == 4 else self.six
 
 
 def door_ports(world: World, vni: int) -> dict[Door, int]:
     """Between exit and gateway each door of a network has a port of its own."""
     doors = sorted(
         (door for door in world.doors if door.vni == vni),
-        key=lambda door: (door.address, door.protocol, door.port),
+        key=lambda door: (door.address.version, door.address, door.protocol, door.port),
     )
     return {door: FIRST_DOOR_PORT + index for index, door in enumerate(doors)}
 
 
-def exit_ruleset(settings: Settings, world: World, uplinks: Mapping[int, IPv4Address]) -> str:
+def _doors(world: World, vni: int, version: int) -> dict[Door, int]:
+    return {door: port for door, port in door_ports(world, vni).items() if door.address.version == version}
+
+
+def _at(address: Address, ports: object) -> str:
+    return f"{address}:{ports}" if address.version == 4 else f"[{address}]:{ports}"
+
+
+def _head(version: int) -> str:
+    table = f"table {_FAMILIES[version]} alcove"
+    return f"{table}\ndelete {table}\n{table} {{"
+
+
+def exit_ruleset(
+    settings: Settings, world: World, uplinks: Mapping[int, Uplink], *, kernel6: bool = True
+) -> str:
     """Out: the node's address, by its share of ports. In: doors. Between gateways: nothing."""
-    low, high = settings.nat_ports
-    forbidden = ", ".join(sorted(str(prefix) for prefix in world.forbidden if prefix.version == 4))
-    lines = [_HEAD, "  chain forward {", "    type filter hook forward priority 0; policy drop;"]
-    lines += ["    ct state established,related accept"]
-    if forbidden:
-        lines += [f"    oifname out ip daddr {{ {forbidden} }} drop"]
-    lines += ["    oifname out accept", "    iifname out ct status dnat accept", "  }"]
-    lines += ["  chain input {", "    type filter hook input priority 0; policy drop;", "  }"]
+    four = _exit_rules(4, settings, settings.node, world, uplinks)
+    return four + _exit_rules(6, settings, settings.node6, world, uplinks) if kernel6 else four
+
+
+def _exit_rules(
+    version: int, settings: Settings, node: Address | None, world: World, uplinks: Mapping[int, Uplink]
+) -> str:
+    """Without an address of the family, nothing passes."""
+    family, (low, high) = _FAMILIES[version], settings.nat_ports
+    forbidden = ", ".join(sorted(str(prefix) for prefix in world.forbidden if prefix.version == version))
+    lines = [_head(version), "  chain forward {", "    type filter hook forward priority 0; policy drop;"]
+    if node is not None:
+        lines += ["    ct state established,related accept"]
+        if forbidden:
+            lines += [f"    oifname out {family} daddr {{ {forbidden} }} drop"]
+        lines += ["    oifname out accept", "    iifname out ct status dnat accept"]
+    lines += ["  }", "  chain input {", "    type filter hook input priority 0; policy drop;", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
-    for vni, uplink in uplinks.items():
-        for door, port in door_ports(world, vni).items():
-            kind = _PORTED[door.protocol]
-            lines += [
-                f"    iifname out ip daddr {door.address} {kind} dport {door.port} dnat to {uplink}:{port}"
-            ]
+    for vni, uplink in uplinks.items() if node is not None else ():
+        for door, port in _doors(world, vni, version).items():
+            asked = f"{family} daddr {door.address} {_PORTED[door.protocol]} dport {door.port}"
+            lines += [f"    iifname out {asked} dnat to {_at(uplink.of(version), port)}"]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
-    for kind in ("tcp", "udp", "icmp"):
-        lines += [f"    oifname out meta l4proto {kind} snat to {settings.node}:{low}-{high}"]
+    if node is not None:
+        share = _at(node, f"{low}-{high}")
+        lines += [
+            f"    oifname out meta l4proto {kind} snat to {share}" for kind in ("tcp", "udp", _ICMP[version])
+        ]
     return "\n".join([*lines, "  }", "}", ""])
 
 
-def gateway_ruleset(gateway: Gateway, world: World, uplink: IPv4Address) -> str:
-    """Pods out if the network allows it; doors in; the agent's sockets for pods only."""
-    doors = door_ports(world, gateway.vni)
-    lines = [_HEAD, "  set sources { type ipv4_addr; size 65535; flags dynamic; }"]
+def gateway_ruleset(
+    gateway: Gateway, world: World, uplink: Uplink, *, six: bool = False, kernel6: bool = True
+) -> str:
+    """Pods out if the network allows it; doors in; the agent's sockets for pods only. `six`: by IPv6, too."""
+    four = _gateway_rules(4, gateway, gateway.node_address, world, uplink, is_open=True)
+    if not kernel6:
+        return four
+    return four + _gateway_rules(6, gateway, gateway.node_address6, world, uplink, is_open=six)
+
+
+def _gateway_rules(
+    version: int, gateway: Gateway, own: Address | None, world: World, uplink: Uplink, *, is_open: bool
+) -> str:
+    family = _FAMILIES[version]
+    lines = [
+        _head(version),
+        f"  set sources {{ type {_ADDRESS_TYPES[version]}; size 65535; flags dynamic; }}",
+    ]
     lines += ["  chain forward {", "    type filter hook forward priority 0; policy drop;"]
     lines += ["    ct state established,related accept"]
-    if gateway.egress:
+    if gateway.egress and is_open:
         # The exit's table is everybody's: no pod may fill it.
-        lines += [
-            f"    iifname net oifname up add @sources {{ ip saddr ct count over {POD_CONNECTIONS_MAX} }} drop"
-        ]
+        counted = f"{family} saddr ct count over {POD_CONNECTIONS_MAX}"
+        lines += [f"    iifname net oifname up add @sources {{ {counted} }} drop"]
         lines += ["    iifname net oifname up accept"]
     lines += ["    iifname up oifname net ct status dnat accept", "  }"]
     lines += ["  chain input {", "    type filter hook input priority 0;"]
     lines += ["    iifname up ct state new drop", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
-    for door, port in doors.items():
-        kind = _PORTED[door.protocol]
+    for door, port in _doors(world, gateway.vni, version).items() if is_open else ():
         mark = "" if door.keep_client else " meta mark set 1"
-        target = f"{door.service_address}:{door.service_port}"
-        lines += [f"    iifname up ip daddr {uplink} {kind} dport {port}{mark} dnat to {target}"]
+        asked = f"{family} daddr {uplink.of(version)} {_PORTED[door.protocol]} dport {port}"
+        lines += [f"    iifname up {asked}{mark} dnat to {_at(door.service_address, door.service_port)}"]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
-    if gateway.node_address is not None:
-        lines += [f"    oifname net meta mark 1 snat to {gateway.node_address}"]
+    if own is not None:
+        lines += [f"    oifname net meta mark 1 snat to {own}"]
     lines += ["    oifname up masquerade"]
     return "\n".join([*lines, "  }", "}", ""])

@@ -10,7 +10,7 @@ import string
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
-from ipaddress import IPv4Address, IPv4Network, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from alcove.dataplane.plane import Plane
 from alcove.dataplane.ports import port_name
 from alcove.testing.probes import ping
 
-UNDERLAY = IPv4Network("192.168.77.0/24")
+UNDERLAY, UNDERLAY6 = IPv4Network("192.168.77.0/24"), IPv6Network("fd77::/64")
 BPF_ROOT = Path(f"/run/alcove-lab-{os.getpid()}")
 """This process's own, gone when it ends."""
 MTU = 1550
@@ -94,11 +94,12 @@ class Node:
         self.instance = f"{lab.token}{number}"
         self.name = f"lab-{lab.token}-{number}"
         self.address = IPv4Address(UNDERLAY.network_address + 10 + number)
+        self.address6 = IPv6Address(UNDERLAY6.network_address + 16 + number)
         self.namespace = namespaces.make(self.name)
         self.pods: list[Pod] = []
-        self.world = World(forbidden=(UNDERLAY,))
+        self.world = World(forbidden=(UNDERLAY, UNDERLAY6))
         self._connect()
-        self.settings = Settings(self.instance, self.address, "eth0")
+        self.settings = Settings(self.instance, self.address, "eth0", node6=self.address6)
 
     def _connect(self) -> None:
         with inside(self.lab.underlay):
@@ -118,6 +119,7 @@ class Node:
             device, loopback = links.read_link(own, "eth0"), links.read_link(own, "lo")
             assert device and loopback
             own.do(links.add_address(device.index, self.address, UNDERLAY.prefixlen))
+            own.do(links.add_address(device.index, self.address6, UNDERLAY6.prefixlen))
             own.do(links.set_link(device.index), links.set_link(loopback.index))
             own.close()
 
@@ -216,7 +218,8 @@ def _settle(namespace: int, own: Interface | None, reachable: Prefix) -> None:
             netlink.do(
                 links.add_address(device.index, own.ip, own.network.prefixlen), links.set_link(device.index)
             )
-        netlink.do(links.add_route(device.index, reachable, None, links.AF_INET))
+        family = links.AF_INET if reachable.version == 4 else links.AF_INET6
+        netlink.do(links.add_route(device.index, reachable, None, family))
         netlink.close()
 
 
@@ -263,12 +266,11 @@ class Lab:
             else:
                 raise TimeoutError(f"node {node.number} does not reach the underlay")
 
-    def add_host(self, name: str, address: str) -> int:
+    def add_host(self, name: str, *addresses: str) -> int:
         """A host on the underlay that is no node: the world, as far as the lab has one. Its namespace."""
         full = f"lab-{self.token}-host-{name}"
         host = namespaces.make(full)
         self.hosts[full] = host
-        own = ip_interface(address)
         link = f"h{len(self.hosts)}"
         with inside(self.underlay):
             uplink = Netlink()
@@ -282,9 +284,10 @@ class Lab:
             assert bridge and port
             uplink.do(links.set_link(port.index, master=bridge.index))
             uplink.close()
-        _settle(host, own, UNDERLAY)
-        for node in self.nodes:
-            _settle(node.namespace, None, own.network)
+        for own in map(ip_interface, addresses):
+            _settle(host, own, UNDERLAY if own.version == 4 else UNDERLAY6)
+            for node in self.nodes:
+                _settle(node.namespace, None, own.network)
         return host
 
     def route(self, namespace: int, prefix: str, via: IPv4Address) -> None:

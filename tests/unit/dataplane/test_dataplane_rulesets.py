@@ -1,10 +1,12 @@
 """The rules of gateways and exit, as text."""
 
-from ipaddress import IPv4Address, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
+
+from msgspec.structs import replace
 
 from alcove.dataplane.desired import PRIORITY
 from alcove.dataplane.model import Door, Gateway, Protocol, Settings, World
-from alcove.dataplane.rulesets import door_ports, exit_ruleset, gateway_ruleset
+from alcove.dataplane.rulesets import Uplink, door_ports, exit_ruleset, gateway_ruleset
 from alcove.dataplane.shaping import SHARES, commands
 
 NODE = IPv4Address("192.168.0.1")
@@ -16,7 +18,7 @@ DOORS = (
     Door(5, NODE, 30000, Protocol.TCP, VIP, 80, keep_client=True),
     Door(6, NODE, 30002, Protocol.TCP, VIP, 80),
 )
-UPLINK = IPv4Address("100.64.0.1")
+UPLINK = Uplink(IPv4Address("100.64.0.1"), IPv6Address("fd00:a1c0:f::1"))
 
 
 def test_each_door_of_a_network_has_a_port_that_does_not_depend_on_order() -> None:
@@ -47,6 +49,39 @@ def test_the_exit_keeps_to_its_ports_and_off_the_nodes() -> None:
     assert "ip daddr { 192.168.0.0/24 } drop" in rules
     assert "tcp dport 30000 dnat to 100.64.0.1:1024" in rules
     assert "30002" not in rules, "a network without a gateway here has no door here"
+
+
+NODE6, VIP6 = IPv6Address("2001:db8::1"), IPv6Address("fd20::1")
+DOOR6 = Door(5, NODE6, 30003, Protocol.TCP, VIP6, 80)
+
+
+def part(rules: str, family: str) -> str:
+    """The rules of one family."""
+    return rules.split(f"\ntable {family} alcove {{")[1].split("\n}")[0]
+
+
+def test_by_ipv6_nothing_passes_unless_the_node_has_it() -> None:
+    world = World(doors=(*DOORS, DOOR6), forbidden=(ip_network("2001:db8::/64"),))
+    without = part(exit_ruleset(SETTINGS, world, {5: UPLINK}), "ip6")
+    assert "accept" not in without
+    assert "nat to" not in without
+    both = part(exit_ruleset(replace(SETTINGS, node6=NODE6), world, {5: UPLINK}), "ip6")
+    assert "meta l4proto icmpv6 snat to [2001:db8::1]:20000-29999" in both
+    assert "ip6 daddr { 2001:db8::/64 } drop" in both
+    assert "ip6 daddr 2001:db8::1 tcp dport 30003 dnat to [fd00:a1c0:f::1]:1026" in both
+    assert "30000" not in both
+
+
+def test_a_gateway_lets_ipv6_through_where_there_is_a_way() -> None:
+    gateway = Gateway(5, GATEWAY.addresses, egress=True, node_address6=IPv6Address("fd00::f0"))
+    world = World(doors=(DOOR6,))
+    closed = part(gateway_ruleset(gateway, world, UPLINK), "ip6")
+    assert "oifname up accept" not in closed
+    assert "dnat to" not in closed
+    open_ = part(gateway_ruleset(gateway, world, UPLINK, six=True), "ip6")
+    assert "iifname net oifname up accept" in open_
+    assert "ip6 daddr fd00:a1c0:f::1 tcp dport 1024 meta mark set 1 dnat to [fd20::1]:80" in open_
+    assert "meta mark 1 snat to fd00::f0" in open_
 
 
 def test_shares_add_up_and_classes_are_named_as_packets_name_them() -> None:

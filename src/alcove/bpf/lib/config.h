@@ -2,7 +2,7 @@
 /* What is fixed while a program is loaded. Constants to the verifier: unused branches vanish. */
 #pragma once
 
-#include "kernel.h"
+#include "address.h"
 
 struct config {
 	__be32 node;		/* this node's underlay address: source of every tunnel packet */
@@ -15,8 +15,9 @@ struct config {
 	__u8 router_mac[6];	/* every neighbour's MAC, as pods see it */
 	__u8 exit_mac[6];	/* MAC of the exit's inner device */
 	__u16 path_ticks;	/* how long a learned path is used before it is asked for again */
+	struct address node6;	/* this node's IPv6 address, zeros: none; the tunnel is IPv4's all the same */
 };
-_Static_assert(sizeof(struct config) == 36, "config");
+_Static_assert(sizeof(struct config) == 52, "config");
 
 const volatile struct config config = {};
 

@@ -7,12 +7,12 @@
 #include "packet.h"
 
 struct door_key {
-	__be32 address;
+	struct address address;
 	__be16 port;
 	__u8 proto;
 	__u8 pad;
 };
-_Static_assert(sizeof(struct door_key) == 8, "door_key");
+_Static_assert(sizeof(struct door_key) == 20, "door_key");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -28,52 +28,106 @@ INLINE bool is_nat_port(__be16 port)
 	return bpf_ntohs(port) >= config.nat_low && bpf_ntohs(port) <= config.nat_high;
 }
 
+INLINE bool has_door_ports(__u8 proto)
+{
+	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
+}
+
+/* Whether a packet is for the exit: an answer to what it sent, or for one of the doors. */
+INLINE bool is_exits(struct door_key *key, bool for_node)
+{
+	return (for_node && is_nat_port(key->port)) || bpf_map_lookup_elem(&doors, key);
+}
+
+INLINE bool is_door4(struct __sk_buff *skb)
+{
+	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);
+	struct door_key key = {};
+
+	if (!ip || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff) || !has_door_ports(ip->protocol))
+		return false;
+	address_of_ip4(&key.address, ip->daddr);
+	key.proto = ip->protocol;
+	key.port = ((__be16 *)(ip + 1))[1];
+	return is_exits(&key, ip->daddr == config.node);
+}
+
+INLINE bool for_node6(const struct address *target)
+{
+	struct address node = config.node6;
+
+	return node.word[0] && address_equal(target, &node);
+}
+
+INLINE bool is_door6(struct __sk_buff *skb)
+{
+	struct ipv6hdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);
+	struct door_key key = {};
+
+	if (!ip || !has_door_ports(ip->nexthdr))
+		return false;
+	address_of_ip6(&key.address, &ip->daddr);
+	key.proto = ip->nexthdr;
+	key.port = ((__be16 *)(ip + 1))[1];
+	return is_exits(&key, for_node6(&key.address));
+}
+
 /* An ICMP message is the exit's when its echo, or the packet it complains of, is. */
-INLINE bool icmp_is_exits(struct __sk_buff *skb, __u32 l4)
+INLINE bool is_icmp4_for_exit(struct __sk_buff *skb)
 {
 	struct {
+		struct iphdr outer;
 		struct icmphdr icmp;
 		struct iphdr ip;
 		__be16 ports[4];
 	} *error;
-	struct icmphdr *icmp = header(skb, l4, sizeof(*icmp));
+	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + sizeof(struct icmphdr));
+	struct icmphdr *icmp;
 
-	if (!icmp)
+	if (!ip || ip->protocol != IPPROTO_ICMP || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
 		return false;
+	if (ip->daddr != config.node)
+		return false;
+	icmp = (struct icmphdr *)(ip + 1);
 	if (icmp->type == ICMP_ECHOREPLY)
 		return is_nat_port(icmp->id);
 	if (icmp->type != ICMP_DEST_UNREACH && icmp->type != ICMP_TIME_EXCEEDED)
 		return false;
-	error = header(skb, l4, sizeof(*error));
+	error = header(skb, ETH_HLEN, sizeof(*error));
 	if (!error || error->ip.ihl != 5 || error->ip.saddr != config.node)
 		return false;
 	return is_nat_port(error->ip.protocol == IPPROTO_ICMP ? error->ports[2] : error->ports[0]);
 }
 
-INLINE bool is_door(struct __sk_buff *skb)
+INLINE bool is_icmp6_for_exit(struct __sk_buff *skb)
 {
-	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);
-	struct door_key key = {};
+	struct {
+		struct ipv6hdr outer;
+		struct icmp6hdr icmp;
+		struct ipv6hdr ip;
+		__be16 ports[4];
+	} *error;
+	struct ipv6hdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + sizeof(struct icmp6hdr));
+	struct icmp6hdr *icmp;
+	struct address address;
 
-	if (!ip || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
+	if (!ip || ip->nexthdr != IPPROTO_ICMPV6)
 		return false;
-	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_SCTP)
+	address_of_ip6(&address, &ip->daddr);
+	if (!for_node6(&address))
 		return false;
-	key.address = ip->daddr;
-	key.proto = ip->protocol;
-	key.port = ((__be16 *)(ip + 1))[1];
-	if (ip->daddr == config.node && is_nat_port(key.port))
-		return true;
-	return bpf_map_lookup_elem(&doors, &key);
-}
-
-INLINE bool is_icmp_for_exit(struct __sk_buff *skb)
-{
-	struct iphdr *ip = header(skb, ETH_HLEN, sizeof(*ip));
-
-	if (!ip || ip->protocol != IPPROTO_ICMP || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
+	icmp = (struct icmp6hdr *)(ip + 1);
+	if (icmp->icmp6_type == ICMPV6_ECHO_REPLY)
+		return is_nat_port(icmp->icmp6_identifier);
+	if (icmp->icmp6_type < ICMPV6_DEST_UNREACH || icmp->icmp6_type > ICMPV6_TIME_EXCEED)
 		return false;
-	return ip->daddr == config.node && icmp_is_exits(skb, ETH_HLEN + sizeof(*ip));
+	error = header(skb, ETH_HLEN, sizeof(*error));
+	if (!error)
+		return false;
+	address_of_ip6(&address, &error->ip.saddr);
+	if (!for_node6(&address))
+		return false;
+	return is_nat_port(error->ip.nexthdr == IPPROTO_ICMPV6 ? error->ports[2] : error->ports[0]);
 }
 
 INLINE void to_exit_mac(struct __sk_buff *skb)
@@ -104,13 +158,13 @@ INLINE int share_icmp(struct __sk_buff *skb)
 }
 
 /* Hands the world's packets to the exit; the host keeps its own. */
-INLINE int through_door(struct __sk_buff *skb)
+INLINE int through_door(struct __sk_buff *skb, bool ip4)
 {
 	if (!config.exit)
 		return NOT_OURS;
-	if (is_icmp_for_exit(skb))
+	if (ip4 ? is_icmp4_for_exit(skb) : is_icmp6_for_exit(skb))
 		return share_icmp(skb);
-	if (!is_door(skb))
+	if (!(ip4 ? is_door4(skb) : is_door6(skb)))
 		return NOT_OURS;
 	to_exit_mac(skb);
 	return bpf_redirect_peer(config.exit, 0);
