@@ -115,7 +115,7 @@ def test_two_clusters_live_side_by_side(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     other = tmp_path / "alcove" / "blue"
     try:
-        done = alcove("up", "--hollow", "--no-demo", "--name", "blue", "--nodes", "0")
+        done = alcove("up", "--hollow", "--no-demo", "--name", "blue")
         assert done.returncode == 0, done.stderr
         Caller(other / "admin.kubeconfig").kubectl("create", "namespace", "blues-own")
         told = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")

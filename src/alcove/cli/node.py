@@ -111,6 +111,7 @@ def join(
     data: Annotated[Path, typer.Option(help="Directory of the node's state.")] = Path("/var/lib/alcove"),
     address: Annotated[str, typer.Option(help="The node's address; default: the way to the server.")] = "",
     underlay: Annotated[str, typer.Option(help="Device of that address; default: where it is.")] = "",
+    port: Annotated[int, typer.Option(help="Port for logs, exec and metrics.")] = 10250,
     hollow: Annotated[bool, typer.Option("--hollow", help="Pretend to run pods.")] = False,
     enrol_only: Annotated[
         bool, typer.Option("--enrol-only", help="Write the node's kubeconfig and stop.")
@@ -132,7 +133,7 @@ def join(
         typer.echo(f"node {node} may speak to {decoded.server}: wrote {kubeconfig}", err=True)
         if enrol_only:
             return
-        device = underlay or addresses.device_of(own)
         words = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
-        words += ["--address", own, "--underlay", device, *(["--hollow"] if hollow else [])]
+        words += ["--address", own, "--port", str(port)]
+        words += ["--hollow"] if hollow else ["--underlay", underlay or addresses.device_of(own)]
         os.execv(sys.executable, [sys.executable, "-m", "alcove.processes.main", *words])

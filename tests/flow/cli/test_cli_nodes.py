@@ -1,5 +1,7 @@
 """`alcove node …`: joining by a token, draining."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ from typer.testing import Result
 
 from alcove.api.objects import Object
 from alcove.cli.enrolment import JoinToken
-from alcove.testing.server import Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, wait_until
 
 Alcove = Callable[..., Result]
 
@@ -35,6 +37,30 @@ def test_a_node_joins_by_a_token_over_mutual_tls(
     assert far.post("/api/v1/nodes", node("near")).status == 403
     assert far.get("/api/v1/nodes/far").status == 200
     assert far.get("/api/v1/tenants/system/namespaces/kube-system/secrets").status == 403
+
+
+def test_a_joined_machine_runs_the_agent(alcove: Alcove, cluster: LocalServer, tmp_path: Path) -> None:
+    token = alcove("node", "token").stdout.strip()
+    words = ("node", "join", token, "--name", "joined", "--data", str(tmp_path / "node"), "--hollow")
+    with (tmp_path / "log").open("w") as log:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "alcove.processes.main", *words, "--address", "127.0.0.1", "--port", "0"],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_until(lambda: _is_ready(cluster, "joined"), 20)
+    except AssertionError:
+        raise AssertionError((tmp_path / "log").read_text()) from None
+    finally:
+        agent.terminate()
+        agent.wait(20)
+
+
+def _is_ready(cluster: LocalServer, name: str) -> bool:
+    found = cluster.system.get(f"/api/v1/nodes/{name}")
+    conditions = found.json.get("status", {}).get("conditions", []) if found.status == 200 else []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def test_a_token_can_do_nothing_but_ask_for_a_certificate(alcove: Alcove, cluster: LocalServer) -> None:

@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Struct
 
 NODES_MAX = 64
+AGENT_PORT = 10250
+"""Hollow nodes of all clusters share this machine's loopback: theirs go on from there."""
 RANGE = IPv4Network("10.250.0.0/16")
 """Underlays of all clusters of a machine: one /24 each."""
 RUN = Path("/run/alcove")
@@ -108,7 +110,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
             instance=self.token + (_DIGITS[number // 36] if number > 35 else "") + _DIGITS[number % 36],
             namespace=f"alcove-{self.token}-{name}",
             address=local if self.hollow else self.underlay.network_address + 10 + number,
-            port=10250 + number - 1 if self.hollow else 10250,
+            port=AGENT_PORT + NODES_MAX * (self.number % 256) + number - 1 if self.hollow else AGENT_PORT,
             folder=self.data / "nodes" / name,
         )
 

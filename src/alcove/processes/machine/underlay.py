@@ -72,6 +72,7 @@ table ip {cluster.table} {{
     chain forward {{
         type filter hook forward priority filter
         iifname "{link}" ip daddr {RANGE} drop comment "other clusters"
+        iifname "{link}" ip daddr 169.254.0.0/16 drop comment "what a cloud tells this machine alone"
     }}
     chain in {{
         type filter hook input priority filter
@@ -108,6 +109,10 @@ def _uplink(cluster: Cluster, underlay: int) -> None:
             macs = _mac(cluster, "uplink"), _mac(cluster, "switch")
             netlink.do(links.veth(cluster.uplink, macs[0], "uplink", macs[1], underlay, MTU))
         device = _found(netlink, cluster.uplink)
+        # The rules are for IPv4, and so is the underlay: there is no other way in.
+        setting = Path(f"/proc/sys/net/ipv6/conf/{cluster.uplink}/disable_ipv6")
+        if setting.exists():
+            setting.write_text("1")
         netlink.do(
             links.add_address(device, cluster.gateway, cluster.underlay.prefixlen), links.set_link(device)
         )

@@ -36,6 +36,9 @@ def test_hollow_nodes_share_loopback_and_differ_in_ports(tmp_path: Path) -> None
     nodes = made(tmp_path, nodes=3, hollow=True).all_nodes()
     assert {str(node.address) for node in nodes} == {"127.0.0.1"}
     assert [node.port for node in nodes] == [10250, 10251, 10252]
+    other = made(tmp_path, nodes=NODES_MAX, hollow=True, number=255).all_nodes()
+    assert len({node.port for node in (*nodes, *other)}) == 3 + NODES_MAX
+    assert max(node.port for node in other) < 32768, "from there on ports are given to anybody"
 
 
 def test_what_was_asked_is_kept_and_the_folder_may_move(tmp_path: Path) -> None:
