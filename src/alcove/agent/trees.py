@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def remove(path: Path) -> None:
+def remove(*paths: Path) -> None:
     """Idempotent. OSError where something is left; what is mounted inside is left, never emptied."""
-    if not path.is_symlink() and not path.exists():
-        return  # The usual case costs no process.
-    done = subprocess.run(["rm", "-rf", "--one-file-system", "--", path], capture_output=True, text=True)
+    there = [path for path in paths if path.is_symlink() or path.exists()]
+    if not there:
+        return  # A process is not for nothing.
+    done = subprocess.run(["rm", "-rf", "--one-file-system", "--", *there], capture_output=True, text=True)
     if done.returncode:
-        raise OSError(f"cannot remove {path}: {_last(done.stderr)}")
+        raise OSError(f"cannot remove {there[0]}: {_last(done.stderr)}")
 
 
 def used_bytes(paths: Sequence[Path]) -> list[int]:

@@ -43,7 +43,7 @@ class _Record(Struct, frozen=True):
 
 class ImageStore:
     def __init__(self, folder: Path, fetcher: Tools | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o711)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._tools = fetcher or Tools()
         self._catalogue = Catalogue(folder)

@@ -47,6 +47,7 @@ from alcove.api.objects import Object
 FILES_BYTES_MAX = 64 << 20
 """All files of a pod that are made of objects, and as much again while they change."""
 
+_RECORD = "record.json"
 P = ParamSpec("P")
 T = TypeVar("T")
 Checkpoint = Callable[[str], None]
@@ -282,16 +283,16 @@ class Volumes:
             if not self.is_used(local, but_by=id):
                 self.local.unmount(local)
                 self._checkpoint("unmount volume")
-        for name in ("parts", "images", "empty", "memory"):
-            trees.remove(home / name)
-            self._checkpoint("remove files")
+        # The record goes last: while there is one, whoever starts anew knows that this is to be done.
+        trees.remove(*(path for path in _entries(home) if path.name != _RECORD))
+        self._checkpoint("remove files")
         trees.remove(home)
         self._records.pop(id, None)
 
     def _recover(self) -> None:
         for home in self._pods.iterdir():
             try:
-                content = (home / "record.json").read_bytes()
+                content = (home / _RECORD).read_bytes()
                 self._records[home.name] = msgspec.json.decode(
                     content, type=_Record, dec_hook=lambda _type, text: Path(text)
                 )
@@ -305,7 +306,7 @@ class Volumes:
 
     def _write(self, id: str, record: _Record) -> _Record:
         if self._records.get(id) != record:
-            path = self._pods / id / "record.json"
+            path = self._pods / id / _RECORD
             draft = path.with_suffix(".new")
             draft.write_bytes(msgspec.json.encode(record, enc_hook=str))
             draft.rename(path)
@@ -321,10 +322,7 @@ class Volumes:
         return bool(record.paths) and all(os.path.ismount(path) for path in needed)
 
     def _empties(self, id: str) -> list[Path]:
-        try:
-            found = sorted((self._pods / id / "empty").iterdir())
-        except FileNotFoundError:
-            return []
+        found = _entries(self._pods / id / "empty")
         return [path for path in found if not os.path.ismount(path)]  # Those in memory are bounded by it.
 
     def _tokens_of(self, id: str) -> Path:
@@ -355,6 +353,10 @@ def exceeded(pod: Object, usage: Mapping[str, int]) -> str:
 
 def _local_ids(plan: Plan) -> list[str]:
     return sorted({each.volume.id for each in plan.volumes if isinstance(each, Local)})
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.exists() else []
 
 
 def _id(key: PodKey) -> str:
