@@ -13,8 +13,8 @@ from alcove.api import objects
 from alcove.cli.connectivity.world import Pod, pod_manifest
 from alcove.cli.session import Session
 from alcove.client.resources import NODES, PODS, TENANTS
-from alcove.processes import down, supervisor
-from alcove.processes.machine import cluster, findings
+from alcove.processes import down
+from alcove.processes.machine import cluster, findings, holding
 from alcove.testing.machine import FORWARDING, traces
 from alcove.testing.server import wait_until
 
@@ -76,7 +76,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
     assert session.find(TENANTS, POD.tenant) is not None
 
     # The worst case: nobody is left to clean up after the nodes.
-    holder = supervisor.holder(machine)
+    holder = holding.holder(machine)
     assert holder is not None
     os.kill(holder, signal.SIGKILL)
     assert alcove("destroy", "--yes", *place).stdout == "gone\n"
@@ -85,10 +85,10 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
 
 
 def _agent_is_killed_and_pods_do_not_notice(machine: Path, session: Session, first: str) -> None:
-    pid = supervisor.states(machine)["node-1"].pid
+    pid = holding.states(machine)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: supervisor.states(machine)["node-1"].pid not in (None, pid), 20)
+    wait_until(lambda: holding.states(machine)["node-1"].pid not in (None, pid), 20)
     wait_until(lambda: "node-1        Ready" in alcove("status", "--data", str(machine)).stdout, 30)
     assert started(session) == first
 

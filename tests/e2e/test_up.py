@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes import down, supervisor
+from alcove.processes import down
+from alcove.processes.machine import holding
 from alcove.testing.server import Caller, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def alcove(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def pids(data: Path) -> dict[str, int]:
-    return {name: state.pid for name, state in supervisor.states(data).items() if state.pid}
+    return {name: state.pid for name, state in holding.states(data).items() if state.pid}
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
 
 def test_a_killed_supervisor_takes_its_processes_with_it_and_up_mends_it(cluster: Path) -> None:
     running = pids(cluster)
-    holder = supervisor.holder(cluster)
+    holder = holding.holder(cluster)
     assert holder is not None
     os.kill(holder, signal.SIGKILL)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running.values()), 20)
@@ -97,7 +98,7 @@ def test_a_killed_up_is_finished_by_the_next(tmp_path: Path) -> None:
         [sys.executable, "-m", "alcove.processes.main", *words], stdout=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: supervisor.holder(data) is not None, 20)
+        wait_until(lambda: holding.holder(data) is not None, 20)
         half.kill()
         half.wait()
         done = alcove(*words)

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -48,6 +50,10 @@ def told() -> Iterator[None]:
         yield
     except Failure as failure:
         raise fail(str(failure), failure.code) from failure
+    except BrokenPipeError as error:
+        # Who reads has had enough, as `head` has. What is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(Code.FAILED) from error
     except OSError as error:
         raise fail(_os_message(error)) from error
     except Exception as error:

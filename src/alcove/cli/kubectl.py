@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from alcove.cli.failures import Code, Failure, told
-from alcove.cli.kubectl_words import Plan, plan
+
+if TYPE_CHECKING:
+    from alcove.cli.kubectl_words import Plan
 
 CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
@@ -29,6 +31,8 @@ def kubectl(context: typer.Context) -> None:
 
 def run(words: list[str]) -> None:
     """Never returns: kubectl takes this process' place, or its exit code is ours. Raises Failure."""
+    from alcove.cli.kubectl_words import plan
+
     wanted = plan(words)
     program = shutil.which("kubectl")
     if program is None:

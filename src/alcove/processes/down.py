@@ -12,8 +12,7 @@ import signal
 import time
 from pathlib import Path
 
-from alcove.processes import supervisor
-from alcove.processes.machine import claims, cluster, sweep, underlay
+from alcove.processes.machine import claims, cluster, holding, sweep, underlay
 from alcove.processes.machine.asked import NotUp
 from alcove.processes.machine.cluster import BadCluster, Cluster
 
@@ -45,13 +44,13 @@ def _found(data: Path) -> list[Cluster]:
 
 
 def _end_supervisor(data: Path) -> bool:
-    pid = supervisor.holder(data)
+    pid = holding.holder(data)
     if pid is None:
         return False
-    known = [state.pid for state in supervisor.states(data).values() if state.pid]
+    known = [state.pid for state in holding.states(data).values() if state.pid]
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS_MAX
-    while supervisor.holder(data) is not None:
+    while holding.holder(data) is not None:
         if time.monotonic() > deadline:
             # It does not listen any more. Its children end with it: they asked the kernel to be told.
             for each in (pid, *known):

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import IO
 
 import msgspec
-from msgspec import Struct
 
 from alcove.processes.machine import cluster
 from alcove.processes.machine.components import Component, components
+from alcove.processes.machine.holding import AlreadyRunning, State, hold
 
 BACKOFF_SECONDS_MIN = 0.5
 BACKOFF_SECONDS_MAX = 30.0
@@ -32,58 +30,6 @@ LOG_BYTES_MAX = 16 << 20
 """A log beyond this goes to NAME.log.old when its process starts."""
 
 log = logging.getLogger(__name__)
-
-
-class State(Struct, frozen=True):
-    """What `alcove status` tells of a component."""
-
-    pid: int | None = None
-    since: float = 0.0
-    """When it was started, or ended."""
-    restarts: int = 0
-    ended: str = ""
-    """How it ended last."""
-
-
-class AlreadyRunning(Exception):
-    pass
-
-
-def hold(data: Path) -> IO[str]:
-    """The lock of this data directory, with our pid in it. Raises AlreadyRunning."""
-    lock = (data / "supervisor.lock").open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise AlreadyRunning from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock
-
-
-def holder(data: Path) -> int | None:
-    """The pid of the supervisor that holds the directory; None if none does."""
-    try:
-        lock = (data / "supervisor.lock").open("r")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return int(lock.read() or 0) or None
-    return None
-
-
-def states(data: Path) -> dict[str, State]:
-    """What the supervisor last knew."""
-    try:
-        return msgspec.json.decode((data / "components.json").read_bytes(), type=dict[str, State])
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-        return {}
 
 
 class Supervisor:

@@ -22,8 +22,7 @@ from alcove.cli.connection import ConnectionFailed
 from alcove.cli.session import Session
 from alcove.client.resources import NODES
 from alcove.dataplane.errors import DataPlaneError
-from alcove.processes import supervisor
-from alcove.processes.machine import claims, nodekeys, readiness, sweep, underlay
+from alcove.processes.machine import claims, holding, nodekeys, readiness, sweep, underlay
 from alcove.processes.machine.asked import NotUp, Wanted, decide
 from alcove.processes.machine.cluster import BadCluster, Cluster, Node
 from alcove.processes.machine.logs import last_lines
@@ -75,7 +74,7 @@ def _alone(data: Path, progress: Progress) -> Iterator[None]:
 
 
 def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
-    is_up = supervisor.holder(data) is not None
+    is_up = holding.holder(data) is not None
     decision = decide(data, wanted, is_up)
     asked = decision.cluster
     progress.say(f"cluster {asked.name} in {data}{' (already up)' if is_up else ''}")
@@ -113,7 +112,7 @@ def _connect(asked: Cluster, progress: Progress) -> Cluster:
 
 def _supervise(data: Path) -> None:
     """Starts the supervisor, or tells the one that runs what is asked now."""
-    if (pid := supervisor.holder(data)) is not None:
+    if (pid := holding.holder(data)) is not None:
         os.kill(pid, signal.SIGHUP)
         return
     # What an earlier supervisor knew is no news.
@@ -130,7 +129,7 @@ def _supervise(data: Path) -> None:
         )
 
     def decided() -> bool | None:
-        return True if supervisor.holder(data) is not None or process.poll() is not None else None
+        return True if holding.holder(data) is not None or process.poll() is not None else None
 
     _until("the supervisor holds the cluster", decided)
     if process.poll() is not None:
@@ -178,9 +177,9 @@ def _described(node: Object) -> str:
     return f"ready ({', '.join(runtimes) or version})"
 
 
-def _check_alive(asked: Cluster, name: str) -> supervisor.State:
+def _check_alive(asked: Cluster, name: str) -> holding.State:
     """What is known of the component. Raises NotUp if it ends again and again."""
-    state = supervisor.states(asked.data).get(name, supervisor.State())
+    state = holding.states(asked.data).get(name, holding.State())
     if state.restarts >= TRIES_MAX and state.pid is None:
         raise NotUp(f"{name} does not start ({state.ended}); {_tail(asked.logs / f'{name}.log')}")
     return state

@@ -13,7 +13,7 @@ from alcove.cli.connection import ConnectionFailed
 from alcove.cli.session import Session
 from alcove.client.resources import LEASES, NODES
 from alcove.processes.machine.cluster import Cluster
-from alcove.processes.supervisor import State
+from alcove.processes.machine.holding import State
 
 LEADERS = {"controllers": "alcove-controllers", "scheduler": "kube-scheduler"}
 """The lease that each holds while it works."""

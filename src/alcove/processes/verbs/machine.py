@@ -163,8 +163,7 @@ def doctor(
 ) -> None:
     """Say what this machine can and cannot do, and what would mend it; exits with 1 if nodes cannot run pods."""
     from alcove.cli.output import show_rows
-    from alcove.processes import supervisor
-    from alcove.processes.machine import cluster, findings
+    from alcove.processes.machine import cluster, findings, holding
     from alcove.processes.machine.asked import PORT
 
     with told():
@@ -173,7 +172,7 @@ def doctor(
             known = cluster.load(place)
         except cluster.BadCluster as error:
             raise Failure(str(error)) from error
-        is_up = supervisor.holder(place) is not None
+        is_up = holding.holder(place) is not None
         found = findings.look(findings.Place(place, known.port if known else PORT, is_up))
         show_rows(("CHECK", "STATE", "DETAIL", "FIX"), [_row(each) for each in found], form)
         if lacking := findings.lacking(found):

@@ -12,10 +12,9 @@ from alcove.api.columns.duration import human
 from alcove.cli.failures import Code, Failure
 from alcove.cli.options import Format
 from alcove.cli.output import show_rows
-from alcove.processes import supervisor
-from alcove.processes.machine import cluster
+from alcove.processes.machine import cluster, holding
 from alcove.processes.machine.cluster import BadCluster, Cluster
-from alcove.processes.supervisor import State
+from alcove.processes.machine.holding import State
 
 HEADS = ("PART", "STATE", "PID", "MEMORY", "RESTARTS", "SINCE", "DETAIL")
 
@@ -26,10 +25,10 @@ def report(data: Path, form: Format) -> bool:
         asked = cluster.load(data)
     except BadCluster as error:
         raise Failure(str(error)) from error
-    if asked is None or supervisor.holder(data) is None:
+    if asked is None or holding.holder(data) is None:
         raise Failure("not up; `alcove up` starts it", Code.UNREACHABLE)
     nodes = _nodes(asked)
-    states = supervisor.states(data)
+    states = holding.states(data)
     wanted = ["apiserver", "controllers", "scheduler", *(node.name for node in asked.all_nodes())]
     rows = [_row(name, states.get(name, State()), nodes) for name in wanted]
     if form is Format.TABLE:
