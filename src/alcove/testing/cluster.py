@@ -21,11 +21,10 @@ from pathlib import Path
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.pods.status import TERMINAL
 from alcove.api.objects import Object
-from alcove.controllers.all import CONTROLLERS
 from alcove.dataplane import namespaces
 from alcove.testing import containers, nodes
 from alcove.testing.agent import node_kubeconfig
-from alcove.testing.controllers import RunningControllers
+from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
 from alcove.testing.nodes import BPF_ROOT
 from alcove.testing.scheduler import LocalScheduler
@@ -132,7 +131,7 @@ class RealCluster:
             server = LocalServer(self.directory / "server", *listen, port=_free_port())
             self.server = stack.enter_context(server)
             kubeconfig = self.server.admin_kubeconfig
-            stack.enter_context(RunningControllers(kubeconfig, CONTROLLERS))
+            stack.enter_context(LocalControllers(self.server, self.directory))
             stack.enter_context(LocalScheduler(kubeconfig, self.directory))
             for node in self.nodes:
                 agent = self.agents[node.name] = RealAgent(node, self._way(node), *self._options)

@@ -78,18 +78,30 @@ class RealSite:
         if not self._is_chosen:
             self.runtime = await self._shop.classes.pick(self.key, spec)
         self._check(spec)
+        attaching = asyncio.ensure_future(self._attach(pod))
+        try:
+            await self._mount(pod)
+        except BaseException:
+            attaching.cancel()
+            await asyncio.wait((attaching,))
+            raise
+        await attaching
+        self._shop.cgroups.ensure(self._group, pod_limits_of(spec))
+        self._write_files(pod)
+
+    async def _attach(self, pod: Object) -> None:
         try:
             self._attachment = await self._shop.network.attach(self.key, pod)
         except NetworkError as error:
             raise PodTrouble("FailedCreatePodSandBox", f"network is not ready: {error}") from error
+
+    async def _mount(self, pod: Object) -> None:
         try:
-            self._volumes = await self._shop.volumes.mount(self.key, self._with_addresses(pod))
+            self._volumes = await self._shop.volumes.mount(self.key, pod)
         except VolumeFailure as error:
             raise PodTrouble(error.reason, str(error)) from error
         except (ApiError, ClientError) as error:
             raise PodTrouble("FailedMount", str(error)) from error
-        self._shop.cgroups.ensure(self._group, pod_limits_of(spec))
-        self._write_files(pod)
 
     def _check(self, spec: Object) -> None:
         """What the API server should have refused is not run, whoever let it through."""

@@ -190,6 +190,7 @@ class Worker:
 
     async def _guarded(self, step: Step) -> None:
         """Troubles are written down, and tried again later."""
+        began = self._around.clock()
         try:
             await self._do(step)
         except PodRefused as error:
@@ -200,6 +201,8 @@ class Worker:
             if not isinstance(step, SetUp | MakeSandbox):
                 await asyncio.sleep(backoff.try_seconds(self.view.failures))
         else:
+            seconds = round(self._around.clock() - began, 4)
+            log.debug("did", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds})
             if not isinstance(step, SetUp):
                 self.view.failures, self.view.trouble = 0, None
 

@@ -56,6 +56,8 @@ class OciRuntime:
         self._script = folder / flavor.binary
         _install(self._script, script(flavor, program, folder / "state", cgroups))
         self._making: set[ContainerId] = set()
+        self._fresh: set[ContainerId] = set()
+        """Made by this process and not started yet: there is no need to ask."""
         self._hands_over_terminals = flavor.binary == "crun"
 
     async def create(self, spec: ContainerSpec) -> None:
@@ -65,6 +67,7 @@ class OciRuntime:
         try:
             await conmon.create(self._monitor, self._script, bundle, spec)
             bundle.process()
+            self._fresh.add(spec.id)
         except BaseException:
             await asyncio.shield(self._delete(bundle))
             raise
@@ -73,8 +76,9 @@ class OciRuntime:
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
-        if (await self._status(bundle)).phase is not Phase.CREATED:
+        if container not in self._fresh and (await self._status(bundle)).phase is not Phase.CREATED:
             return
+        self._fresh.discard(container)
         if self.isolation is Isolation.SANDBOX:
             await self._start_by_stand_in(bundle)
         else:
@@ -278,6 +282,7 @@ class OciRuntime:
 
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, and from any point on where another was stopped."""
+        self._fresh.discard(bundle.id)
         try:
             await self._call("delete", "--force", bundle.runtime_id)
         except CreateFailed:
