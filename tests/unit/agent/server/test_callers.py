@@ -1,0 +1,68 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from alcove.agent.server.callers import Callers
+from alcove.api.errors import Forbidden
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER
+from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.client.keys import HOME, PlaneId
+
+NOW = 1_700_000_000.0
+API_SERVER = Subject(SYSTEM, API_SERVER_USER, (API_SERVER_GROUP,))
+
+
+def shown(authority: Authority, subject: Subject) -> bytes:
+    issued = authority.client(subject, NOW, timedelta(days=1))
+    certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
+    return certificate.public_bytes(serialization.Encoding.DER)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Authority:
+    return Authority.open(tmp_path / "home", NOW)
+
+
+@pytest.fixture
+def callers(tmp_path: Path, home: Authority) -> Callers:
+    issued = home.serving(["127.0.0.1"], NOW)
+    pair = tmp_path / "pair.pem"
+    pair.write_bytes(issued.certificate_pem + issued.key_pem)
+    made = Callers(pair, pair)
+    made.trust(HOME, home.certificate_pem)
+    return made
+
+
+def test_api_servers_are_known_by_who_signed_for_them(
+    tmp_path: Path, home: Authority, callers: Callers
+) -> None:
+    own = Authority.open(tmp_path / "acme", NOW)
+    acme = PlaneId("acme")
+    with pytest.raises(Forbidden):
+        callers.plane_of(shown(own, API_SERVER))
+    callers.trust(acme, own.certificate_pem)
+    assert callers.plane_of(shown(home, API_SERVER)) == HOME
+    assert callers.plane_of(shown(own, API_SERVER)) == acme
+    callers.distrust(acme)
+    with pytest.raises(Forbidden):
+        callers.plane_of(shown(own, API_SERVER))
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject(SYSTEM, "admin", ("system:masters",)),
+        Subject(SYSTEM, API_SERVER_USER),
+        Subject(SYSTEM, API_SERVER_USER, (API_SERVER_GROUP, "more")),
+        Subject(TenantId("acme"), API_SERVER_USER, (API_SERVER_GROUP,)),
+        Subject(SYSTEM, "system:node:other", ("system:nodes",)),
+    ],
+)
+def test_nobody_else_may_call(home: Authority, callers: Callers, subject: Subject) -> None:
+    with pytest.raises(Forbidden):
+        callers.plane_of(shown(home, subject))

@@ -1,0 +1,149 @@
+"""The streams of an exec over the wires that clients speak, against a real client's WebSocket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import orjson
+import pytest
+
+from alcove.agent.server import channels, http
+from alcove.agent.server.channels import STDERR, STDOUT, Channels, Size, Wanted
+from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.inbox import Inbox
+from alcove.api.errors import ApiError, BadRequest
+
+Work = Callable[[Channels], Awaitable[None]]
+ALL = Wanted(True, True, True)
+
+
+@asynccontextmanager
+async def serving(work: Work, wanted: Wanted = ALL) -> AsyncIterator[str]:
+    """The address of a server that does `work` with each client's streams."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer)
+        try:
+            request = await http.read_request(reader)
+            async with channels.opened(connection, request, wanted) as client:
+
+                async def do() -> None:
+                    await work(client.channels)
+
+                await client.during(do())
+        except ApiError as error:
+            await connection.refuse(error)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=http.HEAD_BYTES_MAX)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/exec"
+
+
+async def echo(client: Channels) -> None:
+    while data := await client.stdin.get():
+        await client.write(STDOUT, data)
+    await client.write(STDERR, b"over")
+    await client.finish(channels.exited(3))
+
+
+async def test_version_5_ends_its_input_and_still_hears_the_outcome() -> None:
+    async with (
+        serving(echo) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=["v4.channel.k8s.io", "v5.channel.k8s.io"]) as socket,
+    ):
+        assert socket.protocol == "v5.channel.k8s.io"
+        await socket.send_bytes(b"\x00hello")
+        assert await socket.receive_bytes() == b"\x01hello"
+        await socket.send_bytes(b"\xff\x00")
+        assert await socket.receive_bytes() == b"\x02over"
+        error = await socket.receive_bytes()
+        assert error[0] == 3
+        told = orjson.loads(error[1:])
+        assert told["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_version_4_has_no_word_for_the_end_of_input() -> None:
+    async with (
+        serving(echo) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=["v4.channel.k8s.io"]) as socket,
+    ):
+        await socket.send_bytes(b"\xff\x00")
+        await socket.send_bytes(b"\x00still")
+        assert await socket.receive_bytes() == b"\x01still"
+
+
+async def test_a_ping_is_answered_while_nothing_else_happens() -> None:
+    async with (
+        serving(echo) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=["v5.channel.k8s.io"], autoping=False) as socket,
+    ):
+        await socket.ping(b"there?")
+        answer = await socket.receive()
+        assert (answer.type, answer.data) == (aiohttp.WSMsgType.PONG, b"there?")
+
+
+async def test_a_client_that_leaves_ends_the_work() -> None:
+    ended = asyncio.Event()
+
+    async def long(_client: Channels) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.set()
+
+    async with serving(long) as url, aiohttp.ClientSession() as session:
+        socket = await session.ws_connect(url, protocols=["v5.channel.k8s.io"])
+        await socket.close()
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Upgrade": "websocket", "Connection": "Upgrade"},
+        {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "dG9vIHNob3J0",
+            "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
+        },
+        {"Upgrade": "SPDY/3.1", "Connection": "Upgrade", "X-Stream-Protocol-Version": "channel.k8s.io"},
+        {"Upgrade": "h2c", "Connection": "Upgrade"},
+    ],
+)
+async def test_what_cannot_be_agreed_on_is_refused_in_words(headers: dict[str, str]) -> None:
+    async with (
+        serving(echo) as url,
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers) as answer,
+    ):
+        assert answer.status == 400
+        assert "unable to upgrade" in (await answer.json(content_type=None))["message"]
+
+
+async def test_sizes_come_in_any_pieces() -> None:
+    inbox = Inbox()
+    for part in (
+        b'{"Width":80,"Hei',
+        b'ght":24}\n{"Width":',
+        b'100,"Height":50}nonsense}{"Width":-1,"Height":0}',
+    ):
+        await inbox.put(part)
+    inbox.end()
+    assert [size async for size in channels.sizes_of(inbox)] == [Size(80, 24), Size(100, 50)]
+
+
+def test_a_terminal_has_no_errors_of_its_own() -> None:
+    request = Request("GET", (), {name: ["true"] for name in ("tty", "stdin", "stdout", "stderr")}, {})
+    assert Wanted.of(request) == Wanted(True, True, False, True)
+    with pytest.raises(BadRequest, match="at least one"):
+        Wanted.of(Request("GET", (), {}, {}))

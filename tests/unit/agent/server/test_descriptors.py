@@ -1,0 +1,57 @@
+import asyncio
+import os
+
+from alcove.agent.server.descriptors import Sink, Source
+
+
+async def test_a_source_is_read_to_its_end() -> None:
+    reading, writing = os.pipe()
+    source = Source(reading)
+    waiting = asyncio.create_task(source.read())
+    await asyncio.sleep(0)
+    os.write(writing, b"said")
+    async with asyncio.timeout(5):
+        assert await waiting == b"said"
+        os.close(writing)
+        assert await source.read() == b""
+    os.close(reading)
+
+
+async def test_what_was_said_before_the_end_is_read_though_others_hold_the_pipe() -> None:
+    reading, writing = os.pipe()
+    source = Source(reading)
+    os.write(writing, b"last words")
+    waiting = asyncio.create_task(_all(source))
+    await asyncio.sleep(0.01)
+    source.finish()
+    async with asyncio.timeout(5):
+        assert await waiting == b"last words"
+    os.close(writing)
+    os.close(reading)
+
+
+async def _all(source: Source) -> bytes:
+    told = b""
+    while data := await source.read():
+        told += data
+    return told
+
+
+async def test_a_sink_waits_until_somebody_reads() -> None:
+    reading, writing = os.pipe()
+    data = os.urandom(1 << 20)
+    task = asyncio.create_task(Sink(writing).write(data))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    os.set_blocking(reading, False)
+    source = Source(reading)
+    received = b""
+    async with asyncio.timeout(10):
+        while len(received) < len(data):
+            received += await source.read()
+        await task
+    assert received == data
+    os.close(reading)
+    async with asyncio.timeout(5):
+        await Sink(writing).write(b"nobody is there")
+    os.close(writing)
