@@ -47,15 +47,16 @@ class Registry:
         self._server.server_close()
         self._thread.join()
 
-    def manifest(self, repository: str, reference: str) -> bytes | None:
+    def manifest(self, repository: str, reference: str) -> tuple[bytes | None, str]:
+        """With its kind."""
         layout = self.repositories.get(repository)
         if layout is None:
-            return None
+            return None, ""
         for entry in orjson.loads((layout / "index.json").read_bytes())["manifests"]:
             tag = (entry.get("annotations") or {}).get("org.opencontainers.image.ref.name")
             if reference in (tag, entry["digest"]):
-                return self.blob(repository, entry["digest"])
-        return None
+                return self.blob(repository, entry["digest"]), entry["mediaType"]
+        return self.blob(repository, reference), _MANIFEST
 
     def blob(self, repository: str, digest: str) -> bytes | None:
         layout = self.repositories.get(repository)
@@ -73,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         repository, kind, reference = (*self.path.removeprefix("/v2/").rsplit("/", 2), "", "")[:3]
         if kind == "manifests":
-            self._give(self.registry.manifest(repository, reference), _MANIFEST)
+            self._give(*self.registry.manifest(repository, reference))
         elif kind == "blobs":
             self.registry.given[reference] += 1
             self._give(self.registry.blob(repository, reference), "application/octet-stream")

@@ -111,6 +111,10 @@ class ImageStore:
 
     # Removing
 
+    def owners(self) -> set[TenantId]:
+        """Those who have names for images here."""
+        return set(self._catalogue.read())
+
     def forget_tenant(self, tenant: TenantId) -> None:
         """Its names are gone; images that nobody names go with the next collection."""
         with self._catalogue.changing() as names:

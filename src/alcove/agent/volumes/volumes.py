@@ -12,6 +12,7 @@ What is on disk tells everything: whoever starts anew, after a crash or a reboot
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -48,6 +49,7 @@ FILES_BYTES_MAX = 64 << 20
 """All files of a pod that are made of objects, and as much again while they change."""
 
 _RECORD = "record.json"
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 Checkpoint = Callable[[str], None]
@@ -78,6 +80,7 @@ class Volumes:
         self._pods = folder / "pods"
         self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
         self.local = LocalVolumes(folder / "local", checkpoint)
+        self._lookup = lookup
         self._sources = Sources(lookup, clock, node, allocatable, image)
         self._checkpoint = checkpoint
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -124,6 +127,8 @@ class Volumes:
             record = self._records.get(id)
             locks = sorted(set(record.local.values())) if record is not None else []
             await self._with_locks(locks, lambda: _in_thread(self._remove, id))
+        # Another tenant may have this one's name soon: nothing that was looked up for it may be left.
+        self._lookup.forget(key)
 
     async def usage(self, key: PodKey) -> dict[str, int]:
         """What the pod's empty folders on the disk take, in bytes, by the volume's name."""
@@ -194,15 +199,14 @@ class Volumes:
                 return VolumePath(folder, True, parts)
             case Empty(name):
                 folder = self._empty(home, planned)
-                if is_first:
-                    _own(folder, pod)
+                _own(folder, pod, is_first)
                 return VolumePath(folder, False, parts)
             case Host(_, source, read_only):
                 return VolumePath(host.path_of(source), read_only, parts, is_shared_with_node=True)
             case Local(_, volume, read_only):
                 folder = self.local.mount(volume)
-                if is_first and not read_only:
-                    _own(folder, pod)
+                if not read_only:
+                    _own(folder, pod, is_first)
                 return VolumePath(folder, read_only, parts)
             case Unpacked():
                 return VolumePath(self._unpacked(home, planned), True, parts)
@@ -298,7 +302,7 @@ class Volumes:
                 )
             except (FileNotFoundError, msgspec.DecodeError):
                 # Its maker was stopped before it could write down what it makes.
-                self._remove(home.name)
+                _try_to(self._remove, home.name)
         used = {local for record in self._records.values() for local in record.local.values()}
         for volume in self.local.all():
             if volume.id not in used:
@@ -351,6 +355,13 @@ def exceeded(pod: Object, usage: Mapping[str, int]) -> str:
     return ""
 
 
+def _try_to(remove: Callable[[str], None], id: str) -> None:
+    try:
+        remove(id)
+    except OSError as error:
+        log.warning("volumes left by a pod not removed", extra={"folder": id, "why": str(error)})
+
+
 def _local_ids(plan: Plan) -> list[str]:
     return sorted({each.volume.id for each in plan.volumes if isinstance(each, Local)})
 
@@ -365,12 +376,13 @@ def _id(key: PodKey) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
-def _own(folder: Path, pod: Object) -> None:
+def _own(folder: Path, pod: Object, is_first: bool) -> None:
+    """All of it when the pod starts, if it does not say otherwise; later only what is new as a whole."""
     group = fs_group(pod)
     if group is None:
         return
     policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
-    if policy != "OnRootMismatch" or not ownership.is_owned(folder, group):
+    if (is_first and policy != "OnRootMismatch") or not ownership.is_owned(folder, group):
         ownership.own(folder, group)
 
 

@@ -13,7 +13,7 @@ from alcove.agent.volumes.failure import VolumeFailure
 from alcove.agent.volumes.local import Volume
 from alcove.agent.volumes.volumes import Volumes
 from alcove.api import localvolumes, objects
-from alcove.api.errors import ApiError, Conflict, NotFound
+from alcove.api.errors import ApiError, Conflict, Forbidden, NotFound
 from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.client import Selection
@@ -63,7 +63,7 @@ class Wiper:
                 await self._guarded(key.name, self._end(key, volume))
         for known in self._volumes.local.all():
             if self._is_orphan(known):
-                await self._guarded(known.name, self._wipe(known))
+                await self._guarded(known.name, self._wipe_orphan(known))
 
     def _hear(self, change: Change) -> None:
         if "deletionTimestamp" in change.obj["metadata"]:
@@ -86,6 +86,16 @@ class Wiper:
             self._missing.pop(volume.id, None)
             log.info("volume wiped", extra={"volume": volume.name, "tenant": volume.tenant})
         return is_wiped
+
+    async def _wipe_orphan(self, volume: Volume) -> None:
+        """Not before the API has been asked itself: what we hear of it could be old."""
+        client = self._planes.client(volume.plane)
+        try:
+            found = await client.get(volume.tenant, PERSISTENT_VOLUMES, volume.name)
+        except (NotFound, Forbidden):
+            found = {}
+        if objects.get(found, "metadata", "uid") != volume.uid:
+            await self._wipe(volume)
 
     async def _let_go(self, key: ObjectKey, volume: Object) -> None:
         metadata = volume["metadata"]

@@ -2,12 +2,14 @@
 
 import asyncio
 import base64
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from alcove.agent.images import builtin
@@ -156,6 +158,38 @@ async def test_two_who_want_the_same_image_fetch_it_once(layout: Path, tmp_path:
         assert set(registry.given.values()) == {1}
         assert len(store.all()) == 1
         assert store._fetching == {}
+
+
+async def test_of_an_image_for_many_machines_this_ones_is_taken(layout: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "layout"
+    shutil.copytree(layout, whole)
+    index = orjson.loads((whole / "index.json").read_bytes())
+    [own] = index["manifests"]
+    other = {**own, "digest": f"sha256:{'0' * 64}", "platform": {"architecture": "s390x", "os": "linux"}}
+    mine = {**own, "platform": {"architecture": _architecture(), "os": "linux"}}
+    kind = "application/vnd.oci.image.index.v1+json"
+    content = orjson.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": [other, mine]})
+    digest = hashlib.sha256(content).hexdigest()
+    (whole / "blobs/sha256" / digest).write_bytes(content)
+    annotations = {"org.opencontainers.image.ref.name": "many"}
+    entry = {
+        "mediaType": kind,
+        "digest": f"sha256:{digest}",
+        "size": len(content),
+        "annotations": annotations,
+    }
+    (whole / "index.json").write_bytes(orjson.dumps({**index, "manifests": [own, entry]}))
+    with Registry({"shop/web": whole}) as registry:
+        store = ImageStore(tmp_path / "images", Tools([registry.host]))
+        name = f"{registry.host}/shop/web:many"
+        image = await store.pull(ACME, name, Credentials())
+        _check(image)
+        assert image.id_as(name) == f"{registry.host}/shop/web@sha256:{digest}"
+        assert (await store.pull(BOLT, name, Credentials())).digest == image.digest
+
+
+def _architecture() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
 
 
 async def test_what_a_registry_does_not_have(layout: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
+from alcove.agent import mounting
 from alcove.agent.images.model import Image, NoImage
 from alcove.agent.lookup import Lookup
 from alcove.agent.podkey import PodKey
@@ -351,6 +352,40 @@ async def test_ring0_has_paths_of_the_node_and_nobody_who_says_so(world: World, 
 
 
 # Faults
+
+
+async def test_after_a_reboot_everything_is_mounted_again(world: World) -> None:
+    world.put("secrets", "s", {"key": b64("hidden")})
+    volumes: list[Object] = [
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "disk", "emptyDir": {}},
+        {"name": "memory", "emptyDir": {"medium": "Memory"}},
+    ]
+    key, pod = world.pod(volumes, securityContext={"fsGroup": GROUP})
+    paths = await world.volumes.mount(key, pod)
+    for name in ("disk", "memory"):
+        (paths[name].path / "file").write_text("x")
+    for path in mounting.mounts_below(world.folder):
+        mounting.unmount_all(path)
+    assert await world.restarted().mount(key, pod) == paths
+    assert (paths["s"].path / "key").read_text() == "hidden"
+    assert (paths["disk"].path / "file").exists() and not (paths["memory"].path / "file").exists()
+    for name in ("disk", "memory"):
+        assert paths[name].path.stat().st_gid == GROUP
+        assert not mounting.has_devices(paths[name].path)
+
+
+async def test_what_was_looked_up_for_a_pod_is_forgotten_with_it(server: LocalServer, world: World) -> None:
+    """A tenant that comes later under the same name must not get what this one had."""
+    world.put("configmaps", "m", {"a": "old"})
+    async with looking_up(server, seconds=1_000) as lookup:
+        volumes = Volumes(world.folder, lookup, time.time, node="here")
+        for expected in ("old", "new"):
+            key, pod = world.pod([{"name": "m", "configMap": {"name": "m"}}])
+            path = (await volumes.mount(key, pod))["m"].path
+            assert (path / "a").read_text() == expected
+            world.put("configmaps", "m", {"a": "new"})
+            await volumes.unmount(key)
 
 
 async def test_an_api_server_that_is_away(world: World) -> None:
