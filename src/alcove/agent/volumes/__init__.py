@@ -2,6 +2,6 @@
 
 from alcove.agent.volumes.failure import VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath
-from alcove.agent.volumes.volumes import Volumes, exceeded
+from alcove.agent.volumes.volumes import Volumes
 
-__all__ = ["VolumeFailure", "VolumePath", "Volumes", "exceeded"]
+__all__ = ["VolumeFailure", "VolumePath", "Volumes"]

@@ -42,7 +42,7 @@ from alcove.agent.volumes.sources import (
     Unpacked,
     fs_group,
 )
-from alcove.api import objects, quantity
+from alcove.api import objects
 from alcove.api.objects import Object
 
 FILES_BYTES_MAX = 64 << 20
@@ -344,15 +344,6 @@ class Volumes:
             return await work()
         async with self._turn(ids[0]):
             return await self._with_locks(ids[1:], work)
-
-
-def exceeded(pod: Object, usage: Mapping[str, int]) -> str:
-    """Why the pod must be evicted, in kubelet's words; empty: its empty folders are within their limits."""
-    for volume in objects.get(pod, "spec", "volumes", default=()):
-        limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-        if limit and usage.get(volume["name"], 0) > quantity.whole(limit):
-            return f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}". '
-    return ""
 
 
 def _try_to(remove: Callable[[str], None], id: str) -> None:

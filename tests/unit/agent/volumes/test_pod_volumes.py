@@ -17,7 +17,7 @@ from alcove.agent.images.model import Image, NoImage
 from alcove.agent.lookup import Lookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.config import ImageConfig
-from alcove.agent.volumes import VolumeFailure, Volumes, exceeded
+from alcove.agent.volumes import VolumeFailure, Volumes
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
@@ -227,10 +227,9 @@ async def test_empty_folders_live_as_long_as_the_pod(world: World) -> None:
     with pytest.raises(OSError, match="No space left"):
         (memory / "big").write_bytes(bytes(3 << 20))
     usage = await world.volumes.usage(key)
-    assert set(usage) == {"disk"} and exceeded(pod, usage) == ""
+    assert set(usage) == {"disk"} and usage["disk"] < 1 << 20
     (disk / "big").write_bytes(bytes(3 << 20))
-    usage = await world.volumes.usage(key)
-    assert exceeded(pod, usage) == 'Usage of EmptyDir volume "disk" exceeds the limit "1Mi". '
+    assert (await world.volumes.usage(key))["disk"] >= 3 << 20
     await world.volumes.unmount(key)
     await world.volumes.unmount(key)
     assert not disk.exists() and world.volumes.ids() == []
