@@ -531,6 +531,22 @@ def test_a_flood_of_slow_calls_is_refused_and_never_let_past(own_server: LocalSe
         assert outcomes.count(201) == len(webhook.seen)
 
 
+@pytest.mark.parametrize("kind", ["mutating", "validating"])
+def test_a_namespace_that_ends_while_a_webhook_thinks_takes_nothing_more(acme: Caller, kind: str) -> None:
+    other = Caller(acme.kubeconfig)
+
+    def respond(_path: str, review: dict[str, Any]) -> dict[str, Any]:
+        assert other.delete("/api/v1/namespaces/short").status == 200
+        return allowed(review)
+
+    assert acme.post("/api/v1/namespaces", {"metadata": {"name": "short"}}).status == 201
+    with WebhookServer(respond) as webhook:
+        install(acme, kind, hook(webhook))
+        answer = acme.post("/api/v1/namespaces/short/configmaps", config())
+    assert answer.status == 403 and "is being terminated" in answer.json["message"]
+    other.close()
+
+
 # Whose webhooks, and where they may be
 
 

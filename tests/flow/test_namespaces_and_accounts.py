@@ -209,3 +209,29 @@ def test_other_requests_wait_for_a_person(control_plane: LocalServer, acme: Call
     control_plane.system.post(CSRS, node_request(other, "kubernetes.io/kube-apiserver-client-kubelet"))
     wait_until(lambda: control_plane.system.get(f"{CSRS}/{other}").json.get("status", {}).get("certificate"))
     assert not acme.get(f"{CSRS}/{name}").json.get("status")
+
+
+def test_a_namespace_that_is_not_empty_cannot_be_finalized_by_anybody(tenant_admin: Caller) -> None:
+    path = "/api/v1/namespaces/full"
+    assert tenant_admin.post("/api/v1/namespaces", {"metadata": {"name": "full"}}).status == 201
+    held = {"metadata": {"name": "held", "finalizers": ["example.com/held"]}}
+    assert tenant_admin.post(f"{path}/configmaps", held).status == 201
+    tenant_admin.delete(path)
+    namespace = tenant_admin.get(path).json
+    namespace["spec"]["finalizers"] = []
+    namespace["metadata"].pop("resourceVersion")
+    refused = tenant_admin.put(f"{path}/finalize", namespace)
+    assert refused.status == 409 and "not empty, it still has configmaps" in refused.json["message"]
+    tenant_admin.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": []}})
+    wait_until(lambda: tenant_admin.get(path).status == 404)
+
+
+def test_nothing_stays_of_a_namespace_deleted_as_soon_as_it_was_made(tenant_admin: Caller) -> None:
+    names = [f"brief{number}" for number in range(30)]
+    for name in names:
+        assert tenant_admin.post("/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
+        assert tenant_admin.delete(f"/api/v1/namespaces/{name}").status == 200
+    wait_until(lambda: all(tenant_admin.get(f"/api/v1/namespaces/{name}").status == 404 for name in names))
+    for resource in ("serviceaccounts", "configmaps", "events"):
+        items = tenant_admin.get(f"/api/v1/{resource}").json["items"]
+        assert not {each["metadata"]["namespace"] for each in items} & set(names)

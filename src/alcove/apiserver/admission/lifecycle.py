@@ -1,7 +1,7 @@
 """Where objects may be: in tenants and namespaces that exist and are not on their way out.
 
-Both are looked at twice, first and right before the write: a webhook in between may take its time, and
-what is created in a namespace that is gone by then would stay for ever.
+Both are looked at twice, first and last, right before the write: a webhook in between may take its time,
+and what is created in a namespace that is gone by then would stay for ever.
 """
 
 from alcove.api.errors import Cause, Details, Forbidden, NotFound
@@ -32,13 +32,10 @@ class TenantLifecycle(Plugin):
     async def admit(self, attributes: Attributes) -> None:
         if attributes.operation is Operation.DELETE and attributes.name == SYSTEM:
             raise Forbidden.of(TENANTS, SYSTEM, "this tenant may not be deleted")
-        self._check_create(attributes)
+        self.check_create(attributes)
 
-    async def validate(self, attributes: Attributes) -> None:
-        self._check_create(attributes)
-
-    def _check_create(self, attributes: Attributes) -> None:
-        if attributes.tenant == self._home or attributes.operation is Operation.DELETE:
+    def check_create(self, attributes: Attributes) -> None:
+        if attributes.tenant == self._home or attributes.operation is not Operation.CREATE:
             return
         tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
         if tenant is None:
@@ -63,11 +60,7 @@ class NamespaceLifecycle(Plugin):
         if attributes.operation is Operation.DELETE:
             self._check_delete(attributes)
         else:
-            self._check_create(attributes)
-
-    async def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not Operation.DELETE:
-            self._check_create(attributes)
+            self.check_create(attributes)
 
     def _check_delete(self, attributes: Attributes) -> None:
         if attributes.name not in DEFAULT_NAMESPACES:
@@ -77,7 +70,7 @@ class NamespaceLifecycle(Plugin):
             shown = f"{attributes.tenant}/{attributes.name}"
             raise Forbidden.of(NAMESPACES, shown, "this namespace may not be deleted")
 
-    def _check_create(self, attributes: Attributes) -> None:
+    def check_create(self, attributes: Attributes) -> None:
         if not attributes.namespace:
             return
         namespace = self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
@@ -85,6 +78,22 @@ class NamespaceLifecycle(Plugin):
             raise NotFound.of(NAMESPACES, attributes.namespace)
         if _is_ending(namespace):
             raise _ending(attributes, "namespace", attributes.namespace)
+
+
+class StillLiving(Plugin):
+    """The same, asked again when nobody else is left to be asked."""
+
+    def __init__(self, reader: Reader, home: TenantId = SYSTEM) -> None:
+        self._tenants = TenantLifecycle(reader, home)
+        self._namespaces = NamespaceLifecycle(reader)
+
+    def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
+        return operation is Operation.CREATE
+
+    async def validate(self, attributes: Attributes) -> None:
+        self._tenants.check_create(attributes)
+        if attributes.resource != NAMESPACES:
+            self._namespaces.check_create(attributes)
 
 
 def _ending(attributes: Attributes, what: str, name: str) -> Forbidden:

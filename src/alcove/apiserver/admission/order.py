@@ -9,7 +9,7 @@ from alcove.apiserver.admission.base import Plugin
 from alcove.apiserver.admission.daemonset import DaemonSets
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.ingressclass import DefaultIngressClass
-from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, TenantLifecycle
+from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
 from alcove.apiserver.admission.limitranger import LimitRanger
 from alcove.apiserver.admission.noderestriction import NodeRestriction
 from alcove.apiserver.admission.podsecurity.levels import Level
@@ -86,6 +86,7 @@ def plugins(
         MutatingWebhooks(cache, kinds, calling),
         ValidatingPolicies(cache, kinds, authorizer),
         ValidatingWebhooks(cache, kinds, calling),
+        StillLiving(cache, settings.home),
         # Last: what is charged here is written, or the write does not happen.
         ResourceQuota(cache, clock),
     )

@@ -103,13 +103,22 @@ def is_over(kind: Kind, obj: Object) -> bool:
     )
 
 
-def check_empty(services: Services, kind: Kind, key: Key) -> None:
-    """A tenant goes when nothing is left in it, whoever thinks so. Raises Conflict."""
-    if kind.group_resource != _TENANTS:
+async def check_empty(services: Services, kind: Kind, key: Key) -> None:
+    """A tenant or namespace goes when nothing is left in it, whoever thinks so: who watches several kinds
+    hears of each in its own time, and may take what is still to come for nothing. Raises Conflict."""
+    resource, cache = kind.group_resource, services.cache
+    if resource not in _EMPTIED_FIRST:
         return
-    if left := services.cache.resources(TenantId(key.name)):
+    # Nothing new is let in any more. What was let in before is written before this, which writes nothing.
+    last = await services.store.write([Op(Key(resource, key.tenant, key.name, ""), None)])
+    await cache.reached(last)
+    if resource == _TENANTS:
+        left = cache.resources(TenantId(key.name))
+    else:
+        left = [each for each in cache.resources(key.tenant) if cache.count(key.tenant, each, key.name)]
+    if left:
         told = ", ".join(sorted(map(str, left)))
-        raise Conflict.of(_TENANTS, key.name, f"the tenant is not empty, it still has {told}")
+        raise Conflict.of(resource, key.name, f"the {kind.singular} is not empty, it still has {told}")
 
 
 async def delete(services: Services, call: Call) -> Response:
@@ -151,7 +160,7 @@ async def delete_object(
             return entry, planned.marked is None
         try:
             if planned.marked is None:
-                check_empty(services, kind, key)
+                await check_empty(services, kind, key)
                 op = Op(key, None, entry.revision, encode(obj))
             else:
                 op = Op(key, encode(planned.marked), entry.revision)

@@ -140,7 +140,7 @@ async def _replace(
     if call.dry_run:
         return writing.provisional(entry.key, new, entry)
     if deleting.is_over(kind, new):
-        deleting.check_empty(services, kind, entry.key)
+        await deleting.check_empty(services, kind, entry.key)
         op = Op(entry.key, None, entry.revision, encoded)
     else:
         op = Op(entry.key, encoded, entry.revision)
