@@ -305,7 +305,8 @@ class Connection(asyncio.Protocol):
         if self.paused:
             body.pause()
         if self._waiting and isinstance(early := self._waiting.popleft(), bytes):
-            body.received(early)
+            if early:
+                body.received(early)
             self.transport.resume_reading()
 
     def _write_rest(self) -> None:

@@ -1,0 +1,167 @@
+"""Connections that stop being HTTP, and those that only asked to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from alcove.api.errors import Forbidden
+from alcove.apiserver.http.messages import Request, Response, error_response
+from alcove.apiserver.http.server import Server
+
+ASK = b"GET /up HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+PLAIN = b"GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Echo:
+    """A takeover that says everything back."""
+
+    def __init__(self) -> None:
+        self.stopped = 0
+        self._transport: asyncio.Transport | None = None
+
+    def start(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(b"<" + data + b">")
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+class Handler:
+    def __init__(self) -> None:
+        self.takeovers: list[Echo] = []
+        self.done = 0
+        self.seen: list[Request] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def __call__(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        self.seen.append(request)
+        return Response(200, b"plain") if request.path == "/plain" else self._answer(request)
+
+    async def _answer(self, request: Request) -> Response:
+        await self.go.wait()
+        if request.path == "/no":
+            return error_response(Forbidden("no"))
+        self.takeovers.append(Echo())
+        response = Response(101, self.takeovers[-1], b"", [(b"Connection", b"Upgrade")])
+        response.done = self._count
+        return response
+
+    def _count(self) -> None:
+        self.done += 1
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Handler, Server]]:
+    handler = Handler()
+    async with Server(handler, "127.0.0.1", 0, None, None) as server:
+        yield handler, server
+
+
+async def until(check: Callable[[], bool]) -> None:
+    while not check():  # noqa: ASYNC110 - what is waited for tells nobody.
+        await asyncio.sleep(0)
+
+
+async def connected(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def test_after_a_101_bytes_are_the_takeovers() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        reader, writer = await connected(server)
+        writer.write(ASK)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+        assert b"Content-" not in head and b"Transfer-Encoding" not in head
+        writer.write(b"hello")
+        assert await reader.readexactly(7) == b"<hello>"
+        writer.close()
+        await until(lambda: handler.done > 0)
+        assert (handler.takeovers[0].stopped, handler.done) == (1, 1)
+
+
+async def test_bytes_that_came_with_the_request_are_not_lost() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        handler.go.clear()
+        reader, writer = await connected(server)
+        writer.write(ASK + b"early")
+        await until(lambda: bool(handler.seen))
+        writer.write(b"more")
+        await asyncio.sleep(0.02)
+        handler.go.set()
+        await reader.readuntil(b"\r\n\r\n")
+        told = b""
+        while told.count(b">") < 2:
+            told += await reader.read(100)
+        assert told == b"<early><more>"
+
+
+async def test_who_is_refused_goes_on_in_http() -> None:
+    async with serving() as (_, server), asyncio.timeout(10):
+        reader, writer = await connected(server)
+        writer.write(ASK.replace(b"/up", b"/no") + PLAIN)
+        assert b" 403 " in await reader.readuntil(b"}")
+        assert b" 200 " in await reader.readuntil(b"plain")
+        writer.write(PLAIN)
+        assert b" 200 " in await reader.readuntil(b"plain")
+
+
+async def test_a_request_before_the_one_that_changes_the_protocol_is_answered_first() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        handler.go.clear()
+        reader, writer = await connected(server)
+        writer.write(ASK.replace(b"/up", b"/no").replace(b"Upgrade", b"X-Other") + ASK + b"data")
+        await asyncio.sleep(0.02)
+        handler.go.set()
+        assert b" 403 " in await reader.readuntil(b"}")
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(6) == b"<data>"
+
+
+async def test_a_client_that_left_before_the_answer_stops_the_takeover() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        handler.go.clear()
+        _, writer = await connected(server)
+        writer.write(ASK)
+        await until(lambda: bool(handler.seen))
+        writer.transport.abort()
+        await asyncio.sleep(0.02)
+        handler.go.set()
+        await asyncio.sleep(0.02)
+        assert all(each.stopped == 1 for each in handler.takeovers)
+        assert handler.done == len(handler.takeovers)
+
+
+async def test_a_server_that_stops_ends_takeovers() -> None:
+    async with asyncio.timeout(10):
+        async with serving() as (handler, server):
+            reader, writer = await connected(server)
+            writer.write(ASK)
+            await reader.readuntil(b"\r\n\r\n")
+        assert await reader.read() == b""
+        assert handler.takeovers[0].stopped == 1
+
+
+async def test_every_protocol_that_is_offered_is_seen() -> None:
+    async with serving() as (handler, server), asyncio.timeout(10):
+        reader, writer = await connected(server)
+        lines = (
+            b"X-Stream-Protocol-Version: v4\r\nX-Stream-Protocol-Version: v3\r\nAccept: a\r\nAccept: b\r\n"
+        )
+        writer.write(b"GET /plain HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
+        await reader.readuntil(b"plain")
+        headers = handler.seen[0].headers
+        assert headers["x-stream-protocol-version"] == "v4, v3"
+        assert headers["accept"] == "b"

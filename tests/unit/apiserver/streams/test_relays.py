@@ -1,0 +1,244 @@
+"""Relays between a real client and a real agent's connection, over TCP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from alcove.api.errors import NotFound
+from alcove.apiserver.http.messages import Request, Response
+from alcove.apiserver.http.server import Server
+from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, LogBody, Relay
+from alcove.apiserver.streams.requests import AgentRequest
+
+Agent = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+LOG = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ASK = b"GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+class Ended:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@asynccontextmanager
+async def relayed(
+    agent: Agent, idle_seconds_max: float = IDLE_SECONDS_MAX
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Ended]]:
+    """A client's connection to a server that relays to `agent`."""
+    ended = Ended()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await agent(reader, writer)
+
+    async def answer(request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        _, asked = await loop.create_connection(
+            AgentRequest, "127.0.0.1", listener.sockets[0].getsockname()[1]
+        )
+        await asked.send("GET", request.path, {"Host": "n", "Connection": "Upgrade", "Upgrade": "websocket"})
+
+        def done() -> None:
+            ended.count += 1
+
+        if asked.status == 101:
+            return Response(101, Relay(asked, done, idle_seconds_max), b"")
+        if asked.status == 200:
+            return Response(200, LogBody(asked, done), b"text/plain")
+        raise await asked.error()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with (
+        asyncio.timeout(30),
+        listener,
+        Server(lambda request: answer(request), "127.0.0.1", 0, None, None) as server,
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(ASK)
+        yield reader, writer, ended
+        writer.close()
+
+
+async def until(check: Callable[[], bool]) -> None:
+    while not check():  # noqa: ASYNC110 - what is waited for tells nobody.
+        await asyncio.sleep(0.005)
+
+
+async def test_bytes_go_both_ways_and_the_end_of_the_agent_is_the_clients() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH + b"first")
+        while (data := await reader.read(1_000)) and data != b"bye":
+            writer.write(data.upper())
+        writer.write(b"last words")
+        writer.close()
+
+    async with relayed(echo) as (reader, writer, ended):
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(5) == b"first"
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"HELLO"
+        writer.write(b"bye")
+        assert await reader.read() == b"last words"
+        await until(lambda: ended.count == 1)
+
+
+async def test_the_end_of_the_client_is_the_agents() -> None:
+    over = asyncio.Event()
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        assert await reader.read() == b"sent before leaving"
+        over.set()
+        writer.close()
+
+    async with relayed(wait) as (reader, writer, ended):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"sent before leaving")
+        await writer.drain()
+        writer.close()
+        await over.wait()
+        await until(lambda: ended.count == 1)
+
+
+async def test_an_agent_is_read_no_faster_than_the_client_reads() -> None:
+    size, chunk = 64 << 20, bytes(64 << 10)
+    sent = 0
+
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(SWITCH)
+        while sent < size:
+            writer.write(chunk)
+            await writer.drain()
+            sent += len(chunk)
+        writer.close()
+
+    async with relayed(flood) as (reader, _writer, _):
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.5)
+        assert sent < size / 2, "buffers of kernels and ours, not everything"
+        received = 0
+        while data := await reader.read(1 << 20):
+            received += len(data)
+        assert received == size
+
+
+async def test_a_client_is_read_no_faster_than_the_agent_reads() -> None:
+    size, chunk = 64 << 20, bytes(64 << 10)
+    go, received = asyncio.Event(), 0
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        writer.write(SWITCH)
+        await go.wait()
+        while data := await reader.read(1 << 20):
+            received += len(data)
+        writer.close()
+
+    async with relayed(slow) as (reader, writer, ended):
+        await reader.readuntil(b"\r\n\r\n")
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            while sent < size:
+                writer.write(chunk)
+                await writer.drain()
+                sent += len(chunk)
+
+        sending = asyncio.create_task(send())
+        await asyncio.sleep(0.5)
+        assert sent < size / 2
+        go.set()
+        await sending
+        await until(lambda: received == size)
+        writer.close()
+        await until(lambda: ended.count == 1)
+
+
+async def test_nobody_says_anything_for_long() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(SWITCH)
+        await reader.read()
+        writer.close()
+
+    async with relayed(silent, idle_seconds_max=0.2) as (reader, writer, ended):
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(4):
+            await asyncio.sleep(0.1)
+            writer.write(b"still here")
+        assert ended.count == 0
+        assert await reader.read() == b""
+        await until(lambda: ended.count == 1)
+
+
+async def test_a_log_comes_as_a_body_to_its_end() -> None:
+    async def log(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(LOG + b"4\r\none\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.write(b"4\r\ntwo\n\r\n0\r\n\r\n")
+
+    async with relayed(log) as (reader, writer, ended):
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head and b"chunked" in head
+        assert await reader.readuntil(b"0\r\n\r\n") == b"4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n"
+        await until(lambda: ended.count == 1)
+        writer.write(ASK)
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+
+
+async def test_a_log_that_breaks_off_does_not_look_whole() -> None:
+    async def log(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(LOG + b"4\r\none\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.close()
+
+    async with relayed(log) as (reader, _, ended):
+        await reader.readuntil(b"\r\n\r\n")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readuntil(b"0\r\n\r\n")
+        assert ended.count == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b'{"kind":"Status","code":404,"reason":"NotFound","message":"no such pod"}', "no such pod"),
+        (b"<html>", "answered with status 404"),
+    ],
+)
+async def test_an_agents_refusal_is_the_clients(answer: bytes, told: str) -> None:
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 404 Status\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+    listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with listener, asyncio.timeout(10):
+        port = listener.sockets[0].getsockname()[1]
+        _, asked = await asyncio.get_running_loop().create_connection(AgentRequest, "127.0.0.1", port)
+        await asked.send("GET", "/", {"Host": "n"})
+        error = await asked.error()
+        assert told in error.message
+        assert isinstance(error, NotFound) or "status" in told
+        asked.close()
+
+
+async def test_an_agent_that_hangs_up_or_talks_nonsense_is_an_error() -> None:
+    for answer in (b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"a" * (1 << 20)):
+
+        async def rude(
+            _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: bytes = answer
+        ) -> None:
+            writer.write(answer)
+            writer.close()
+
+        listener = await asyncio.start_server(rude, "127.0.0.1", 0)
+        async with listener, asyncio.timeout(10):
+            port = listener.sockets[0].getsockname()[1]
+            _, asked = await asyncio.get_running_loop().create_connection(AgentRequest, "127.0.0.1", port)
+            with pytest.raises(ConnectionError):
+                await asked.send("GET", "/", {"Host": "n"})

@@ -1,0 +1,106 @@
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from alcove.api.errors import ServiceUnavailable
+from alcove.api.ids import SYSTEM
+from alcove.api.nodeapi import Summary, Usage
+from alcove.apiserver.streams.agents import Agents
+from alcove.apiserver.streams.places import NODES, Place
+from alcove.apiserver.streams.requests import AgentRequest
+from alcove.apiserver.usage import collecting
+from alcove.apiserver.usage.collecting import KEPT_SECONDS, Collecting
+from alcove.testing.memory_reader import MemoryReader
+
+SUMMARY = Summary(1.0, 1.0, Usage(5, 6), ())
+
+
+class Fleet:
+    """Agents that answer at once, refuse, or never answer, by the name of their node."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.hangs: set[str] = set()
+        self.dead: set[str] = set()
+        self.now = 0.0
+        self.reader = MemoryReader()
+        self.collecting = Collecting(self.reader, cast(Agents, self), lambda: self.now)
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}
+            self.reader.put(SYSTEM, NODES, {"metadata": {"name": name}, "status": status})
+
+    async def connect(self, place: Place, _made: Callable[[], AgentRequest]) -> AgentRequest:
+        self.asked.append(place.node)
+        if place.node in self.hangs:
+            await asyncio.sleep(1_000)
+        if place.node in self.dead:
+            raise ServiceUnavailable("dead")
+        return cast(AgentRequest, Answering())
+
+
+class Answering:
+    status = 200
+
+    async def send(self, method: str, path: str, headers: dict[str, str]) -> None:
+        assert (method, path) == ("GET", "/usage")
+
+    async def body(self, _bytes_max: int) -> bytes:
+        return msgspec.json.encode(SUMMARY)
+
+    def close(self) -> None:
+        pass
+
+
+async def test_nodes_are_asked_once_for_some_seconds() -> None:
+    fleet = Fleet()
+    fleet.add("a", "b")
+    assert await fleet.collecting.of(["a", "b", "a"]) == {"a": SUMMARY, "b": SUMMARY}
+    await fleet.collecting.of(["a"])
+    assert sorted(fleet.asked) == ["a", "b"]
+    fleet.now += KEPT_SECONDS
+    await fleet.collecting.of(["a"])
+    assert fleet.asked.count("a") == 2
+
+
+async def test_all_who_ask_at_once_are_served_by_one_fetch() -> None:
+    fleet = Fleet()
+    fleet.add("a")
+    answers = await asyncio.gather(*(fleet.collecting.of(["a"]) for _ in range(20)))
+    assert answers == [{"a": SUMMARY}] * 20
+    assert fleet.asked == ["a"]
+
+
+async def test_a_dead_or_unknown_node_is_missing_and_later_asked_again_without_waiting() -> None:
+    fleet = Fleet()
+    fleet.add("a", "dead")
+    fleet.dead.add("dead")
+    assert await fleet.collecting.of(["a", "dead", "unknown"]) == {"a": SUMMARY}
+    fleet.now += KEPT_SECONDS
+    fleet.dead.clear()
+    fleet.hangs.add("dead")
+    async with asyncio.timeout(1):
+        assert await fleet.collecting.of(["a", "dead"]) == {"a": SUMMARY}
+    await asyncio.sleep(0)
+    assert fleet.asked.count("dead") == 2
+    await fleet.collecting.close()
+    fleet.hangs.clear()
+    fleet.now += KEPT_SECONDS
+    await fleet.collecting.of(["dead"])
+    await asyncio.sleep(0.01)
+    assert await fleet.collecting.of(["dead"]) == {"dead": SUMMARY}
+
+
+async def test_a_node_that_hangs_is_not_waited_for_long() -> None:
+    fleet = Fleet()
+    fleet.add("a", "hangs")
+    fleet.hangs.add("hangs")
+    was, collecting.WAIT_SECONDS_MAX = collecting.WAIT_SECONDS_MAX, 0.05
+    try:
+        assert await fleet.collecting.of(["a", "hangs"]) == {"a": SUMMARY}
+    finally:
+        collecting.WAIT_SECONDS_MAX = was
+    await fleet.collecting.close()
