@@ -21,3 +21,9 @@ async def load(folder: Path, archive: Path) -> list[Image]:
 def list_images(folder: Path) -> list[Image]:
     """All on the node, by name."""
     return sorted(ImageStore(folder).all(), key=lambda image: image.names)
+
+
+def remove(folder: Path, name: str) -> Image:
+    """What was loaded under that name is no longer everybody's; the agent removes it once nothing uses it.
+    ImageMissing, BadImageName."""
+    return ImageStore(folder).forget_shared(name)

@@ -3,6 +3,7 @@
     <folder>/<digest>/image.json    what is known of it
     <folder>/<digest>/rootfs/       its files
     <folder>/names.json             whose name means which image (catalogue.py)
+    <folder>/owners.json            which tenants these are (owners.py)
 
 Having an image on the node is no leave to use it: a tenant's names are those it fetched with its own
 credentials. What the operator loaded, and what is built in, is everybody's. Several processes may use one
@@ -111,6 +112,14 @@ class ImageStore:
 
     # Removing
 
+    def forget_shared(self, name: str) -> Image:
+        """Everybody's image of that exact name is nobody's, and goes with the next collection. ImageMissing."""
+        with self._catalogue.changing() as names:
+            digest = names.get(EVERYBODY, {}).pop(full(name), None)
+        if digest is None:
+            raise ImageMissing(f'image "{name}" is not present')
+        return self._image(digest)
+
     def owners(self) -> set[TenantId]:
         """Those who have names for images here."""
         return set(self._catalogue.read())
@@ -123,16 +132,19 @@ class ImageStore:
     async def collect(
         self, in_use: Collection[str], bytes_max: int, seconds_min: float = UNUSED_SECONDS_MIN
     ) -> list[str]:
-        """Removes images until the rest fits: unnamed ones first, then the longest unused; none whose digest
-        is `in_use`, and none that was touched within `seconds_min`. Their digests."""
-        named = {digest for own in self._catalogue.read().values() for digest in own.values()}
+        """Removes images until the rest fits: unnamed ones first, then the longest unused. Not those whose
+        digest is `in_use` or that were touched within `seconds_min`; nor everybody's, which nobody could
+        fetch again. Their digests."""
+        names = self._catalogue.read()
+        pinned = {*in_use, *names.get(EVERYBODY, {}).values()}
+        named = {digest for own in names.values() for digest in own.values()}
         records = sorted(self._records(), key=lambda each: (each.digest in named, self._used_at(each.digest)))
         total = sum(record.size_bytes for record in records)
         removed = []
         for record in records:
             is_wanted = record.digest in named and total <= bytes_max
             is_young = time.time() - self._used_at(record.digest) < seconds_min
-            if is_wanted or is_young or record.digest in in_use:
+            if is_wanted or is_young or record.digest in pinned:
                 continue
             doomed = self._forget(record.digest)
             total -= record.size_bytes

@@ -11,7 +11,7 @@ import pytest
 from alcove.agent.images import builtin, commands, incoming
 from alcove.agent.images.catalogue import Catalogue
 from alcove.agent.images.incoming import Incoming
-from alcove.agent.images.model import PullFailed
+from alcove.agent.images.model import ImageMissing, PullFailed
 from alcove.agent.images.names import path_of
 from alcove.agent.images.store import EVERYBODY, ImageStore, told
 from alcove.api.ids import TenantId
@@ -48,6 +48,15 @@ async def test_what_is_loaded_is_seen_by_a_running_agent(tmp_path: Path) -> None
     assert largest["sizeBytes"] == built_in.size_bytes
     assert smallest["names"] == [loaded.names[0], loaded.id_as(loaded.names[0])]
     assert told(agent.all(), count_max=1) == [largest]
+    assert await agent.collect([], 0, 0) == []
+    commands.remove(tmp_path / "images", loaded.names[0])
+    with pytest.raises(ImageMissing):
+        commands.remove(tmp_path / "images", loaded.names[0])
+    with pytest.raises(ImageMissing):
+        agent.find(ACME, "shop/web:v1")
+    assert await agent.collect([loaded.digest], 0, 0) == []
+    assert await agent.collect([], 10**12, 0) == [loaded.digest]
+    assert agent.all() == [built_in]
 
 
 @needs_tools
