@@ -3,6 +3,7 @@
 Two tenants have the same range and the same addresses. What is inside a network talks, nothing across does.
 """
 
+import os
 import socket
 import ssl
 import threading
@@ -15,6 +16,7 @@ import pytest
 from dnslib import RCODE, DNSRecord
 
 from alcove.client.kubeconfig import load
+from alcove.dataplane import namespaces
 from alcove.dns.upstream import Resolver
 from alcove.testing.nodecluster import Cluster, Pod, node_cluster
 from alcove.testing.nodes import lacking
@@ -319,9 +321,12 @@ def test_an_agent_that_starts_again_drops_nothing(cluster: Cluster, pods: dict[s
             for _ in range(2):
                 near.node.stop()
                 stream.must_flow()
+                stray = f"alcove-{near.node.node.instance}-pstray"
+                os.close(namespaces.make(stray))
                 near.node.start()
                 again = near.node.call(near.node.network.attach(near.key, near.obj))
                 assert again == near.attachment
+                assert not namespaces.path_of(stray).exists(), "no record speaks of it"
                 stream.must_flow()
         assert near.key in near.node.network.attached()
         assert asked(near, "web.default.svc.cluster.local") == [address]

@@ -69,10 +69,13 @@ class Gateways:
             raise DataPlaneError(f"network {vni} has no gateway here")
         return found
 
-    def doubt(self) -> None:
-        """Forgets what there is, so that it is made anew where it is missing."""
-        self.rulesets.clear()
-        self.wired.clear()
+    def doubt(self, most: int | None = None) -> None:
+        """Forgets what there is, so that it is made anew where it is missing. `most`: only of so many gateways, those
+        that were not doubted for longest."""
+        for namespace in list(self.rulesets)[:most]:
+            del self.rulesets[namespace]
+        for vni in list(self.wired)[:most]:
+            del self.wired[vni]
 
     def ensure_exit(self) -> Way:
         name, link_name = f"{self.prefix}exit", f"{self.settings.instance}x"

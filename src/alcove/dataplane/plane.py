@@ -220,15 +220,16 @@ class Plane:
             self.guarding = None
         self._remove_orphans(world, found)
 
-    def mend(self, world: World) -> None:
-        """`apply`, believing nothing: maps, links and programs are read back first."""
+    def mend(self, world: World, gateways: int | None = None) -> None:
+        """`apply`, believing nothing: maps, links and programs are read back first. `gateways`: how many of them are
+        made sure of, in turn; each takes some milliseconds."""
         self.held = read_back(self.maps)
         self.memories.outer.close()
         self.memories = Memories(self.pins)
         self.memories.restore()
         vxlan = self._ensure_vxlan()
         self._guard_all(vxlan.index, self.gateways.ensure_exit().index)
-        self.gateways.doubt()
+        self.gateways.doubt(gateways)
         self.apply(world)
 
     def find(self, world: World, slots: dict[int, int]) -> Found:

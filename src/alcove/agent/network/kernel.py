@@ -33,8 +33,8 @@ class Kernel:
     def apply(self, world: World) -> "asyncio.Future[None]":
         return self._soon(lambda: self._plane.apply(world))
 
-    def mend(self, world: World) -> "asyncio.Future[None]":
-        return self._soon(lambda: self._plane.mend(world))
+    def mend(self, world: World, gateways: int | None) -> "asyncio.Future[None]":
+        return self._soon(lambda: self._plane.mend(world, gateways))
 
     def plug(self, namespace: str | Path, ports: tuple[Port, ...]) -> "asyncio.Future[None]":
         """Ports for a pod: in the namespace of that name, made if it is missing, or at that path. Those that are
@@ -52,6 +52,10 @@ class Kernel:
     def unplug(self, namespace: str, ports: tuple[str, ...]) -> "asyncio.Future[None]":
         """Removes ports, by name, and the namespace (of a name that is not empty). Idempotent."""
         return self._soon(lambda: self._unplug(namespace, ports))
+
+    def sweep(self, prefix: str, keep: set[str]) -> "asyncio.Future[None]":
+        """Removes namespaces of names that begin so, but for those."""
+        return self._soon(lambda: _sweep(prefix, keep))
 
     def _plug(self, namespace: str | Path, ports: tuple[Port, ...]) -> None:
         place = _open(namespace)
@@ -105,3 +109,9 @@ def _open(namespace: str | Path) -> int:
     if isinstance(namespace, Path):
         return os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     return namespaces.make(namespace)
+
+
+def _sweep(prefix: str, keep: set[str]) -> None:
+    for name in namespaces.names(prefix):
+        if name not in keep:
+            namespaces.remove(name)

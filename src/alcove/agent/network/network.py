@@ -15,8 +15,10 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from enum import Enum
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,6 +47,7 @@ from alcove.controllers.network import wellknown
 from alcove.controllers.network.owners import OwnerRef
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.model import World
 from alcove.dataplane.namespaces import inside, path_of
 from alcove.dataplane.plane import Plane
 from alcove.dns.server import DnsServer
@@ -55,10 +58,22 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.01
 MEND_SECONDS = 60.0
+GATEWAYS_AT_ONCE = 4
+"""So many are made sure of at a time: pods that start wait meanwhile."""
 AGAIN_SECONDS = 1.0
 ATTACH_SECONDS_MAX = 10.0
 STRANGE_PLANE_SECONDS = 30.0
 """So long the first world waits for a tenant's own API server; its pods then open nothing until it is back."""
+
+
+class Doubt(Enum):
+    """Whether what the kernel holds is believed."""
+
+    NONE = "none"
+    SOME = "some"
+    """Now and then: all but most of the gateways, which take their turns."""
+    ALL = "all"
+    """After a failure."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -82,13 +97,14 @@ class Network:
         self._plane = plane
         self._place = place
         self._api_server = api_server
+        self._prefix = f"alcove-{plane.settings.instance}-p"
         self._kernel = Kernel(plane)
         self._records = Records(place.folder)
         self._assembly = Assembly(place.node, place.address, place.underlay)
         self._changed = asyncio.Event()
         self._news = asyncio.Event()
         """Set, and replaced, whenever something has changed or was done."""
-        self._doubts = False
+        self._doubt_now = Doubt.NONE
         self._is_running = False
         self._ready: frozenset[int] = frozenset()
         """Networks of which the data plane knows everything, and whose gateway and servers are there."""
@@ -126,11 +142,13 @@ class Network:
     async def _doubt(self) -> None:
         while True:
             await asyncio.sleep(MEND_SECONDS)
-            self._doubts = True
+            if self._doubt_now is Doubt.NONE:
+                self._doubt_now = Doubt.SOME
             self._changed.set()
 
     async def _begin(self) -> None:
-        """Waits until everything is known that pods which are attached already depend on."""
+        """Removes what no record speaks of, and waits until everything is known that attached pods depend on."""
+        await self._kernel.sweep(self._prefix, {record.namespace for record in self._records.all()})
         await self._sight.ring0.synced()
         await self._sight.follow(self._records.all())
         deadline = asyncio.get_running_loop().time() + STRANGE_PLANE_SECONDS
@@ -156,9 +174,7 @@ class Network:
                 self._sight.ring0.nodes(), views, self._sight.served(), self._records.all()
             )
             # No pause between the two: whoever is attached in between would be taken for nobody.
-            applied = self._kernel.mend(world) if self._doubts else self._kernel.apply(world)
-            self._doubts = False
-            await applied
+            await self._carry_out(world)
             await self._servers.ensure(views)
             self._is_running = True
             self._ready = frozenset(vni for vni in whole if self._servers.has(vni))
@@ -166,9 +182,21 @@ class Network:
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
         except (DataPlaneError, OSError) as error:
             log.warning("data plane not as it should be", extra={"error": str(error)})
-            self._doubts = True
+            self._doubt_now = Doubt.ALL
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
         self._tell()
+
+    def _carry_out(self, world: World) -> "asyncio.Future[None]":
+        doubt, self._doubt_now = self._doubt_now, Doubt.NONE
+        match doubt:
+            case Doubt.NONE:
+                return self._kernel.apply(world)
+            case Doubt.SOME:
+                return self._kernel.mend(world, GATEWAYS_AT_ONCE)
+            case Doubt.ALL:
+                return self._kernel.mend(world, None)
+            case _:
+                assert_never(doubt)
 
     # Pods
 
@@ -243,7 +271,7 @@ class Network:
 
     def _record(self, key: PodKey, pod: Object, nics: list[Nic], view: View) -> Record:
         ports = ports_of(self._plane.settings.instance, key.place, pod, nics)
-        name = f"alcove-{self._plane.settings.instance}-p{key.place}"
+        name = f"{self._prefix}{key.place}"
         attachment = Attachment(
             str(path_of(name)),
             tuple(str(one.ip) for port in ports for one in port.addresses),

@@ -70,16 +70,18 @@ class Rules:
             return _CLOSED
 
     def _read(self, backing: Backing) -> PolicySet:
-        tenant = self._tenant
-        namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(tenant.namespaces)}
+        tenant, peers = self._tenant, self._tenant.peers
         self._pods.clear()
-        for pod in tenant.all(tenant.pods) if tenant.pods is not None else ():
-            uid = pod["metadata"]["uid"]
-            held = [each for each in self._holdings.of(uid) if each.kind == SIMPLE]
-            if held:
-                self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, held))
-        peers = [*own_peers(backing), *(peer for _, peer in self._pods.values())]
-        return PolicySet(tenant.all(tenant.policies), namespaces, peers)
+        namespaces: dict[str, dict[str, str]] = {}
+        if peers is not None:
+            namespaces = {objects.name(each): objects.labels(each) for each in tenant.all(peers.namespaces)}
+            for pod in tenant.all(peers.pods):
+                uid = pod["metadata"]["uid"]
+                held = [each for each in self._holdings.of(uid) if each.kind == SIMPLE]
+                if held:
+                    self._pods[objects.namespace(pod), objects.name(pod)] = (uid, pod_peer(pod, held))
+        found = [*own_peers(backing), *(peer for _, peer in self._pods.values())]
+        return PolicySet(tenant.all(tenant.policies), namespaces, found)
 
 
 def limited(found: Profiles) -> Profiles:

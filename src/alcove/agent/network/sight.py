@@ -45,7 +45,7 @@ class Sight:
                 self._tenants[space] = Tenant(self._planes, space, self._changed)
             self.views[vni] = View(self._planes, self._tenants[space], backing, self._domain, self._changed)
         for tenant in self._tenants.values():
-            await tenant.look_at_pods()
+            await tenant.look_at_peers()
         await self._bounce()
 
     async def _begin_anew(self, alive: set[Space]) -> None:

@@ -1,11 +1,13 @@
 """What one tenant's own API tells of its networks: services, slices, policies, namespaces, networks.
 
 There is one for each tenant that has a pod on this node, as long as it has one: that is how long the API server lets
-a node look. Other pods' metadata is looked at only while the tenant has policies, which select by it.
+a node look. Namespaces and other nodes' pods are looked at only while the tenant has policies, which select them.
 """
 
 from collections.abc import Callable, Iterable
 from enum import Enum
+
+from msgspec import Struct
 
 from alcove.agent.network.following import Following
 from alcove.api import objects
@@ -43,6 +45,14 @@ class What(Enum):
 Told = Callable[[What, Change], None]
 
 
+class Peers(Struct, frozen=True):
+    """Whom policies select."""
+
+    pods: Mirror
+    """Of all nodes, but no more than their metadata."""
+    namespaces: Mirror
+
+
 class Tenant:
     def __init__(self, planes: Planes, space: Space, changed: Callable[[], None]) -> None:
         """`changed` is called for whatever happens, and when everything of a kind has been seen once."""
@@ -55,9 +65,8 @@ class Tenant:
         self.slices = self._mirror(ENDPOINT_SLICES, What.SLICE)
         self.slices.add_index("service", _service_of)
         self.policies = self._mirror(NETWORK_POLICIES, What.POLICY)
-        self.namespaces = self._mirror(NAMESPACES, What.POLICY)
         self.networks = self._mirror(NETWORKS, What.NETWORK)
-        self.pods: Mirror | None = None
+        self.peers: Peers | None = None
 
     def _mirror(self, resource: Resource, what: What, *, metadata_only: bool = False) -> Mirror:
         selection = Selection(resource, metadata_only=metadata_only)
@@ -80,12 +89,13 @@ class Tenant:
 
     def is_synced(self) -> bool:
         """Whether all of it has been seen once, also what its policies make necessary."""
-        needed = [self.services, self.slices, self.policies, self.namespaces, self.networks]
-        if self.has_policies() and self.pods is None:
+        if self.has_policies() and self.peers is None:
             return False
-        if self.pods is not None:
-            needed.append(self.pods)
-        return all(mirror.is_synced(self.space.plane) for mirror in needed)
+        return all(mirror.is_synced(self.space.plane) for mirror in self._mirrors())
+
+    def _mirrors(self) -> list[Mirror]:
+        peers = [self.peers.pods, self.peers.namespaces] if self.peers is not None else []
+        return [self.services, self.slices, self.policies, self.networks, *peers]
 
     def has_policies(self) -> bool:
         return bool(self.policies.keys(self.space.plane, self.space.tenant))
@@ -110,20 +120,21 @@ class Tenant:
 
     # Beginning and ending
 
-    async def look_at_pods(self) -> None:
-        """Begins or ends looking at pods' metadata, as the policies want it."""
-        if self.has_policies() and self.pods is None:
-            self.pods = self._mirror(PODS, What.POLICY, metadata_only=True)
-        elif not self.has_policies() and self.pods is not None:
-            pods, self.pods = self.pods, None
-            self._following.remove(pods)
-            await self._planes.drop(pods)
+    async def look_at_peers(self) -> None:
+        """Begins or ends looking at whom policies select, as there are any or not."""
+        if self.has_policies() and self.peers is None:
+            pods = self._mirror(PODS, What.POLICY, metadata_only=True)
+            self.peers = Peers(pods, self._mirror(NAMESPACES, What.POLICY))
+        elif not self.has_policies() and self.peers is not None:
+            peers, self.peers = self.peers, None
+            for mirror in (peers.pods, peers.namespaces):
+                self._following.remove(mirror)
+                await self._planes.drop(mirror)
 
     async def close(self) -> None:
         self._listeners.clear()
         self._following.close()
-        mirrors = [self.services, self.slices, self.policies, self.namespaces, self.networks]
-        for mirror in (*mirrors, *((self.pods,) if self.pods is not None else ())):
+        for mirror in self._mirrors():
             await self._planes.drop(mirror)
 
 
