@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from alcove.processes import down
+from alcove.processes.machine import cluster as machine_cluster
 from alcove.processes.machine import holding
 from alcove.testing.server import Caller, wait_until
 
@@ -116,8 +117,9 @@ def test_two_clusters_live_side_by_side(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     other = tmp_path / "alcove" / "blue"
     try:
-        done = alcove("up", "--hollow", "--no-demo", "--name", "blue")
+        done = alcove("up", "--hollow", "--no-demo", "--name", "blue", "--listen", "127.0.0.9")
         assert done.returncode == 0, done.stderr
+        _joins_at(other, "127.0.0.9", tmp_path)
         Caller(other / "admin.kubeconfig").kubectl("create", "namespace", "blues-own")
         told = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")
         assert "default" in told and "blues-own" not in told
@@ -125,6 +127,17 @@ def test_two_clusters_live_side_by_side(
         assert not other.exists() and pids(cluster)
     finally:
         down.destroy(other)
+
+
+def _joins_at(data: Path, address: str, folder: Path) -> None:
+    """A node of another machine finds the API at an address of this one's, and a certificate for it."""
+    asked = machine_cluster.load(data)
+    assert asked is not None
+    way = ("--kubeconfig", str(data / "admin.kubeconfig"))
+    token = alcove("node", "token", "--server", f"https://{address}:{asked.port}", *way).stdout.strip()
+    done = alcove("node", "join", token, "--name", "far", "--data", str(folder / "far"), "--enrol-only")
+    assert done.returncode == 0, done.stderr
+    assert address in (folder / "far" / "node.kubeconfig").read_text()
 
 
 def test_a_tenant_comes_and_goes_whole(cluster: Path) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
@@ -27,7 +28,8 @@ STEADY_SECONDS = 60.0
 """A process that ran this long starts over with the shortest wait."""
 STOP_SECONDS_MAX = 20.0
 LOG_BYTES_MAX = 16 << 20
-"""A log beyond this goes to NAME.log.old when its process starts."""
+"""A log that has grown beyond this becomes NAME.log.old, and begins anew."""
+TEND_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, again.set)
         again.set()
         stopping = asyncio.create_task(stop.wait())
+        tending = asyncio.create_task(_tend_logs(self._data / "logs"), name="logs")
         while not stop.is_set():
             if again.is_set():
                 again.clear()
@@ -58,6 +61,7 @@ class Supervisor:
             waiting = asyncio.create_task(again.wait())
             await asyncio.wait((stopping, waiting), return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
+        tending.cancel()
         # The API server goes last: the others say goodbye to it.
         await self._end(*(name for name in self._tasks if name != "apiserver"))
         await self._end(*self._tasks)
@@ -110,7 +114,6 @@ class Supervisor:
         """One life of a process; how it ended."""
         path = self._data / "logs" / f"{part.name}.log"
         path.parent.mkdir(exist_ok=True)
-        _turn(path)
         with path.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "alcove.processes.launch", str(os.getpid())),
@@ -142,11 +145,23 @@ class Supervisor:
             log.warning("cannot note what runs: %s", error)
 
 
-def _turn(path: Path) -> None:
-    """A log that has grown too long is set aside."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_BYTES_MAX:
-            path.replace(path.with_suffix(".log.old"))
+async def _tend_logs(folder: Path) -> None:
+    while True:
+        _turn_all(folder)
+        await asyncio.sleep(TEND_SECONDS)
+
+
+def _turn_all(folder: Path) -> None:
+    for path in folder.glob("*.log"):
+        with contextlib.suppress(OSError):
+            turn(path)
+
+
+def turn(path: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+    """Sets a log aside that has grown too long. Its process goes on writing to the same file, at its end."""
+    if path.stat().st_size > bytes_max:
+        shutil.copyfile(path, path.with_suffix(".log.old"))
+        os.truncate(path, 0)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

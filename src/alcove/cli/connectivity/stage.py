@@ -31,6 +31,7 @@ from alcove.client.resources import (
 EXEC_SECONDS_MAX = 30.0
 EXECS_AT_ONCE = 8
 RETRY_SECONDS_MAX = 20.0
+REMOVE_SECONDS_MAX = 120.0
 AGAIN_SECONDS = 0.5
 
 
@@ -86,7 +87,8 @@ class Stage:
         return {network: self._await_vip(network) for network in self._world.networks}
 
     def remove(self, *, wait: bool = True) -> None:
-        """The tenants with all they have."""
+        """The tenants with all they have; that has time of its own, whatever went before."""
+        self._deadline = time.monotonic() + REMOVE_SECONDS_MAX
         for tenant in self._world.tenants:
             if self._session.find(TENANTS, tenant) is not None:
                 self._session.delete(TENANTS, tenant)
