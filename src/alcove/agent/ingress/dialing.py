@@ -17,10 +17,18 @@ _DEVICE = b"net"
 
 
 class Exit(Struct, frozen=True):
-    """Where connections of a network begin: its number, and the address that only this node's gateway has."""
+    """Where connections of a network begin: its number, and the addresses that only this node's gateway has."""
 
     vni: int
-    source: str
+    source: str = ""
+    source6: str = ""
+
+    def source_for(self, address: str) -> str:
+        """Of the same family. Raises OSError: from an address that all nodes share, no answer would find back."""
+        found = self.source6 if ":" in address else self.source
+        if not found:
+            raise ConnectionRefusedError(f"the gateway has no address of its own to reach {address} from")
+        return found
 
 
 def gateway_dial(open_gateway: Callable[[int], int], exit_of: Callable[[Space, str], Exit | None]) -> Dial:
@@ -30,13 +38,12 @@ def gateway_dial(open_gateway: Callable[[int], int], exit_of: Callable[[Space, s
         found = exit_of(space, network)
         if found is None:
             raise ConnectionRefusedError(f"network {network} of {space.tenant} is not on this node")
-        if ":" in address:
-            raise ConnectionRefusedError("gateways have an IPv4 address of their own only")
-        sock = _socket(open_gateway, found.vni)
+        source = found.source_for(address)
+        sock = _socket(open_gateway, found.vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _DEVICE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.bind((found.source, 0))
+            sock.bind((source, 0))
             await asyncio.get_running_loop().sock_connect(sock, (address, port))
         except BaseException:
             sock.close()
@@ -46,7 +53,7 @@ def gateway_dial(open_gateway: Callable[[int], int], exit_of: Callable[[Space, s
     return dial
 
 
-def _socket(open_gateway: Callable[[int], int], vni: int) -> socket.socket:
+def _socket(open_gateway: Callable[[int], int], vni: int, family: int) -> socket.socket:
     try:
         namespace = open_gateway(vni)
     except DataPlaneError as error:

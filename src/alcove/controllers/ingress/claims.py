@@ -74,10 +74,14 @@ def _is_covered(
 
 
 def entitled(
-    tenant: TenantId, wanted: Iterable[str], held: Mapping[str, TenantId], claims: Mapping[str, list[Claim]]
+    tenant: TenantId,
+    wanted: Iterable[str],
+    held: Mapping[str, TenantId],
+    claims: Mapping[str, list[Claim]],
+    room: int = HOSTS_MAX,
 ) -> frozenset[str]:
-    """Of the names a tenant wants, those that are to be its own. `claims` are everybody's, by name, and also of the
-    names with a star that cover the wanted ones."""
+    """Of the names a tenant wants, those that are to be its own, `room` of them at most. `claims` are everybody's, by
+    name, and also of the names with a star that cover the wanted ones."""
     won = [
         host
         for host in wanted
@@ -85,4 +89,4 @@ def entitled(
     ]
     # Those it has go on: a new one too many is what does not fit.
     won.sort(key=lambda host: (held.get(host) != tenant, host))
-    return frozenset(won[:HOSTS_MAX])
+    return frozenset(won[: max(room, 0)])

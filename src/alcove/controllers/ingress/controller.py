@@ -17,15 +17,8 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.resources import INGRESSES, NODES, PODS, TENANTS, Resource
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.ingress import wanted as reading
-from alcove.controllers.ingress.claims import (
-    HOSTS_ANNOTATION,
-    Claim,
-    entitled,
-    holders,
-    hosts_of,
-    noted,
-    star_of,
-)
+from alcove.controllers.ingress.book import Book, Holders
+from alcove.controllers.ingress.claims import HOSTS_ANNOTATION, HOSTS_MAX, entitled, hosts_of, noted, star_of
 from alcove.controllers.ingress.wanted import ANY, Wanted
 
 INGRESS_CLASSES = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False)
@@ -40,16 +33,15 @@ class Ingresses(Controller):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._ingresses = self.mirror(
-            INGRESSES, {"host": _by_host, "cover": _by_star, "network": _by_network}
-        )
+        self._book, self._holders = Book(), Holders()
+        self._claiming = asyncio.Lock()
+        self._ingresses = self.mirror(INGRESSES, {"network": _by_network})
         self._classes = self.mirror(INGRESS_CLASSES)
         self._pods = self.mirror(PODS, {"serving": _serving})
         self._nodes = self.mirror(NODES, tenant=SYSTEM)
         self._tenants = self.mirror(TENANTS, tenant=SYSTEM)
-        self._claiming = asyncio.Lock()
-        self.on(self._ingresses)
         self.on(self._classes, self._of_class)
+        self.on(self._ingresses, self._of_ingress)
         self.on(self._pods, self._of_pod)
         self.on(self._nodes, self._of_node)
         self.on(self._tenants, self._of_tenant)
@@ -57,7 +49,21 @@ class Ingresses(Controller):
     # Whom changes concern
 
     def _of_class(self, change: Change) -> Iterable[ObjectKey]:
-        return self._ingresses.keys(change.key.plane, change.key.tenant)
+        keys = self._ingresses.keys(change.key.plane, change.key.tenant)
+        for key in keys:
+            self._enter(key, self._ingresses.get(key))
+        return keys
+
+    def _of_ingress(self, change: Change) -> Iterable[ObjectKey]:
+        self._enter(change.key, change.obj if change.kind is not Kind.DELETED else None)
+        return (change.key,)
+
+    def _enter(self, key: ObjectKey, ingress: Object | None) -> None:
+        ours = ingress is not None and "deletionTimestamp" not in ingress["metadata"]
+        if ours and ingress is not None:
+            classes = reading.served_classes(self._classes.list(key.plane, key.tenant))
+            ours = reading.class_of(ingress) in classes
+        self._book.put(key, reading.read(ingress) if ours and ingress is not None else None)
 
     def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
         key = change.key
@@ -74,94 +80,60 @@ class Ingresses(Controller):
 
     def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
         """Names that have become free, or somebody else's."""
-        before, now = (hosts_of(obj) if obj is not None else frozenset() for obj in _before_and_now(change))
-        changed = before ^ now
-        return [key for host in changed for index in ("host", "cover") for key in self._wanting(host, index)]
-
-    def _wanting(self, host: str, index: str = "host") -> list[ObjectKey]:
-        """All Ingresses, of all tenants, that name the host; or that name one it covers."""
-        return [
-            key
-            for space in self._ingresses.spaces()
-            for key in self._ingresses.find_keys(index, space.plane, space.tenant, host)
-        ]
+        is_gone = change.kind is Kind.DELETED
+        hosts: frozenset[str] = frozenset() if is_gone else hosts_of(change.obj)
+        changed = self._holders.put(TenantId(change.key.name), hosts)
+        return [key for host in changed for key in self._book.wanting(host)]
 
     # What is so
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        held = await self._claim(key.plane, key.tenant)
-        ingress = self._ingresses.get(key)
-        if ingress is None or not self._is_ours(key, ingress):
+        await self._claim(key)
+        wanted, ingress = self._book.get(key), self._ingresses.get(key)
+        if wanted is None or ingress is None:
             return DONE
-        wanted = reading.read(ingress)
-        served = self._tell(key, ingress, wanted, held)
+        served = self._tell(key, ingress, wanted, self._holders)
         addresses = self._addresses(key.plane, key.tenant, wanted.network) if served else []
         await self._write_status(key, ingress, addresses)
         return DONE
 
-    def _is_ours(self, key: ObjectKey, ingress: Object) -> bool:
-        if "deletionTimestamp" in ingress["metadata"]:
-            return False
-        return reading.class_of(ingress) in reading.served_classes(self._classes.list(key.plane, key.tenant))
-
-    def _wanted_by(self, plane: PlaneId, tenant: TenantId) -> list[Wanted]:
-        classes = reading.served_classes(self._classes.list(plane, tenant))
-        return [
-            reading.read(each)
-            for each in self._ingresses.list(plane, tenant)
-            if "deletionTimestamp" not in each["metadata"] and reading.class_of(each) in classes
-        ]
-
-    def _claims(self, host: str) -> list[Claim]:
-        found = []
-        for key in self._wanting(host):
-            ingress = self._ingresses.get(key)
-            if ingress is not None and self._is_ours(key, ingress):
-                found.append(Claim(*reading.read(ingress).age, key.tenant))
-        return found
-
-    async def _claim(self, plane: PlaneId, tenant: TenantId) -> dict[str, TenantId]:
-        """Notes which names are the tenant's; who has which, then. One at a time: two tenants may want one name."""
+    async def _claim(self, key: ObjectKey) -> None:
+        """Notes which names are the tenant's. One at a time: two tenants may want one name."""
         async with self._claiming:
             await self._tenants.caught_up(HOME, SYSTEM)
-            held = holders(self._tenants.list(HOME, SYSTEM))
-            wanted = dict.fromkeys(host for each in self._wanted_by(plane, tenant) for host in each.hosts)
-            names = {*wanted, *map(star_of, wanted)}
-            own = entitled(tenant, wanted, held, {name: self._claims(name) for name in names})
-            losers = {held[host] for host in own if held.get(host) not in (None, tenant)}
-            for loser in losers:
-                await self._note(loser, remove=own)
-            await self._note(tenant, only=own)
-        kept = {host: holder for host, holder in held.items() if holder != tenant and host not in own}
-        return kept | dict.fromkeys(own, tenant)
+            wanted, held, has = self._book.get(key), self._holders.by_host, self._holders.of(key.tenant)
+            kept = frozenset(host for host in has if self._book.wants(key.space, host))
+            new = [host for host in wanted.hosts if host not in kept] if wanted is not None else []
+            claims = {name: self._book.claims(name) for name in {*new, *map(star_of, new)}}
+            won = entitled(key.tenant, new, held, claims, room=HOSTS_MAX - len(kept))
+            for loser in {held[host] for host in won if held.get(host) not in (None, key.tenant)}:
+                await self._note(loser, self._holders.of(loser) - won)
+            await self._note(key.tenant, kept | won)
+            # What was written is known before the next one asks.
+            await self._tenants.caught_up(HOME, SYSTEM)
 
-    async def _note(
-        self, tenant: TenantId, *, only: frozenset[str] | None = None, remove: frozenset[str] = frozenset()
-    ) -> None:
+    async def _note(self, tenant: TenantId, hosts: frozenset[str]) -> None:
         found = self._tenants.get(ObjectKey(HOME, SYSTEM, "", tenant))
-        if found is None:
+        if found is None or hosts_of(found) == hosts:
             return
-        before = hosts_of(found)
-        after = (before if only is None else only) - remove
-        if after != before:
-            patch = {
-                "metadata": {
-                    "resourceVersion": found["metadata"]["resourceVersion"],
-                    "annotations": {HOSTS_ANNOTATION: noted(after) or None},
-                }
+        patch = {
+            "metadata": {
+                "resourceVersion": found["metadata"]["resourceVersion"],
+                "annotations": {HOSTS_ANNOTATION: noted(hosts) or None},
             }
-            await self.setup.planes.client(HOME).patch(SYSTEM, TENANTS, tenant, patch)
+        }
+        await self.setup.planes.client(HOME).patch(SYSTEM, TENANTS, tenant, patch)
 
-    def _tell(self, key: ObjectKey, ingress: Object, wanted: Wanted, held: dict[str, TenantId]) -> bool:
+    def _tell(self, key: ObjectKey, ingress: Object, wanted: Wanted, holders: Holders) -> bool:
         """Whether anything of it is served; what is not is told."""
         whole = {**ingress, "apiVersion": INGRESSES.api_version, "kind": INGRESSES.kind}
-        lost = [host for host in wanted.hosts if held.get(host) != key.tenant]
+        lost = [host for host in wanted.hosts if holders.by_host.get(host) != key.tenant]
         for host in lost:
             self.events.warning(
                 key.plane, whole, TAKEN, f'host "{host}" is not served: another tenant has it'
             )
         unnamed = wanted.fallback is not None or any(rule.host == ANY for rule in wanted.rules)
-        has_names = any(holder == key.tenant for holder in held.values())
+        has_names = bool(holders.of(key.tenant))
         if unnamed and not has_names and key.tenant != SYSTEM:
             told = "rules without a host are served for the tenant's own hosts, of which it has none"
             self.events.warning(key.plane, whole, UNNAMED, told)
@@ -183,14 +155,6 @@ class Ingresses(Controller):
         if (objects.get(ingress, "status", "loadBalancer", "ingress") or []) != now:
             ingress["status"] = {"loadBalancer": {"ingress": now} if now else {}}
             await self.client(key).update(key.tenant, INGRESSES, ingress, subresource="status")
-
-
-def _by_host(ingress: Object) -> Iterable[str]:
-    return reading.read(ingress).hosts
-
-
-def _by_star(ingress: Object) -> Iterable[str]:
-    return [star_of(host) for host in reading.read(ingress).hosts]
 
 
 def _by_network(ingress: Object) -> Iterable[str]:

@@ -1,0 +1,59 @@
+"""The book of wishes answers as if it had read everything anew."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME, ObjectKey, Space
+from alcove.controllers.ingress.book import Book, Holders
+from alcove.controllers.ingress.claims import Claim, star_of
+from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+
+HOSTS = ("a.example", "b.example", "*.example", "x.a.example")
+TENANTS = (TenantId("blue"), TenantId("red"))
+
+
+def wanted(*hosts: str) -> Wanted:
+    rules = tuple(Rule(host, "/", PathType.PREFIX, Backend("web", 80)) for host in hosts)
+    return Wanted("2026", "u", "default", "i", "default", rules, None, ())
+
+
+keys = st.builds(
+    lambda tenant, name: ObjectKey(HOME, tenant, "default", name),
+    st.sampled_from(TENANTS),
+    st.sampled_from("xyz"),
+)
+wishes = st.one_of(
+    st.none(), st.builds(lambda hosts: wanted(*hosts), st.lists(st.sampled_from(HOSTS), max_size=4))
+)
+
+
+@given(st.lists(st.tuples(keys, wishes), max_size=30))
+def test_whatever_came_before_it_knows_what_is(changes: list[tuple[ObjectKey, Wanted | None]]) -> None:
+    book, now = Book(), dict[ObjectKey, Wanted]()
+    for key, wish in changes:
+        book.put(key, wish)
+        now.pop(key, None)
+        if wish is not None:
+            now[key] = wish
+    for host in HOSTS:
+        naming = {key for key, wish in now.items() if host in wish.hosts}
+        under = {key for key, wish in now.items() if any(star_of(each) == host for each in wish.hosts)}
+        assert book.wanting(host) == naming | under
+        assert sorted(book.claims(host)) == sorted(Claim("2026", "u", key.tenant) for key in naming)
+        for tenant in TENANTS:
+            assert book.wants(Space(HOME, tenant), host) == any(key.tenant == tenant for key in naming)
+    for key in {key for key, _ in changes}:
+        book.put(key, None)
+    assert vars(book) == vars(Book()), "nothing is kept of what is gone"
+
+
+def test_holders_tell_what_changed() -> None:
+    blue, red = TENANTS
+    holders = Holders()
+    assert holders.put(blue, frozenset({"a", "b"})) == {"a", "b"}
+    assert holders.put(blue, frozenset({"b", "c"})) == {"a", "c"}
+    assert holders.put(red, frozenset({"b"})) == {"b"}
+    assert holders.by_host == {"b": blue, "c": blue}, "noted for two, it is the first one's"
+    assert holders.put(blue, frozenset()) == {"b", "c"}
+    assert holders.of(blue) == frozenset()
