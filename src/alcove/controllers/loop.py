@@ -9,6 +9,7 @@ Retries are decided in one place, `verdict`; nothing else in the controllers kno
 | cannot reach the server, or told the tenant itself | is tried again, later each time |         |
 | raises anything else      | is tried again, later each time           | a warning on the object |
 | works for a plane that left, or without the lease | is forgotten      |                         |
+| makes something where a namespace or tenant ends  | is forgotten      |                         |
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ import asyncio
 import logging
 from enum import Enum
 
-from alcove.api.errors import ApiError, Conflict, Gone, ServiceUnavailable, Timeout, TooManyRequests
+from alcove.api.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind, Subscriber
 from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
@@ -26,6 +35,7 @@ from alcove.client.mirror import Mirror
 from alcove.controllers.controller import Controller, Keys, Refused, Result
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import Queue, Taken
+from alcove.controllers.terminating import is_terminating
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +65,8 @@ def verdict(outcome: Result | Exception) -> Verdict:
         case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | Refused():
             return Verdict.AWAY
         case PlaneLeft() | NotPermitted():
+            return Verdict.DROPPED
+        case Forbidden() if is_terminating(outcome):
             return Verdict.DROPPED
         case Exception():
             return Verdict.FAILED

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import AlreadyExists, Forbidden, NotFound
+from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.serviceaccounts import is_terminating
 
 NAME = "kube-root-ca.crt"
 _TOLD = {
@@ -56,9 +55,6 @@ class RootCa(Controller):
             await self.client(key).create(key.tenant, CONFIG_MAPS, wanted)
         except (AlreadyExists, NotFound):
             pass  # Somebody was faster, and the watch will tell what they wrote; or the namespace is gone.
-        except Forbidden as error:
-            if not is_terminating(error):
-                raise
 
 
 def _namespace_of(change: Change) -> Iterable[ObjectKey]:

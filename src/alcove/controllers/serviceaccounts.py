@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import AlreadyExists, Forbidden, NotFound
+from alcove.api.errors import AlreadyExists, NotFound
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NAMESPACES, SERVICE_ACCOUNTS
@@ -39,17 +39,8 @@ class ServiceAccounts(Controller):
             await self.client(key).create(key.tenant, SERVICE_ACCOUNTS, account)
         except (AlreadyExists, NotFound):
             pass  # It is there; or the namespace no longer is.
-        except Forbidden as error:
-            if not is_terminating(error):
-                raise
 
 
 def _namespace_that_lost_it(change: Change) -> Iterable[ObjectKey]:
     if change.kind is Kind.DELETED and change.key.name == NAME:
         yield change.key.of(change.key.namespace, "")
-
-
-def is_terminating(error: Forbidden) -> bool:
-    """The namespace or tenant is on its way out: there is nothing left to make in it."""
-    causes = error.details.causes if error.details else ()
-    return any(cause.reason in ("NamespaceTerminating", "TenantTerminating") for cause in causes)

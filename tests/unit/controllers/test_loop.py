@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from alcove.api.errors import Conflict, Forbidden, ServiceUnavailable
+from alcove.api.errors import Cause, Conflict, Details, Forbidden, ServiceUnavailable
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
@@ -186,6 +186,12 @@ def test_own_writes_are_seen_before_the_next_call() -> None:
     assert seen
 
 
+def terminating() -> Forbidden:
+    error = Forbidden("unable to create new content in namespace n because it is being terminated")
+    error.details = Details(causes=(Cause("NamespaceTerminating", "it ends", "metadata.namespace"),))
+    return error
+
+
 VERDICTS: list[tuple[Result | Exception, Verdict]] = [
     (DONE, Verdict.DONE),
     (Result(after_seconds=0.0), Verdict.LATER),
@@ -198,6 +204,7 @@ VERDICTS: list[tuple[Result | Exception, Verdict]] = [
     (TimeoutError(), Verdict.FAILED),
     (PlaneLeft("b"), Verdict.DROPPED),
     (NotPermitted("no lease"), Verdict.DROPPED),
+    (terminating(), Verdict.DROPPED),
 ]
 
 

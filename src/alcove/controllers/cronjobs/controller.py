@@ -13,7 +13,7 @@ from alcove.client.resources import CRON_JOBS, JOBS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of, owner_of
 from alcove.controllers.cronjobs import plan
 from alcove.controllers.cronjobs.due import MISSED_MAX, Due, due
-from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.together import together
 
 LOOK_SECONDS_MAX = 3600.0

@@ -13,7 +13,7 @@ from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PO
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
 from alcove.controllers.daemonsets import fitting
 from alcove.controllers.daemonsets import plan as plans
-from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.workloads import history, owning, pods
 from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors

@@ -14,7 +14,7 @@ from alcove.controllers.controller import DONE, Controller, Refused, Result, Set
 from alcove.controllers.deployments import revisions, scaling, status
 from alcove.controllers.deployments.revisions import Sets
 from alcove.controllers.deployments.scaling import Scale
-from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.together import together
 from alcove.controllers.workloads import owning, pods
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alcove.api.errors import AlreadyExists, Forbidden, NotFound
+from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.objects import Object, labels
 from alcove.api.validation import same
 from alcove.client.keys import ObjectKey
@@ -11,7 +11,6 @@ from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.endpoints import subsets
 from alcove.controllers.endpoints.backends import is_kept
 from alcove.controllers.endpoints.watching import ServiceWatcher
-from alcove.controllers.serviceaccounts import is_terminating
 
 
 class Endpoints(ServiceWatcher):
@@ -51,9 +50,6 @@ class Endpoints(ServiceWatcher):
                 await self.client(key).update(key.tenant, ENDPOINTS, changed)
         except (AlreadyExists, NotFound):
             pass  # The watch will tell.
-        except Forbidden as error:
-            if not is_terminating(error):
-                raise
 
 
 def _changed(there: Object, wanted: Object) -> Object | None:

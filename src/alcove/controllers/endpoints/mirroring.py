@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import Forbidden, NotFound
+from alcove.api.errors import NotFound
 from alcove.api.objects import Object, labels
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.endpoints import copying, packing
-from alcove.controllers.serviceaccounts import is_terminating
 from alcove.controllers.together import together
 
 
@@ -51,12 +50,7 @@ class EndpointSliceMirroring(Controller):
             return DONE
         plan = copying.plan(endpoints, service, there)
         client = self.client(key)
-        try:
-            await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
-        except Forbidden as error:
-            if is_terminating(error):
-                return DONE
-            raise
+        await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
         await together(client.update(key.tenant, ENDPOINT_SLICES, each) for each in plan.update)
         await together(self._delete(key, each) for each in plan.delete)
         return DONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import Forbidden, NotFound
+from alcove.api.errors import NotFound
 from alcove.api.objects import Object, labels
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
@@ -15,7 +15,6 @@ from alcove.controllers.endpoints.backends import is_kept
 from alcove.controllers.endpoints.topology import Zones
 from alcove.controllers.endpoints.watching import ServiceWatcher
 from alcove.controllers.nodes.placed import NODE, node_of, on_node
-from alcove.controllers.serviceaccounts import is_terminating
 from alcove.controllers.together import together
 
 
@@ -58,12 +57,7 @@ class EndpointSlices(ServiceWatcher):
             return DONE
         plan = packing.plan(service, self.backends(key, service), there, self._zones.of)
         client = self.client(key)
-        try:
-            await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
-        except Forbidden as error:
-            if is_terminating(error):
-                return DONE
-            raise
+        await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
         await together(client.update(key.tenant, ENDPOINT_SLICES, each) for each in plan.update)
         await together(self._delete(key, each) for each in plan.delete)
         return DONE

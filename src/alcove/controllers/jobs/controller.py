@@ -11,7 +11,7 @@ from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS, PODS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
 from alcove.controllers.jobs import accounting, ending, plan, status
-from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.workloads import owning
 from alcove.controllers.workloads.making import Lanes, slow_start
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors

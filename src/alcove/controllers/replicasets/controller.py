@@ -17,7 +17,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
 from alcove.controllers.replicasets import plan as plans
-from alcove.controllers.serviceaccounts import is_terminating
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.workloads import owning, pods
 from alcove.controllers.workloads.making import Lanes, Made, slow_start
 from alcove.controllers.workloads.selecting import (

@@ -17,9 +17,9 @@ from alcove.client.resources import (
     Resource,
 )
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
-from alcove.controllers.serviceaccounts import is_terminating
 from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets import plan as plans
+from alcove.controllers.terminating import is_terminating
 from alcove.controllers.together import together
 from alcove.controllers.workloads import history, owning, pods
 from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import AlreadyExists, Forbidden
+from alcove.api.errors import AlreadyExists
 from alcove.api.objects import Object, get
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
-from alcove.controllers.serviceaccounts import is_terminating
 from alcove.controllers.workloads import pods
 from alcove.controllers.workloads.owning import reference
 
@@ -64,9 +63,6 @@ class EphemeralClaims(Controller):
             )
         except AlreadyExists:
             pass
-        except Forbidden as error:
-            if not is_terminating(error):
-                raise
 
 
 def _ephemeral(pod: Object) -> Iterable[Object]:
