@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from alcove.agent.podkey import PodKey
+from alcove.api import objects
 from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
@@ -33,6 +34,8 @@ class Telling:
         self._pending: Object | None = None
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self.revision = 0
+        """Of the pod, as the last write left it."""
         self.is_gone = False
         """The API server no longer has the pod: nobody listens."""
 
@@ -52,6 +55,11 @@ class Telling:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
+    @property
+    def is_idle(self) -> bool:
+        """Everything is written."""
+        return self._task is None or self._task.done()
+
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -67,7 +75,7 @@ class Telling:
 
     async def _write(self, status: Object) -> None:
         key = self._key
-        await self._client_of(key.plane).patch(
+        answer = await self._client_of(key.plane).patch(
             key.tenant,
             PODS,
             key.name,
@@ -76,6 +84,7 @@ class Telling:
             kind=Patch.STRATEGIC,
             subresource="status",
         )
+        self.revision = int(objects.get(answer, "metadata", "resourceVersion", default=0))
 
     async def _delete(self) -> None:
         key = self._key

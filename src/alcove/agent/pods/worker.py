@@ -47,6 +47,8 @@ NORMAL, WARNING = "Normal", "Warning"
 READINESS = "arktos.futurewei.com/network-readiness"
 """Of the pod's network: an annotation."""
 _LOST = 137
+TELL_SECONDS = 1.0
+"""A step that takes longer does not keep back what is known."""
 
 Note = Callable[[PodKey, str, str, str], None]
 """(pod, type, reason, message)"""
@@ -104,6 +106,8 @@ class Worker:
         if objects.annotations(self.pod).get(READINESS) != objects.annotations(pod).get(READINESS):
             self.view.retry_at = 0.0  # What was missing may be there now.
         self.pod = pod
+        if self._is_contradicted():
+            self._told = {}
         if "deletionTimestamp" in pod["metadata"]:
             grace = pod["metadata"].get("deletionGracePeriodSeconds")
             self._end(End(Why.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])))
@@ -140,7 +144,9 @@ class Worker:
         while True:
             self._woken.clear()
             planned = self._plan()
-            self._tell()
+            if planned.step is None or not self._told:
+                # What changes from step to step, in a moment, is not worth a write each.
+                self._tell()
             if planned.step is not None:
                 await self._carry_out(planned.step)
             elif planned.is_over:
@@ -172,9 +178,10 @@ class Worker:
         task = self._tasks.create_task(self._guarded(step), name=f"{type(step).__name__} {self.key}")
         while not task.done():
             woken = asyncio.create_task(self._woken.wait())
-            await asyncio.wait((task, woken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, woken), timeout=TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             woken.cancel()
             if not task.done():
+                self._tell()
                 self._woken.clear()
                 if self._is_unwanted(step, self._plan()):
                     task.cancel()
@@ -508,6 +515,17 @@ class Worker:
         if found != self._told:
             self._told = found
             self._telling.tell(found)
+
+    def _is_contradicted(self) -> bool:
+        """Somebody has written, after this node did, that the pod is otherwise: the node was thought lost."""
+        if not self._told or self._is_final or not self._telling.is_idle:
+            return False
+        if int(self.pod["metadata"].get("resourceVersion") or 0) <= self._telling.revision:
+            return False
+        there = {
+            each["type"]: each["status"] for each in objects.get(self.pod, "status", "conditions", default=[])
+        }
+        return any(there.get(each["type"]) != each["status"] for each in self._told["conditions"])
 
     def _as_told(self) -> Object:
         """The pod with what was told of it last, whether or not the API has shown it yet."""

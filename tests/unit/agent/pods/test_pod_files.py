@@ -1,0 +1,72 @@
+"""Files that a node makes for its pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.pods import files
+from alcove.agent.runtime.config import Mount
+from alcove.api.objects import Object
+
+
+def pod(name: str = "web", **spec: object) -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("made", "hostname", "uts"),
+    [
+        (pod(), "web", "web"),
+        (pod("x" * 80), "x" * 63, "x" * 63),
+        (pod("a" * 62 + "-b"), "a" * 62, "a" * 62),
+        (pod(hostname="me"), "me", "me"),
+        (pod(hostname="me", subdomain="s"), "me", "me"),
+        (pod(subdomain="s", setHostnameAsFQDN=True), "web", "web.s.default.svc.cluster.local"),
+    ],
+)
+def test_names(made: Object, hostname: str, uts: str) -> None:
+    assert files.hostname_of(made) == hostname
+    assert files.uts_name(made, "cluster.local") == uts
+
+
+def test_hosts_have_the_pod_and_its_aliases() -> None:
+    aliases = [{"ip": "10.1.1.1", "hostnames": ["one", "two"]}]
+    text = files.hosts(pod(hostAliases=aliases), ("10.0.0.2", "fd00::2"), "cluster.local")
+    assert "127.0.0.1\tlocalhost\n" in text
+    assert "10.0.0.2\tweb\nfd00::2\tweb\n10.1.1.1\tone two\n" in text
+
+
+def test_files_that_are_mounted_keep_their_place(tmp_path: Path) -> None:
+    files.write(tmp_path, {"hosts": "one"})
+    before = (tmp_path / "hosts").stat().st_ino
+    files.write(tmp_path, {"hosts": "two"})
+    assert (tmp_path / "hosts").read_text() == "two"
+    assert (tmp_path / "hosts").stat().st_ino == before
+
+
+def test_what_the_container_mounts_itself_counts(tmp_path: Path) -> None:
+    own = [Mount("/x", "/etc/hosts")]
+    assert {each.destination for each in files.mounts(tmp_path, own)} == {"/etc/resolv.conf", "/etc/hostname"}
+
+
+def test_last_words_are_short_and_follow_no_links(tmp_path: Path) -> None:
+    path = files.make_message(tmp_path, "a.0")
+    assert path.stat().st_mode & 0o777 == 0o666
+    path.write_text("x" * 10_000)
+    assert len(files.last_words({}, path, tmp_path / "none", 1)) == files.MESSAGE_BYTES_MAX
+    path.unlink()
+    (tmp_path / "secret").write_text("secret")
+    path.symlink_to(tmp_path / "secret")
+    assert files.last_words({}, path, tmp_path / "none", 1) == ""
+
+
+def test_without_last_words_the_end_of_the_log_is_taken_after_a_failure(tmp_path: Path) -> None:
+    path, log = files.make_message(tmp_path, "a.0"), tmp_path / "0.log"
+    log.write_text("".join(f"2026-01-01T00:00:00Z stderr F line {number}\n" for number in range(500)))
+    asked = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    assert files.last_words(asked, path, log, 0) == ""
+    said = files.last_words(asked, path, log, 1)
+    assert said.endswith("line 499\n") and len(said) <= files.FROM_LOG_BYTES_MAX
+    assert files.last_words({}, path, log, 1) == ""
