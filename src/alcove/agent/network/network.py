@@ -23,6 +23,8 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from alcove.agent.ingress.dialing import Exit
+from alcove.agent.ingress.doorsteps import Doorsteps, Service, Step
 from alcove.agent.network.assembly import Assembly, ruled
 from alcove.agent.network.attachment import DOMAIN, Attachment, NetworkNotReady
 from alcove.agent.network.environment import environment
@@ -34,20 +36,21 @@ from alcove.agent.network.records import Plug, Record, Records
 from alcove.agent.network.servers import Servers
 from alcove.agent.network.services import cluster_addresses
 from alcove.agent.network.sight import Sight
+from alcove.agent.network.tenant import Tenant
 from alcove.agent.network.view import View
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import HOME, PlaneId, Space
 from alcove.client.planes import Planes
 from alcove.controllers.network import nics as nic_names
 from alcove.controllers.network import wellknown
 from alcove.controllers.network.owners import OwnerRef
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.errors import DataPlaneError
-from alcove.dataplane.model import World
+from alcove.dataplane.model import Protocol, World
 from alcove.dataplane.namespaces import inside, path_of
 from alcove.dataplane.plane import Plane
 from alcove.dns.server import DnsServer
@@ -104,11 +107,13 @@ class Network:
         self._changed = asyncio.Event()
         self._news = asyncio.Event()
         """Set, and replaced, whenever something has changed or was done."""
+        self._listeners: list[Callable[[], None]] = []
         self._doubt_now = Doubt.NONE
         self._is_running = False
         self._ready: frozenset[int] = frozenset()
         """Networks of which the data plane knows everything, and whose gateway and servers are there."""
         self._sight = Sight(planes, place.node, place.domain, self._mark)
+        self._doorsteps = Doorsteps(self._dial_service)
         self._dns = DnsServer(Upstream(place.resolvers) if place.resolvers else None)
 
     # Keeping the data plane true
@@ -127,6 +132,7 @@ class Network:
                     await self._converge()
             finally:
                 mending.cancel()
+                self._doorsteps.close()
                 self._servers.close()
                 await self._sight.close()
                 self._kernel.close()
@@ -138,6 +144,12 @@ class Network:
     def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+        for told in self._listeners:
+            told()
+
+    def listen(self, told: Callable[[], None]) -> None:
+        """Calls it whenever networks, services or anything else of `present` may have changed."""
+        self._listeners.append(told)
 
     async def _doubt(self) -> None:
         while True:
@@ -176,6 +188,7 @@ class Network:
             # No pause between the two: whoever is attached in between would be taken for nobody.
             await self._carry_out(world)
             await self._servers.ensure(views)
+            await self._doorsteps.set(doorsteps(world, self._place.address))
             self._is_running = True
             self._ready = frozenset(vni for vni in whole if self._servers.has(vni))
             if len(self._ready) < len(whole):
@@ -339,12 +352,21 @@ class Network:
         if record is None:
             raise ConnectionRefusedError(f"{key} is not attached")
         plug = record.plugs[0].port()
-        target, source = plug.addresses[0].ip, plug.gateways[0]
-        family = socket.AF_INET if target.version == 4 else socket.AF_INET6
-        sock = self._open_socket(plug.vni, family)
+        return await self._connect(plug.vni, str(plug.gateways[0]), str(plug.addresses[0].ip), port)
+
+    async def _dial_service(self, vni: int, address: str, port: int) -> socket.socket:
+        """A connection to a service, as the world's come."""
+        view = self._sight.views.get(vni)
+        source = view.gateway_address(self._place.node) if view is not None else None
+        if source is None:
+            raise ConnectionRefusedError(f"network {vni} has no address here for the world to come as")
+        return await self._connect(vni, str(source), address, port)
+
+    async def _connect(self, vni: int, source: str, address: str, port: int) -> socket.socket:
+        sock = self._open_socket(vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
         try:
-            sock.bind((str(source), 0))
-            await asyncio.get_running_loop().sock_connect(sock, (str(target), port))
+            sock.bind((source, 0))
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
         except BaseException:
             sock.close()
             raise
@@ -362,6 +384,19 @@ class Network:
         finally:
             os.close(namespace)
 
+    def present(self) -> dict[Space, Tenant]:
+        """The tenants whose networks are here."""
+        return self._sight.present()
+
+    def exit_of(self, space: Space, network: str) -> Exit | None:
+        """Where connections of the node's own servers into the network begin, as clients of the world do; None: it is
+        not here, or has no address for that (yet)."""
+        for vni, view in self._sight.views.items():
+            if vni in self._ready and view.tenant.space == space and view.backing.owner.name == network:
+                own = view.gateway_address(self._place.node)
+                return Exit(vni, str(own)) if own is not None else None
+        return None
+
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:
         """Variables that tell the pod of services."""
         tenant = self._sight.tenant(key.plane, key.tenant)
@@ -375,3 +410,12 @@ def elsewhere(record: Record, namespace: Path, interface: str, container: str) -
         plugs = (replace(plugs[0], pod_interface=interface), *plugs[1:])
     attachment = replace(record.attachment, namespace_path=str(namespace))
     return replace(record, namespace="", attachment=attachment, plugs=plugs, container=container)
+
+
+def doorsteps(world: World, node: IPv4Address) -> dict[Step, Service]:
+    """Node ports that the node's own programs may come by."""
+    return {
+        (str(door.address), door.port): Service(door.vni, str(door.service_address), door.service_port)
+        for door in world.doors
+        if door.protocol is Protocol.TCP and door.address == node
+    }

@@ -103,6 +103,9 @@ class Sight:
                 found.append((backing, [self._bounced[net] for net in duty.nets if net in self._bounced]))
         return found
 
+    def present(self) -> dict[Space, Tenant]:
+        return dict(self._tenants)
+
     def tenant(self, plane: PlaneId, tenant: TenantId) -> Tenant | None:
         return self._tenants.get(Space(plane, tenant))
 

@@ -1,6 +1,7 @@
 """What a node may do: what the pods bound to it make necessary, in whatever tenant they are, and no more.
 
-- It reads the secrets, config maps, claims and volumes that those pods name, one by one; the pods themselves
+- It reads the secrets, config maps, claims and volumes that those pods name, one by one, and the certificates of
+  Ingresses that it serves for their tenants; the pods themselves
   also by list and watch, if the field selector says `spec.nodeName` is this node.
 - In tenants that have a pod on it, it reads what service addresses, DNS and policy are made of: of other nodes'
   pods no more than their metadata.
@@ -38,6 +39,11 @@ _CLAIMS = GroupResource("", "persistentvolumeclaims")
 _VOLUMES = GroupResource("", "persistentvolumes")
 _ATTACHMENTS = GroupResource("storage.k8s.io", "volumeattachments")
 _REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
+_INGRESSES = GroupResource("networking.k8s.io", "ingresses")
+_INGRESS_CLASSES = GroupResource("networking.k8s.io", "ingressclasses")
+_INGRESS_CLASS, _INGRESS_CONTROLLER = "alcove", "alcove.io/ingress"
+_INGRESS_ANNOTATION = "kubernetes.io/ingress.class"
+"""Ingresses that nodes serve: of that class, or of one that names that controller."""
 
 _READ = frozenset(("get", "list", "watch"))
 _STATUS = frozenset(("get", "patch", "update"))
@@ -119,7 +125,28 @@ class NodeAuthorizer:
         needs = self.needs(access.tenant, node)
         if wanted in needs.references:
             return True
-        return access.resource == podreferences.SECRETS and self._is_of_volume(access.tenant, needs, wanted)
+        if access.resource != podreferences.SECRETS:
+            return False
+        return self._is_of_volume(access.tenant, needs, wanted) or (
+            bool(needs.pods) and self._is_of_ingress(access.tenant, access.namespace, access.name)
+        )
+
+    def _is_of_ingress(self, tenant: TenantId, namespace: str, name: str) -> bool:
+        """A node serves the Ingresses of tenants that have a pod there, with their certificates."""
+        return any(
+            tls.get("secretName") == name
+            for ingress in self._reader.list(tenant, _INGRESSES, namespace)
+            for tls in objects.get(ingress, "spec", "tls", default=())
+            if self._is_served(tenant, ingress)
+        )
+
+    def _is_served(self, tenant: TenantId, ingress: Object) -> bool:
+        annotated = objects.annotations(ingress).get(_INGRESS_ANNOTATION, "")
+        wanted = objects.get(ingress, "spec", "ingressClassName", default=annotated)
+        found = self._reader.get(tenant, _INGRESS_CLASSES, "", wanted) if wanted else None
+        return wanted == _INGRESS_CLASS or (
+            found is not None and objects.get(found, "spec", "controller") == _INGRESS_CONTROLLER
+        )
 
     def _is_of_volume(self, tenant: TenantId, needs: _Needs, wanted: Reference) -> bool:
         for _, namespace, name in needs.claims:
@@ -299,6 +326,8 @@ _RULES: dict[tuple[str, str], _Rule] = {
     ("", "services"): NodeAuthorizer._present,
     ("arktos.futurewei.com", "networks"): NodeAuthorizer._present,
     ("discovery.k8s.io", "endpointslices"): NodeAuthorizer._present,
+    ("networking.k8s.io", "ingressclasses"): NodeAuthorizer._present,
+    ("networking.k8s.io", "ingresses"): NodeAuthorizer._present,
     ("networking.k8s.io", "networkpolicies"): NodeAuthorizer._present,
     ("node.k8s.io", "runtimeclasses"): NodeAuthorizer._runtime_class,
     ("scheduling.k8s.io", "priorityclasses"): NodeAuthorizer._present,

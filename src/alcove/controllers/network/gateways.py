@@ -2,7 +2,7 @@
 that no other node has, for the world's packets to come as.
 
 Such an address is an endpoint of type `gateway`. It is made when the network has both a way in (an endpoint of type
-`door`) and a pod on the node, and goes with either.
+`door`, or its tenant a host name that Ingresses serve) and a pod on the node, and goes with either.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME, ObjectKey
-from alcove.client.resources import VPC_ENDPOINTS
+from alcove.client.resources import TENANTS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.ingress.claims import hosts_of
+from alcove.controllers.network.owners import OwnerRef
+from alcove.controllers.tenants.controller import tenant_key
 from alcove.vpc.addressing import DOOR, GATEWAY, SIMPLE, Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import VpcError
@@ -40,7 +43,23 @@ class GatewayController(Controller):
         world.endpoints.add_index("lodging", _lodging)
         world.endpoints.add_index("network-pods", lambda each: _number_of(each, SIMPLE))
         world.endpoints.add_index("network-doors", lambda each: _number_of(each, DOOR))
+        world.endpoints.add_index("tenant-pods", _tenant_of)
+        self._tenants = self.mirror(TENANTS)
         self.on(world.endpoints, self._concerned)
+        self.on(self._tenants, self._of_tenant)
+
+    def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
+        old, is_served = change.old, change.kind is not Kind.DELETED and bool(hosts_of(change.obj))
+        if is_served == (old is not None and bool(hosts_of(old))):
+            return ()
+        pods = self._world.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
+        return {key_of(each) for pod in pods for each in _lodging(pod)}
+
+    def _is_served(self, lodgers: list[Object]) -> bool:
+        """Whether the tenant of the pods has host names of its own."""
+        ref = OwnerRef.parse(spec_of(lodgers[0], "pod")) if lodgers else None
+        tenant = self._tenants.get(tenant_key(ref.tenant)) if ref is not None else None
+        return tenant is not None and bool(hosts_of(tenant))
 
     def _concerned(self, change: Change) -> Iterable[ObjectKey]:
         kind = spec_of(change.obj, "type")
@@ -60,7 +79,7 @@ class GatewayController(Controller):
         there = self._world.endpoints_of(owner_of(vni, droplet))
         lodgers = self._world.endpoints.find("lodging", HOME, SYSTEM, key.name)
         has_doors = bool(self._world.endpoints.find_keys("network-doors", HOME, SYSTEM, vni))
-        is_needed = bool(lodgers) and has_doors
+        is_needed = bool(lodgers) and (has_doors or self._is_served(lodgers))
         for surplus in there[1 if is_needed else 0 :]:
             await self._world.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
         if is_needed and not there:
@@ -101,6 +120,11 @@ def _lodging(endpoint: Object) -> Iterable[str]:
 def _gateway(endpoint: Object) -> Iterable[str]:
     droplet, vni = spec_of(endpoint, "droplet"), spec_of(endpoint, "vni")
     return (f"{vni}.{droplet}",) if spec_of(endpoint, "type") == GATEWAY and droplet and vni else ()
+
+
+def _tenant_of(endpoint: Object) -> Iterable[str]:
+    ref = OwnerRef.parse(spec_of(endpoint, "pod"))
+    return (ref.tenant,) if ref is not None and spec_of(endpoint, "type") == SIMPLE else ()
 
 
 def _number_of(endpoint: Object, kind: str) -> Iterable[str]:

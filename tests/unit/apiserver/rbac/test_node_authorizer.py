@@ -166,6 +166,42 @@ def test_pods_are_listed_by_its_own_name_only(
     assert not authorizer.allows(A, access("deletecollection", tenant, "pods", fields=fields))
 
 
+def ingress(name: str, secret: str, **spec: str) -> Object:
+    tls = [{"secretName": secret, "hosts": ["a.example"]}]
+    return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"tls": tls, **spec}}
+
+
+def test_certificates_of_ingresses_are_read_where_they_are_served(reader: MemoryReader) -> None:
+    kind = GroupResource("networking.k8s.io", "ingresses")
+    own = {"metadata": {"name": "public"}, "spec": {"controller": "alcove.io/ingress"}}
+    reader.put(ACME, GroupResource("networking.k8s.io", "ingressclasses"), own)
+    for name, spec in (
+        ("plain", {"ingressClassName": "alcove"}),
+        ("ours", {"ingressClassName": "public"}),
+        ("others", {"ingressClassName": "nginx"}),
+        ("nobodys", {}),
+    ):
+        for tenant in (ACME, OTHER):
+            reader.put(tenant, kind, ingress(name, f"{name}-tls", **spec))
+    authorizer = Authorizer(reader)
+    for name, allowed in (
+        ("plain", True),
+        ("ours", True),
+        ("others", False),
+        ("nobodys", False),
+        ("no", False),
+    ):
+        assert authorizer.allows(A, access("get", ACME, "secrets", f"ns/{name}-tls")) == allowed
+        assert not authorizer.allows(A, access("get", OTHER, "secrets", f"ns/{name}-tls"))
+        assert not authorizer.allows(A, access("get", ACME, "secrets", f"elsewhere/{name}-tls"))
+        assert not authorizer.allows(A, access("update", ACME, "secrets", f"ns/{name}-tls"))
+    assert not authorizer.allows(A, access("list", ACME, "secrets"))
+    for what in ("ingresses", "ingressclasses"):
+        assert authorizer.allows(A, access("watch", ACME, f"{what}.networking.k8s.io"))
+        assert not authorizer.allows(A, access("watch", OTHER, f"{what}.networking.k8s.io"))
+        assert not authorizer.allows(A, access("update", ACME, f"{what}.networking.k8s.io", "ns/x"))
+
+
 def test_of_pods_elsewhere_it_sees_metadata_in_tenants_that_have_a_pod_there(reader: MemoryReader) -> None:
     authorizer = Authorizer(reader)
     for verb in ("list", "watch"):
