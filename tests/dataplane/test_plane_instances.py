@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from alcove.dataplane import instance, namespaces
 from alcove.dataplane.errors import Unsupported
-from alcove.dataplane.instance import port_links
 from alcove.dataplane.model import (
     Backend,
     Door,
@@ -166,18 +165,3 @@ def test_a_tunnel_port_that_is_taken_is_named() -> None:
         other.settings = replace(other.settings, tunnel_port=one.settings.tunnel_port)
         with pytest.raises(Unsupported, match="UDP port 4789 is another VXLAN device's"):
             other.start()
-
-
-def test_names_that_begin_alike_are_told_apart() -> None:
-    names = [f"{name}{rest}" for name in ("a", "ap", "ag", "ag1") for rest in ("p0123456789", "g1068")]
-    for name in ("a", "ap", "ag", "ag1"):
-        assert [one for one in names if port_links(name).fullmatch(one)] == [
-            f"{name}p0123456789",
-            f"{name}g1068",
-        ]
-
-
-@pytest.mark.parametrize("name", ["", "five5", "a-b", "a/b", "a b"])
-def test_a_name_that_cannot_be_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="letters and digits"):
-        Plane(Settings(name, IPv4Address("192.0.2.1"), "eth0"))

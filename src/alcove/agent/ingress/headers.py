@@ -42,7 +42,7 @@ def _kept(head: Head, drop: frozenset[bytes]) -> Headers:
         if token.strip()
     }
     # A client may name a header as the connection's own to have it taken out: not those that say what follows.
-    hop = (drop | named) - {b"host", b"content-length"}
+    hop = drop | (named - {b"host", b"content-length"})
     return [(name, value) for name, value in head.headers if name.lower() not in hop]
 
 

@@ -136,6 +136,7 @@ async def test_a_request_is_answered_by_the_services_backend(lab: Lab) -> None:
         assert line + b"\r\n" in head
     assert b"6.6.6.6" not in head, "nobody says of himself where he comes from"
     assert b"Connection" not in head
+    assert head.count(b"Host: ") == 2, "its own, and the forwarded one"
     assert lab.dialled[0][:2] == ("blue", "default")
 
 
