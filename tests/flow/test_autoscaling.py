@@ -173,7 +173,7 @@ def test_two_tenants_with_the_same_names_do_not_meet(server: LocalServer, metere
     for caller, cpu in ((busy, "100m"), (idle, "50m")):
         metered.use(deploy(caller, 2), cpu)
         wait_until(lambda: run_pods(caller) == 2)  # noqa: B023 - called at once
-        autoscale(caller)
+        caller.kubectl("autoscale", "deployment", "web", "--min=2", "--max=5", "--cpu-percent=50")
     wait_until(lambda: size(busy) == 4)
     wait_until(lambda: "ScalingActive" in conditions(idle))
     assert size(idle) == 2

@@ -27,7 +27,7 @@ from alcove.testing.faults import FaultyTransport, Odds
 from alcove.testing.proxy import BadNetwork
 from alcove.testing.server import Answer, Caller, LocalServer, wait_until
 
-LEASE = ("--lease-seconds", "2")
+LEASE = ("--lease-seconds", "3")
 ROUGH = Odds(
     lost_before=0.02,
     lost_after=0.03,
@@ -166,7 +166,7 @@ def carry_out(ring0: Caller, step: Step) -> None:
         answer: Answer = ring0.request(step.method, step.path, step.body, **kind)
         return answer.status in (200, 201, 202) or (answer.status == 404 and step.method == "DELETE")
 
-    wait_until(is_done, seconds_max=60)
+    wait_until(is_done, seconds_max=120)
 
 
 # What nodes do
