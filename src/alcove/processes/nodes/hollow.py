@@ -7,12 +7,15 @@ import time
 from collections.abc import Sequence
 
 from alcove.agent import hardware
+from alcove.agent.lookup import Lookup
 from alcove.agent.network.hollow import HollowNetwork
 from alcove.agent.node import NodeFacts, NodeKeeper
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.runtime.base import Status
 from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.volumes.volumes import Volumes
+from alcove.agent.volumes.wiping import Wiper
 from alcove.client.keys import HOME
 from alcove.processes.agent import Agent
 
@@ -46,5 +49,9 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
             hollow_because=why,
         )
         keepers.append(NodeKeeper(facts, agent.planes.client(HOME), time.time))
+    if config.count == 1:
+        volumes = Volumes(config.data / "volumes", Lookup(agent.planes), time.time, node=config.name)
+        # There is nothing to wipe, but volumes wait to be let go by their node.
+        agent.tasks.create_task(Wiper(volumes, agent.planes, config.name).run(), name="wiping")
     agent.start(keepers)
     return keepers
