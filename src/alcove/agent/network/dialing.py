@@ -1,0 +1,37 @@
+"""Connections into networks, from the node's own place in each: sockets that live in the gateway's namespace."""
+
+import asyncio
+import os
+import socket
+
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.plane import Plane
+
+
+class Dialing:
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    async def connect(self, vni: int, source: str, address: str, port: int) -> socket.socket:
+        """`source` is one of the gateway's own addresses. Raises OSError."""
+        sock = self._open_socket(vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
+        try:
+            sock.bind((source, 0))
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _open_socket(self, vni: int, family: int) -> socket.socket:
+        """In the network's gateway."""
+        try:
+            namespace = self._plane.gateways.open(vni)
+        except DataPlaneError as error:
+            raise ConnectionRefusedError(str(error)) from error
+        try:
+            with inside(namespace):
+                return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(namespace)
