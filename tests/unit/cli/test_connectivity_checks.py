@@ -61,10 +61,16 @@ def test_every_pair_that_must_not_talk_is_tried() -> None:
     silent = [check for check in found if not check.expected]
     # The lone pod's address, from every pod of the three other networks.
     assert len(silent) == 9
-    assert {check.kind for check in found} == set(Kind)
+    assert {check.kind for check in found} == set(Kind) - {Kind.NODE}
     vips = [check for check in found if check.kind is Kind.VIP]
     assert len(vips) == len(WORLD.pods)
     assert vips[0].expected == {"a/red/pod-1", "a/red/pod-2", "a/red/pod-3"}
+
+
+def test_no_pod_may_reach_the_nodes_own_servers() -> None:
+    found = checks(WORLD, {}, [("10.250.1.11", 10250), ("10.250.1.12", 10250)])
+    nodes = [check for check in found if check.kind is Kind.NODE]
+    assert len(nodes) == 2 * len(WORLD.pods) and not any(check.expected for check in nodes)
 
 
 def test_an_answer_of_another_tenants_pod_is_wrong() -> None:

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     VIP = "service"
     NAME = "DNS"
     API = "API"
+    NODE = "node"
 
 
 class Check(Struct, frozen=True):
@@ -51,8 +52,9 @@ class Result(Struct, frozen=True):
         return self.answer in self.check.expected if self.check.expected else not self.answer
 
 
-def checks(world: World, vips: dict[Network, str]) -> list[Check]:
-    """Everything that is to be tried. `vips` are the addresses of the networks' services."""
+def checks(world: World, vips: dict[Network, str], agents: Sequence[tuple[str, int]] = ()) -> list[Check]:
+    """Everything that is to be tried. `vips` are the addresses of the networks' services, `agents` those of the
+    nodes' own servers, which no pod may reach."""
     found: list[Check] = []
     for source in world.pods:
         found += pod_checks(source, world.pods)
@@ -69,6 +71,10 @@ def checks(world: World, vips: dict[Network, str]) -> list[Check]:
         found.append(
             Check(source, Kind.API, API_HOST, API_PORT, frozenset((SERVER_HELLO,)), "its tenant's API")
         )
+        found += [
+            Check(source, Kind.NODE, address, port, frozenset(), "the nodes themselves")
+            for address, port in agents
+        ]
     return found
 
 
@@ -105,7 +111,7 @@ def script(asked: Sequence[Check]) -> str:
 def _ask(check: Check) -> str:
     seconds = TALK_SECONDS if check.expected else SILENCE_SECONDS
     reach = f"timeout {seconds} nc {shlex.quote(check.target)} {check.port}"
-    if check.kind is Kind.API:
+    if check.kind in (Kind.API, Kind.NODE):
         # The greeting alone: images need no TLS, and what follows is the same for everybody.
         return f"(printf '{client_hello()}'; sleep 1) | {reach} | head -c 2 | xxd -p"
     return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | {reach} | tail -n 1"

@@ -35,6 +35,9 @@ REMOVE_SECONDS_MAX = 120.0
 AGAIN_SECONDS = 0.5
 
 
+_AGENT_PORT = ("status", "daemonEndpoints", "kubeletEndpoint", "Port")
+
+
 def real_nodes(session: Session) -> list[str]:
     """Nodes that are ready and really run pods."""
     return [
@@ -85,6 +88,17 @@ class Stage:
 
     def vips(self) -> dict[Network, str]:
         return {network: self._await_vip(network) for network in self._world.networks}
+
+    def agents(self) -> list[tuple[str, int]]:
+        """Where the nodes' own servers are, on the underlay."""
+        names = {pod.node for pod in self._world.pods}
+        found = [node for node in self._session.items(NODES) if node["metadata"]["name"] in names]
+        return [
+            (each["address"], objects.get(node, *_AGENT_PORT, default=10250))
+            for node in found
+            for each in objects.get(node, "status", "addresses", default=[])
+            if each.get("type") == "InternalIP"
+        ]
 
     def remove(self, *, wait: bool = True) -> None:
         """The tenants with all they have; that has time of its own, whatever went before."""

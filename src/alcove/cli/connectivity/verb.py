@@ -74,7 +74,7 @@ def _tried(stage: Stage, world: World, form: Format) -> list[Result]:
             err=True,
         )
     stage.build()
-    results = stage.ask(checks(world, stage.vips()))
+    results = stage.ask(checks(world, stage.vips(), stage.agents()))
     for pod in world.pods:
         user = f"system:serviceaccount:{pod.namespace}:default"
         asked = Check(pod, Kind.API, "its token", 0, frozenset((user,)), "the API knows it by its token")
