@@ -137,7 +137,9 @@ class _Talk:
         """The next request's; None: the client has no more."""
         if not await self._begun():
             return None
-        event = await self._messages.next(self._limits.head_seconds_max)
+        # All of it within the time, however small the pieces it comes in.
+        async with asyncio.timeout(self._limits.head_seconds_max):
+            event = await self._messages.next(self._limits.head_seconds_max)
         if not isinstance(event, Head):
             return None
         if event.method == b"CONNECT":

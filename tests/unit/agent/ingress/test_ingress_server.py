@@ -367,6 +367,24 @@ async def test_a_slow_head_is_not_waited_for(lab: Lab) -> None:
     writer.close()
 
 
+async def test_a_head_that_drips_is_not_waited_for(lab: Lab) -> None:
+    reader, writer = await lab.connect()
+
+    async def drip() -> None:
+        with contextlib.suppress(ConnectionError):
+            for byte in get("/" + "x" * 200):
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    dripping = asyncio.create_task(drip())
+    async with asyncio.timeout(2):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    dripping.cancel()
+    writer.close()
+
+
 async def test_a_backend_that_is_away_is_told(lab: Lab) -> None:
     lab.lead_to(("127.0.0.1", 1))
     assert (await lab.ask(get())).startswith(b"HTTP/1.1 502")
