@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.agent.ingress.limits import Limits
@@ -56,6 +56,7 @@ def cut(raw: bytes, places: list[int]) -> list[bytes]:
     return [raw[start:end] for start, end in pairwise(edges)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=12))
 def test_however_it_is_cut_it_says_the_same(places: list[int]) -> None:
     assert told(cut(REQUESTS, places)) == told([REQUESTS])
@@ -75,6 +76,7 @@ def test_what_requests_say() -> None:
     assert rest[2:] == [b"abcde", Mark.END, Mark.LOST]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_whatever_comes_is_http_or_refused(raw: bytes, requests: bool) -> None:
     try:
@@ -85,6 +87,7 @@ def test_whatever_comes_is_http_or_refused(raw: bytes, requests: bool) -> None:
         assert found[-1] is Mark.LOST
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(REQUESTS) - 1), st.binary(min_size=1, max_size=4))
 def test_a_spoiled_request_is_never_two(place: int, spoil: bytes) -> None:
     """Whatever is changed, no more requests are seen than line ends could begin."""

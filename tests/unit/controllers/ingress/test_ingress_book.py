@@ -1,6 +1,6 @@
 """The book of wishes answers as if it had read everything anew."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
@@ -28,6 +28,7 @@ wishes = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(keys, wishes), max_size=30))
 def test_whatever_came_before_it_knows_what_is(changes: list[tuple[ObjectKey, Wanted | None]]) -> None:
     book, now = Book(), dict[ObjectKey, Wanted]()

@@ -1,6 +1,6 @@
 """Whose names are: nobody's who came later, whatever he writes."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
@@ -38,6 +38,7 @@ claims = st.lists(st.builds(claim, tenants, st.integers(1, 28)), max_size=8)
 HOSTS = ("a.example", "b.example", "*.example", "c.b.example", "*.b.example")
 
 
+@settings(deadline=None)
 @given(st.fixed_dictionaries(dict.fromkeys(HOSTS, claims)), st.dictionaries(st.sampled_from(HOSTS), tenants))
 def test_a_name_is_one_tenants(asked: dict[str, list[Claim]], held: dict[str, TenantId]) -> None:
     won = {
