@@ -22,8 +22,8 @@ from msgspec import Struct
 from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.roster import Found, Roster, SiteOf
+from alcove.agent.pods.surroundings import Note, Surroundings
 from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.worker import Note, Surroundings
 from alcove.agent.sources import PodSource
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig

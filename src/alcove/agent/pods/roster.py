@@ -16,8 +16,9 @@ from alcove.agent.pods import marks
 from alcove.agent.pods.adopting import view_of
 from alcove.agent.pods.plan import grace_of_pod
 from alcove.agent.pods.site import Site
+from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.worker import Surroundings, Worker
+from alcove.agent.pods.worker import Worker
 from alcove.agent.runtime.base import RuntimeFailure, Status
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import assert_never
 
-from msgspec import Struct, structs
-
-from alcove.agent.podkey import PodKey
-from alcove.agent.pods import backoff, hooks, marks, status
-from alcove.agent.pods.containers import Wanted, restarts, wanted
+from alcove.agent.pods import backoff, hooks, marks
+from alcove.agent.pods.containers import Wanted, wanted
+from alcove.agent.pods.lives import Lives, is_hollow
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.plan import (
     Discard,
@@ -27,44 +24,26 @@ from alcove.agent.pods.plan import (
     SetUp,
     Start,
     Step,
-    Stop,
     finished,
     grace_of_pod,
     plan,
 )
+from alcove.agent.pods.report import Report
 from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble, Site
-from alcove.agent.pods.stopping import Stopping, signal_of
+from alcove.agent.pods.status import is_ended
+from alcove.agent.pods.surroundings import NORMAL, WARNING, Surroundings
 from alcove.agent.pods.telling import Telling
 from alcove.agent.pods.view import Attempt, End, Seen, View, Waiting, Why
-from alcove.agent.probes.prober import Heard, Prober
-from alcove.agent.runtime.base import ContainerId, Isolation, Phase, RuntimeFailure, Status
+from alcove.agent.runtime.base import ContainerId, CreateFailed, Phase, RuntimeFailure, Status
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 
 log = logging.getLogger(__name__)
 
-NORMAL, WARNING = "Normal", "Warning"
 READINESS = "arktos.futurewei.com/network-readiness"
 """Of the pod's network: an annotation."""
-_LOST = 137
 TELL_SECONDS = 1.0
 """A step that takes longer does not keep back what is known."""
-
-Note = Callable[[PodKey, str, str, str], None]
-"""(pod, type, reason, message)"""
-
-
-class Surroundings(Struct, frozen=True):
-    """What all workers of a node share."""
-
-    addresses: tuple[str, ...]
-    """The node's."""
-    note: Note
-    starts: asyncio.Semaphore
-    """As many sandboxes and containers are made at the same time."""
-    wall: Callable[[], float]
-    clock: Callable[[], float]
-    """Monotonic."""
 
 
 class Worker:
@@ -79,21 +58,12 @@ class Worker:
         self.cleaned = asyncio.Event()
         """Nothing of the pod is left on the node."""
         self._tasks = asyncio.TaskGroup()
-        self._watched: dict[ContainerId, asyncio.Task[None]] = {}
-        self._stopping: dict[str, tuple[Stopping, asyncio.Task[None]]] = {}
-        self._probing: dict[str, asyncio.Task[None]] = {}
-        self._told: Object = {}
-        self._is_final = status.is_ended(pod)
-        """How it ended is told: it is never told otherwise."""
-        if self._is_final:
+        self._lives = Lives(site, view, around, self._tasks, lambda: self.pod, self.wake)
+        self._report = Report(telling, around.addresses, around.wall, is_final=is_ended(pod))
+        if self._report.is_final:
             self.view.end = End(Why.FINISHED, grace_of_pod(pod["spec"]))
         self._began = self._start_of(pod)
         self.change(pod)
-
-    @property
-    def _is_hollow(self) -> bool:
-        """Nothing runs that could be asked how it is."""
-        return self.site.runtime.isolation is Isolation.NONE
 
     # What the node tells it
 
@@ -106,8 +76,7 @@ class Worker:
         if objects.annotations(self.pod).get(READINESS) != objects.annotations(pod).get(READINESS):
             self.view.retry_at = 0.0  # What was missing may be there now.
         self.pod = pod
-        if self._is_contradicted():
-            self._told = {}
+        self._report.listen(pod)
         if "deletionTimestamp" in pod["metadata"]:
             grace = pod["metadata"].get("deletionGracePeriodSeconds")
             self._end(End(Why.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])))
@@ -131,20 +100,17 @@ class Worker:
         """Returns when nothing of the pod is left, here and in the API."""
         async with self._tasks:
             try:
-                self._adopt()
+                self._lives.adopt()
                 await self._work()
             finally:
-                for task in (*self._watched.values(), *self._probing.values()):
-                    task.cancel()
-                for _, task in self._stopping.values():
-                    task.cancel()
+                self._lives.leave()
                 self._telling.stop()
 
     async def _work(self) -> None:
         while True:
             self._woken.clear()
             planned = self._plan()
-            if planned.step is None or not self._told:
+            if planned.step is None or not self._report.has_told:
                 # What changes from step to step, in a moment, is not worth a write each.
                 self._tell()
             if planned.step is not None:
@@ -162,7 +128,7 @@ class Worker:
             self.view.end = finished(self.pod["spec"], wanted(self.pod["spec"]), self.view)
         planned = plan(self.pod["spec"], self.view, self._around.clock())
         for stop in planned.stops:
-            self._stop(stop)
+            self._lives.stop(stop)
         return planned
 
     async def _sleep(self, until: float | None) -> None:
@@ -259,7 +225,7 @@ class Worker:
                 await self.site.discard(id)
                 raise
             self.view.sandbox = await self.site.runtime.status(id)
-        self._watch("", id)
+        self._lives.watch("", id)
 
     async def _start(self, container: Wanted, attempt: int) -> None:
         sandbox, seen = self.view.sandbox, self.view.seen(container.name)
@@ -272,8 +238,14 @@ class Worker:
                 await self.site.runtime.start(marks.container_id(self.key, container.name, attempt))
         except ContainerTrouble as error:
             self._container_trouble(seen, error)
-        except (RuntimeFailure, OSError) as error:
+        except CreateFailed as error:
             await self._could_not_run(container, attempt, mark, str(error))
+        except (RuntimeFailure, OSError) as error:
+            # The node's trouble, not the container's: a full disk, most likely.
+            await self.site.discard(marks.container_id(self.key, container.name, attempt))
+            self._container_trouble(
+                seen, ContainerTrouble("Failed", f"Error: {error}", "CreateContainerError")
+            )
         except BaseException:
             if mark is not None:
                 # Not wanted any more: it is known, so that it is stopped and removed as every other.
@@ -303,19 +275,19 @@ class Worker:
         self._advance(seen, Attempt(mark.attempt, found, mark.image, mark.image_id))
         seen.waiting, seen.doom, seen.failures = None, "", 0
         seen.is_started = seen.is_ready = False
-        self._watch(container.name, id)
+        self._lives.watch(container.name, id)
 
     async def _after_start(self, container: Wanted) -> None:
         hook = (container.spec.get("lifecycle") or {}).get("postStart")
         seen = self.view.seen(container.name)
-        if hook and seen.current is not None and seen.is_running and not self._is_hollow:
+        if hook and seen.current is not None and seen.is_running and not is_hollow(self.site):
             try:
                 await hooks.run(hook, container.spec, self.site, seen.current.status.id)
             except hooks.HookFailed as error:
                 self._note(WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
                 seen.doom = f"FailedPostStartHook: container {container.name}"
                 return
-        self._probe(container)
+        self._lives.probe(container)
 
     def _advance(self, seen: Seen, attempt: Attempt) -> None:
         before = seen.current
@@ -349,7 +321,7 @@ class Worker:
         image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
         self._advance(seen, Attempt(attempt, ended, *image, "ContainerCannotRun", why))
         self._note(WARNING, "Failed", f"Error: {why}")
-        self._ended(container, seen, Waiting("RunContainerError", why))
+        self._lives.ended(container, seen, Waiting("RunContainerError", why))
 
     async def _drop_sandbox(self) -> None:
         sandbox = self.view.sandbox
@@ -361,178 +333,17 @@ class Worker:
         self.view.sandbox, self.view.is_set_up = None, False
 
     async def _dismantle(self) -> None:
-        for task in self._probing.values():
-            task.cancel()
-        if not self._is_final:
-            # Told before it is forgotten: after this, nobody could find out how its containers ended.
-            self._tell()
-            await self._telling.told()
-            self._is_final = True
+        # Told before it is forgotten: after this, nobody could find out how its containers ended.
+        self._tell()
+        await self._report.finish()
         await self.site.dismantle()
         self.view.sandbox, self.view.is_set_up, self.view.is_clean = None, False, True
         self.cleaned.set()
 
-    # Containers' lives
-
-    def _adopt(self) -> None:
-        view = self.view
-        if view.sandbox is not None and view.sandbox.phase is Phase.RUNNING:
-            self._watch("", view.sandbox.id)
-        for each in wanted(self.pod["spec"]):
-            seen = view.seen(each.name)
-            if seen.current is not None and seen.is_running:
-                self._watch(each.name, seen.current.status.id)
-                self._probe(each)
-            elif seen.current is not None and seen.is_over:
-                seen.current = self._with_last_words(each, seen.current)
-                self._ended(each, seen)
-            if seen.previous is not None:
-                seen.previous = self._with_last_words(each, seen.previous)
-
-    def _watch(self, name: str, id: ContainerId) -> None:
-        self._watched[id] = self._tasks.create_task(self._await_end(name, id), name=f"end of {id}")
-
-    async def _await_end(self, name: str, id: ContainerId) -> None:
-        try:
-            found = await self.site.runtime.wait(id)
-        except RuntimeFailure:
-            found = self._lost(name, id)
-        del self._watched[id]
-        if not name:
-            if self.view.sandbox is not None and self.view.sandbox.id == id:
-                self.view.sandbox = found
-        else:
-            container, seen = self._wanted(name), self.view.seen(name)
-            if seen.current is not None and seen.current.status.id == id:
-                ended = structs.replace(seen.current, status=found)
-                seen.current = self._with_last_words(container, ended)
-                self._ended(container, seen)
-        self.wake()
-
-    def _lost(self, name: str, id: ContainerId) -> Status:
-        """It is gone, and nobody knows how it ended."""
-        current = self.view.seen(name).current if name else None
-        known = current.status if current is not None else self.view.sandbox
-        sandbox = known.sandbox if known is not None else id
-        started = known.started_at if known is not None else 0.0
-        return Status(id, sandbox, Phase.EXITED, {}, 0.0, started, self._around.wall(), _LOST)
-
-    def _with_last_words(self, container: Wanted, ended: Attempt) -> Attempt:
-        mark = marks.read(ended.status.labels)
-        if mark is None:
-            return ended
-        return structs.replace(ended, message=self.site.last_words(container, mark, ended.status))
-
-    def _ended(self, container: Wanted, seen: Seen, waiting: Waiting | None = None) -> None:
-        assert seen.current is not None
-        self._quiet(container.name)
-        seen.is_ready = seen.is_started = False
-        seen.doom = ""
-        found = seen.current.status
-        ran = found.finished_at - found.started_at if found.started_at else 0.0
-        seen.crashes = 1 if ran >= backoff.HEALTHY_SECONDS else seen.crashes + 1
-        waits = backoff.crash_seconds(seen.crashes)
-        seen.retry_at = self._around.clock() + waits
-        seen.waiting = waiting
-        if waits and self.view.end is None and restarts(container, self.pod["spec"], found.exit_code):
-            key = self.key
-            named = f"{key.name}_{key.namespace}({key.uid})"
-            told = f"back-off {_duration(waits)} restarting failed container={container.name} pod={named}"
-            seen.waiting = Waiting("CrashLoopBackOff", told)
-            self._note(
-                WARNING, "BackOff", f"Back-off restarting failed container {container.name} in pod {named}"
-            )
-
-    def _quiet(self, name: str) -> None:
-        """Nobody probes it or stops it any more."""
-        if (probing := self._probing.pop(name, None)) is not None:
-            probing.cancel()
-        if (stopping := self._stopping.pop(name, None)) is not None:
-            stopping[1].cancel()
-
-    def _stop(self, stop: Stop) -> None:
-        name = stop.container
-        if name in self._stopping:
-            self._stopping[name][0].hasten(stop.grace_seconds)
-            return
-        container, seen = self._wanted(name), self.view.seen(name)
-        assert seen.current is not None
-        id = seen.current.status.id
-        self._note(NORMAL, "Killing", stop.message)
-
-        def hook_failed(why: str) -> None:
-            self._note(WARNING, "FailedPreStopHook", f"PreStopHook failed: {why}")
-
-        sent = signal_of(container.spec, marks.read(seen.current.status.labels))
-        stopping = Stopping(
-            self.site, container.spec, id, sent, stop.grace_seconds, self._around.clock, hook_failed
-        )
-        task = self._tasks.create_task(stopping.run(), name=f"stop {id}")
-        self._stopping[name] = (stopping, task)
-
-    # Probes
-
-    def _probe(self, container: Wanted) -> None:
-        seen = self.view.seen(container.name)
-        if seen.current is None or not seen.is_running:
-            return
-        probes = [container.spec.get(f"{kind}Probe") for kind in ("startup", "liveness", "readiness")]
-        if not any(probes) or self._is_hollow:
-            seen.is_started = seen.is_ready = True
-            self.wake()
-            return
-        heard = self._ears(container, seen)
-        prober = Prober(self.site, container.spec, seen.current.status.id, heard)
-        name = f"probes of {seen.current.status.id}"
-        self._probing[container.name] = self._tasks.create_task(prober.run(seen.is_started), name=name)
-
-    def _ears(self, container: Wanted, seen: Seen) -> Heard:
-        def started() -> None:
-            seen.is_started = True
-            self.wake()
-
-        def ready(holds: bool) -> None:
-            if seen.is_ready is not holds:
-                seen.is_ready = holds
-                self.wake()
-
-        def doomed(kind: str) -> None:
-            seen.doom = f"Container {container.name} failed {kind} probe"
-            self.wake()
-
-        def unhealthy(kind: str, message: str) -> None:
-            self._note(WARNING, "Unhealthy", f"{kind.capitalize()} probe failed: {message}")
-
-        return Heard(started, ready, doomed, unhealthy)
-
     # Telling
 
     def _tell(self) -> None:
-        if self._is_final:
-            return
-        host = status.Host(self._around.addresses, self.site.runtime.handler)
-        found = status.status_of(self._as_told(), self.view, host, self.site.addresses, self._around.wall())
-        if found != self._told:
-            self._told = found
-            self._telling.tell(found)
-
-    def _is_contradicted(self) -> bool:
-        """Somebody has written, after this node did, that the pod is otherwise: the node was thought lost."""
-        if not self._told or self._is_final or not self._telling.is_idle:
-            return False
-        if int(self.pod["metadata"].get("resourceVersion") or 0) <= self._telling.revision:
-            return False
-        there = {
-            each["type"]: each["status"] for each in objects.get(self.pod, "status", "conditions", default=[])
-        }
-        return any(there.get(each["type"]) != each["status"] for each in self._told["conditions"])
-
-    def _as_told(self) -> Object:
-        """The pod with what was told of it last, whether or not the API has shown it yet."""
-        before = self.pod.get("status") or {}
-        conditions = {each["type"]: each for each in before.get("conditions") or ()}
-        conditions |= {each["type"]: each for each in self._told.get("conditions") or ()}
-        return {**self.pod, "status": {**before, **self._told, "conditions": [*conditions.values()]}}
+        self._report.tell(self.pod, self.view, self.site)
 
     def _note(self, type_: str, reason: str, message: str) -> None:
         self._around.note(self.key, type_, reason, message)
@@ -557,9 +368,3 @@ class Worker:
 
     def _wanted(self, name: str) -> Wanted:
         return next(each for each in wanted(self.pod["spec"]) if each.name == name)
-
-
-def _duration(seconds: float) -> str:
-    """As Go writes it: `10s`, `1m20s`, `5m0s`."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

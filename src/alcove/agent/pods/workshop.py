@@ -23,7 +23,7 @@ from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.classes import Classes
 from alcove.agent.pods.environment import Environment
-from alcove.agent.pods.worker import Note
+from alcove.agent.pods.surroundings import Note
 from alcove.agent.runtime.config import IdMapping
 from alcove.agent.runtime.resources import Machine
 from alcove.agent.volumes.volumes import Volumes

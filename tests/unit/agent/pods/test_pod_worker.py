@@ -13,8 +13,9 @@ from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.adopting import view_of
 from alcove.agent.pods.hollow import HollowSite
+from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.worker import Surroundings, Worker
+from alcove.agent.pods.worker import Worker
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, CreateFailed, Isolation
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId

@@ -1,0 +1,24 @@
+"""What all pods' workers of a node share."""
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from alcove.agent.podkey import PodKey
+
+NORMAL, WARNING = "Normal", "Warning"
+
+Note = Callable[[PodKey, str, str, str], None]
+"""(pod, type, reason, message) of an event."""
+
+
+class Surroundings(Struct, frozen=True):
+    addresses: tuple[str, ...]
+    """The node's."""
+    note: Note
+    starts: asyncio.Semaphore
+    """As many sandboxes and containers are made at the same time."""
+    wall: Callable[[], float]
+    clock: Callable[[], float]
+    """Monotonic."""
