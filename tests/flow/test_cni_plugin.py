@@ -73,6 +73,7 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     key, _ = cluster.make_pod("red", cluster.nodes[0])
     runtime = Runtime(cluster.nodes[0], "0123abc")
     assert runtime.call("STATUS") == (0, {})
+    assert key not in held(cluster)
     code, result = runtime.call("ADD", key)
     assert code == 0, result
     assert result["interfaces"][0]["name"] == "eth0"
@@ -82,6 +83,8 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     with tcp_server(runtime.namespace, address, 8080) as server:
         assert tcp_talks(peer.namespace, address, 8080, server)
     assert runtime.call("CHECK", key, {"prevResult": result}) == (0, {})
+    assert key in held(cluster)
+    assert key not in cluster.nodes[0].network.attached(), "it is the runtime's to detach"
     assert runtime.call("ADD", key)[1]["code"] == 102, "it has one already"
     valid = [{"containerID": "0123abc", "ifname": "eth0"}]
     assert runtime.call("GC", None, {"cni.dev/valid-attachments": valid}) == (0, {})
@@ -96,9 +99,13 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     code, again = runtime.call("ADD", key)
     assert (code, again["ips"]) == (0, result["ips"]), "it has its address as long as it is there"
     assert runtime.call("GC", None, {"cni.dev/valid-attachments": []}) == (0, {})
-    assert key not in cluster.nodes[0].network.attached()
+    assert key not in held(cluster)
     os.close(runtime.namespace)
     namespaces.remove(runtime.netns)
+
+
+def held(cluster: Cluster) -> list[PodKey]:
+    return [record.key for record in cluster.nodes[0].network.records()]
 
 
 class Podman:
@@ -165,10 +172,10 @@ def use_podman(cluster: Cluster, directory: Path) -> None:
     root = ("--rootfs", f"{make_rootfs(directory / 'rootfs')}:O")
     podman("run", "-d", "--name", key.name, "--network", "alcove", *limits, *root, "/bin/sleep", "60")
     try:
-        assert key in cluster.nodes[0].network.attached()
+        assert key in held(cluster)
         podman("exec", key.name, "ping", "-c1", "-W2", peer.address)
         address = cluster.service_address("red", "default", "kubernetes-own")
         assert address in podman("exec", key.name, "nslookup", "kubernetes.default.svc.cluster.local")
     finally:
         podman("rm", "-f", "-t", "0", key.name)
-    assert key not in cluster.nodes[0].network.attached()
+    assert key not in held(cluster)

@@ -57,11 +57,14 @@ class CniServer:
         """One request for a container at a time."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. A node whose folder has too long a name for a socket does without."""
         self._path.unlink(missing_ok=True)
         mask = os.umask(0o177)
         try:
             server = await asyncio.start_unix_server(self._serve, self._path, limit=REQUEST_BYTES_MAX)
+        except OSError as error:
+            log.warning("no CNI plugin can be served", extra={"path": str(self._path), "error": str(error)})
+            return
         finally:
             os.umask(mask)
         async with server:

@@ -2,7 +2,7 @@
 the data plane sees at once what it need not look at."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,15 +11,22 @@ from alcove.agent.network.fabric import Backing, Nodes
 from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.records import Record
 from alcove.agent.network.view import View
-from alcove.dataplane.address import Prefix, host_prefix
+from alcove.dataplane.address import Address, Prefix, host_prefix
 from alcove.dataplane.model import Port, World
 
 
 class Assembly:
-    def __init__(self, node: str, address: IPv4Address, forbidden: Iterable[Prefix]) -> None:
+    def __init__(
+        self,
+        node: str,
+        address: IPv4Address,
+        forbidden: Iterable[Prefix],
+        address6: IPv6Address | None = None,
+    ) -> None:
         """`forbidden` is what no pod may reach: the nodes' own network."""
         self._node = node
         self._address = address
+        self._own: tuple[Address, ...] = (address, address6) if address6 is not None else (address,)
         self._forbidden = tuple(forbidden)
         self._parts: dict[str, Sequence[tuple[Any, ...]]] = {}
         self._joined: dict[str, tuple[Any, ...]] = {}
@@ -64,12 +71,12 @@ class Assembly:
         for port in ports:
             here.setdefault(port.vni, []).extend(one.ip for one in port.addresses)
         for vni, view in views.items():
-            view.refresh(self._address, here.get(vni, ()), view.gateway_address(self._node))
+            view.refresh(self._own, here.get(vni, ()), view.gateway_address(self._node))
 
     def _kept_away(self, nodes: Nodes) -> Iterable[Prefix]:
         alone = (
             host_prefix(each)
-            for each in sorted({*nodes.values(), self._address})
+            for each in (*sorted({*nodes.values(), self._address}), *self._own[1:])
             if not any(each in prefix for prefix in self._forbidden)
         )
         return (*self._forbidden, *alone)

@@ -189,7 +189,12 @@ class Network:
         return self._upkeep.records.all()
 
     def attached(self) -> list[PodKey]:
-        return [record.key for record in self._upkeep.records.all()]
+        """The agent's own pods; those of container runtimes are theirs to detach."""
+        return [record.key for record in self._upkeep.records.all() if not record.container]
+
+    def open_gateway(self, vni: int) -> int:
+        """A descriptor of the network's gateway namespace, for the caller to close. Raises DataPlaneError."""
+        return self._upkeep.plane.gateways.open(vni)
 
     async def dial(self, key: PodKey, port: int) -> socket.socket:
         """A connection to a port of the pod, as its network's gateway: no policy keeps it out. Raises OSError."""
@@ -215,7 +220,9 @@ class Network:
                 and view.backing.owner.name == network
             ):
                 own = view.gateway_address(self._upkeep.place.node)
-                return Exit(vni, str(own)) if own is not None else None
+                if own is None:
+                    return None
+                return Exit(vni, source6=str(own)) if own.version == 6 else Exit(vni, source=str(own))
         return None
 
     def environment(self, key: PodKey, pod: Object) -> dict[str, str]:

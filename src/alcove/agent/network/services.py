@@ -8,7 +8,7 @@ with the way's own address: so clients keep theirs, and the cluster's address go
 """
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, ip_address
+from ipaddress import ip_address
 
 from msgspec import Struct
 
@@ -33,7 +33,8 @@ class Place(Struct, frozen=True):
     """Where services are looked at from."""
 
     backing: Backing
-    node: IPv4Address
+    nodes: tuple[Address, ...]
+    """The node's own addresses, at most one of each family."""
     here: frozenset[Address]
     """The network's addresses on this node."""
     has_node_address: bool = False
@@ -158,36 +159,38 @@ class _Part:
         """The services that ways in with local backends lead to."""
         if self._is_local:
             for address, number in self._ways(grant):
-                yield self._at(address, number, self._place.here)
+                if address.version == self._place.backing.prefixes[0].version:
+                    yield self._at(address, number, self._place.here)
 
     def doors(self, addresses: Iterable[Address], grant: Grant) -> Iterable[Door]:
-        cluster = next((each for each in addresses if isinstance(each, IPv4Address)), None)
-        if cluster is None or not (self._is_local or self._place.has_node_address):
+        cluster = {each.version: each for each in addresses}
+        if not (self._is_local or self._place.has_node_address):
             return
         for address, number in self._ways(grant):
-            target = (address, number) if self._is_local else (cluster, self._number)
-            yield Door(
-                self._place.backing.vni, address, number, self._protocol, *target, keep_client=self._is_local
-            )
+            if address.version in cluster:
+                own = (address, number) if self._is_local else (cluster[address.version], self._number)
+                yield Door(
+                    self._place.backing.vni, address, number, self._protocol, *own, keep_client=self._is_local
+                )
 
-    def _ways(self, grant: Grant) -> Iterable[tuple[IPv4Address, int]]:
+    def _ways(self, grant: Grant) -> Iterable[tuple[Address, int]]:
         """Addresses and ports that the world may come to."""
         number: int = self._port.get("nodePort") or 0
         if types.has_node_ports(self._spec) and (number, self._protocol.name) in grant.node_ports:
-            yield self._place.node, number
+            for address in self._place.nodes:
+                yield address, number
         for address in self._outside(grant.outside):
             yield address, self._number
 
-    def _outside(self, has: frozenset[Address]) -> Iterable[IPv4Address]:
+    def _outside(self, has: frozenset[Address]) -> Iterable[Address]:
         told = list(self._spec.get("externalIPs") or ())
         if types.is_balanced(self._spec):
             ingress = objects.get(self._service, "status", "loadBalancer", "ingress", default=[])
             told += [each.get("ip") for each in ingress if each.get("ipMode", "VIP") == "VIP"]
         is_trusted = self._place.backing.owner.tenant == SYSTEM
         for text in dict.fromkeys(told):
-            address = ip_address(text) if text else None
-            if isinstance(address, IPv4Address) and (is_trusted or address in has):
-                yield address
+            if text and (is_trusted or ip_address(text) in has):
+                yield ip_address(text)
 
 
 def affinity_seconds(spec: Object) -> int:

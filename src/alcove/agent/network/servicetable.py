@@ -81,4 +81,4 @@ class ServiceTable:
 
 
 def _without_here(place: Place) -> tuple[object, ...]:
-    return place.backing, place.node, place.has_node_address
+    return place.backing, place.nodes, place.has_node_address

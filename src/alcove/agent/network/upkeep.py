@@ -8,7 +8,7 @@ with what it has.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -84,7 +84,7 @@ class Upkeep:
         """Whether pods can be attached."""
         self.ready: frozenset[int] = frozenset()
         """Networks of which the data plane knows everything, and whose gateway and servers are there."""
-        self._assembly = Assembly(place.node, place.address, place.underlay)
+        self._assembly = Assembly(place.node, place.address, place.underlay, plane.settings.node6)
         self._dns = DnsServer(Upstream(place.resolvers) if place.resolvers else None)
         self._servers = Servers(plane, self._dns, api_server)
         self._doorsteps = Doorsteps(self._dial_service)
@@ -172,7 +172,7 @@ class Upkeep:
             # No pause between the two: whoever is attached in between would be taken for nobody.
             await self._carry_out(world)
             await self._servers.ensure(views)
-            await self._doorsteps.set(doorsteps(world, self.place.address))
+            await self._doorsteps.set(doorsteps(world, (self.place.address, self.plane.settings.node6)))
             self.is_running = True
             self.ready = frozenset(vni for vni in whole if self._servers.has(vni))
             self._failures = 0
@@ -204,15 +204,15 @@ class Upkeep:
         """A connection to a service, as the world's come."""
         view = self.sight.views.get(vni)
         source = view.gateway_address(self.place.node) if view is not None else None
-        if source is None:
+        if source is None or (":" in address) != (source.version == 6):
             raise ConnectionRefusedError(f"network {vni} has no address here for the world to come as")
         return await self.dialing.connect(vni, str(source), address, port)
 
 
-def doorsteps(world: World, node: IPv4Address) -> dict[Step, Service]:
-    """Node ports that the node's own programs may come by."""
+def doorsteps(world: World, own: Collection[object]) -> dict[Step, Service]:
+    """Node ports, of the node's `own` addresses, that its own programs may come by."""
     return {
         (str(door.address), door.port): Service(door.vni, str(door.service_address), door.service_port)
         for door in world.doors
-        if door.protocol is Protocol.TCP and door.address == node
+        if door.protocol is Protocol.TCP and door.address in own
     }

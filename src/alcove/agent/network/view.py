@@ -5,7 +5,7 @@ since is the same tuple as before.
 """
 
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from alcove.agent.network.fabric import Backing, Holding, Nodes
 from alcove.agent.network.grants import Grant, granted
@@ -33,7 +33,7 @@ class View:
         self.backing = backing
         self.tenant = tenant
         self._changed = changed
-        self._gateways: dict[str, IPv4Address] | None = None
+        self._gateways: dict[str, Address] | None = None
         self.names = Names(tenant, backing, domain)
         self.holdings = Holdings(planes, f"spec.vni={backing.vni}", self._held, changed)
         self.table = ServiceTable(tenant, self.holdings)
@@ -86,17 +86,17 @@ class View:
     def endpoints(self, nodes: Nodes) -> tuple[Endpoint, ...]:
         return self.holdings.endpoints(nodes)
 
-    def refresh(self, node: IPv4Address, here: Iterable[Address], own: Address | None) -> None:
-        """`here` are the network's addresses on this node; `own` is the gateway's."""
-        self.table.refresh(Place(self.backing, node, frozenset(here), own is not None))
+    def refresh(self, nodes: tuple[Address, ...], here: Iterable[Address], own: Address | None) -> None:
+        """`nodes` are this node's own addresses, `here` the network's on it; `own` is the gateway's."""
+        self.table.refresh(Place(self.backing, nodes, frozenset(here), own is not None))
 
-    def gateway_address(self, droplet: str) -> IPv4Address | None:
+    def gateway_address(self, droplet: str) -> Address | None:
         """The address that the gateway on this node, and no other, has."""
         if self._gateways is None:
             self._gateways = {
                 each.droplet: each.address
                 for each in self.holdings.all()
-                if each.kind == GATEWAY and isinstance(each.address, IPv4Address)
+                if each.kind == GATEWAY and each.address is not None
             }
         return self._gateways.get(droplet)
 
@@ -110,7 +110,13 @@ class View:
 
     def gateway(self, droplet: str) -> Gateway:
         own = self.gateway_address(droplet)
-        return Gateway(self.backing.vni, self.backing.gateways, own, self.has_way_out())
+        return Gateway(
+            self.backing.vni,
+            self.backing.gateways,
+            own if isinstance(own, IPv4Address) else None,
+            self.has_way_out(),
+            own if isinstance(own, IPv6Address) else None,
+        )
 
     def network(self) -> Network:
         return Network(self.backing.vni, (*self._service_prefixes(), *self.table.prefixes))

@@ -91,8 +91,6 @@ class GatewayController(Controller):
         if subnet is None or not is_provisioned(subnet) or is_going(subnet):
             return Result(after_seconds=RETRY_SECONDS)
         place = place_in(subnet, vni)
-        if place.network.version != 4:
-            return DONE  # The world is IPv4, as the underlay is.
         purpose = Purpose(
             owner_uid=owner_of(str(vni), droplet),
             what=f"gateway on {droplet}",

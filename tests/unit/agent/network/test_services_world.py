@@ -28,7 +28,7 @@ def place(tenant: str = "acme", **more: Any) -> Place:
         (Subnet(7, prefix),),
         (ip_interface("10.0.0.1/24"),),
     )
-    return Place(backing, NODE, frozenset((HERE,)), **{"has_node_address": True, **more})
+    return Place(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
 
 
 def service(name: str = "web", namespace: str = "default", **spec: Any) -> Object:
