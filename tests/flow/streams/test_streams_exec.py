@@ -1,16 +1,14 @@
 """kubectl exec, cp and attach, through the API server, in containers that really run."""
 
 import asyncio
-import fcntl
 import os
-import struct
-import termios
 from pathlib import Path
 
 import pytest
 
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer
+from alcove.testing.terminal import Terminal
 
 pytestmark = [pytest.mark.root]
 
@@ -45,51 +43,14 @@ async def test_many_bytes_both_ways_arrive_as_they_left(
     assert done.out.encode() == data
 
 
-class Terminal:
-    """kubectl on a terminal of its own, as a person has it."""
-
-    def __init__(self, caller: Caller, *arguments: str, env: dict[str, str] | None = None) -> None:
-        self._arguments = ["kubectl", "--kubeconfig", str(caller.kubeconfig), *arguments]
-        self._env = {**os.environ, **(env or {})}
-        self.seen = b""
-
-    async def __aenter__(self) -> "Terminal":
-        self._upper, lower = os.openpty()
-        self.resize(77, 33)
-        os.set_blocking(self._upper, False)
-        self.process = await asyncio.create_subprocess_exec(
-            *("setsid", "--ctty", *self._arguments), stdin=lower, stdout=lower, stderr=lower, env=self._env
-        )
-        os.close(lower)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
-        os.close(self._upper)
-
-    def resize(self, width: int, height: int) -> None:
-        fcntl.ioctl(self._upper, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-
-    def type(self, text: str) -> None:
-        os.write(self._upper, text.encode())
-
-    async def sees(self, text: str) -> None:
-        async with asyncio.timeout(20):
-            while text.encode() not in self.seen:
-                try:
-                    self.seen += os.read(self._upper, 65_536)
-                except BlockingIOError:
-                    await asyncio.sleep(0.02)
-                except OSError as error:
-                    raise AssertionError(f"kubectl has ended, and said {self.seen!r}") from error
+def on_terminal(caller: Caller, *arguments: str, env: dict[str, str] | None = None) -> Terminal:
+    return Terminal("kubectl", "--kubeconfig", str(caller.kubeconfig), *arguments, env=env)
 
 
 @pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])
 async def test_a_shell_on_a_terminal(any_rig: NodeRig, server: LocalServer, env: dict[str, str]) -> None:
     await any_rig.pod("acme", "shell", [SLEEPS])
-    async with Terminal(server.as_tenant("acme"), "exec", "-it", "shell", "--", "sh", env=env) as terminal:
+    async with on_terminal(server.as_tenant("acme"), "exec", "-it", "shell", "--", "sh", env=env) as terminal:
         await terminal.sees("#")
         terminal.type("test -t 0 && echo a ter'minal'\r")
         await terminal.sees("a terminal")
@@ -166,7 +127,7 @@ async def test_a_terminal_that_is_attached_to_can_be_resized(rig: NodeRig, serve
     script = "while read line; do stty size; done"
     main = {"name": "main", "command": ["sh", "-c", script], "stdin": True, "tty": True}
     await rig.pod("acme", "term", [main])
-    async with Terminal(server.as_tenant("acme"), "attach", "-it", "term") as terminal:
+    async with on_terminal(server.as_tenant("acme"), "attach", "-it", "term") as terminal:
         await terminal.sees("try pressing enter")
         await asyncio.sleep(0.5)
         terminal.type("\r")
