@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from alcove.agent import hardware
 from alcove.agent.cgroups import Cgroups
+from alcove.agent.cni.server import CniServer
 from alcove.agent.images.model import Image, ToolMissing
 from alcove.agent.images.policy import Pulls
 from alcove.agent.images.snapshots import Snapshots
@@ -73,6 +74,7 @@ async def start(agent: Agent) -> list[NodeKeeper]:
     wiper = Wiper(node.shop.volumes, agent.planes, config.name)
     for name, work in (
         ("network", node.network.run()),
+        ("cni", CniServer(node.network, agent.planes, config.data / "network" / "cni.sock").run()),
         ("server", _serve(agent, pods)),
         ("rotation", Rotation().run(pods)),
         ("upkeep", upkeep.run()),
