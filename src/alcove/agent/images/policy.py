@@ -57,11 +57,12 @@ class Pulls:
         again later. `pod` is the whole object; `container` needs `image` and `imagePullPolicy` only."""
         name = str(container.get("image") or "")
         try:
-            policy = container.get("imagePullPolicy") or ("Always" if is_latest(name) else "IfNotPresent")
+            by_default = "Always" if is_latest(name) else "IfNotPresent"
         except BadImageName as error:
             message = f'Failed to apply default image tag "{name}": {error}'
             tell("Warning", "InspectFailed", message)
             raise NoImage("InvalidImageName", message) from error
+        policy = container.get("imagePullPolicy") or by_default
         found = self._present(key, name, policy)
         if found is not None:
             self._store.touch(found.digest)

@@ -17,6 +17,9 @@ DIGEST = "@sha256:" + "0" * 64
         (f"a/b{DIGEST}", f"a/b{DIGEST}"),
         (f"a/b:t{DIGEST}", f"a/b:t{DIGEST}"),
         ("[fd00::1]:5000/a", "[fd00::1]:5000/a:latest"),
+        ("localhost/a", "localhost/a:latest"),
+        ("Host:5000/a", "Host:5000/a:latest"),
+        ("H.example/a", "H.example/a:latest"),
     ],
 )
 def test_full_names(name: str, expected: str) -> None:
@@ -24,7 +27,25 @@ def test_full_names(name: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "UPPER", "a//b", "a:", "a:b:c", "-a", "a b", "a@sha256:0", "../a", "a\n", "x" * 600]
+    "name",
+    [
+        "",
+        "UPPER",
+        "UPPER/a",
+        "a/UPPER",
+        "h.example/UPPER",
+        "h..example/a",
+        "h.example:x/a",
+        "a//b",
+        "a:",
+        "a:b:c",
+        "-a",
+        "a b",
+        "a@sha256:0",
+        "../a",
+        "a\n",
+        "x" * 600,
+    ],
 )
 def test_what_is_no_name(name: str) -> None:
     with pytest.raises(BadImageName):

@@ -12,9 +12,9 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from alcove.agent.images import builtin, policy
+from alcove.agent.images import builtin
 from alcove.agent.images.model import NoImage, ToolMissing
-from alcove.agent.images.policy import Pulls
+from alcove.agent.images.policy import Pulls, owner
 from alcove.agent.images.store import ImageStore
 from alcove.agent.images.tools import Tools
 from alcove.agent.podkey import PodKey
@@ -125,13 +125,13 @@ async def test_never_and_if_not_present(world: World) -> None:
     assert set(world.reasons()) == {"ErrImageNeverPull", "Pulled"}
 
 
-@pytest.mark.parametrize("name", ["", "UPPER", "a b", "../x"])
+@pytest.mark.parametrize("name", ["", "UPPER", "UPPER/a", "a b", "../x"])
 async def test_what_is_no_name(world: World, name: str) -> None:
     key, pod = make_pod(world.server, world.acme, {})
-    container = {"image": name}
-    with pytest.raises(NoImage) as failure:
-        await world.pulls.ensure(key, pod, container)
-    assert failure.value.reason == "InvalidImageName"
+    for policy in ("", "Always", "IfNotPresent", "Never"):
+        with pytest.raises(NoImage) as failure:
+            await world.pulls.ensure(key, pod, {"image": name, "imagePullPolicy": policy})
+        assert failure.value.reason == "InvalidImageName"
 
 
 async def test_a_tenants_credentials_are_its_own(world: World) -> None:
@@ -189,7 +189,7 @@ async def test_a_server_that_is_away_is_no_pull(world: World, server: LocalServe
 
 def test_whose_names_count() -> None:
     def whose(plane: PlaneId, tenant: TenantId) -> TenantId:
-        return policy.owner(PodKey(plane, tenant, "ns", "pod", "uid"))
+        return owner(PodKey(plane, tenant, "ns", "pod", "uid"))
 
     acme = TenantId("acme")
     assert whose(HOME, acme) == whose(PlaneId("acme"), acme) == acme
