@@ -17,6 +17,7 @@ from alcove.processes.machine.asked import NotUp
 from alcove.processes.machine.cluster import BadCluster, Cluster
 
 STOP_SECONDS_MAX = 45.0
+BUSY_SECONDS_MAX = 3.0
 OWN = frozenset(("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs"))
 """What there can be before a cluster has a `cluster.json`."""
 
@@ -24,7 +25,19 @@ OWN = frozenset(("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "c
 def stop(data: Path) -> bool:
     """Ends everything that runs of the cluster, and what it has in the kernel; returns whether it was up.
     Raises NotUp if that is not possible."""
+    if not data.is_dir():
+        return False
     data = data.resolve()
+    try:
+        with holding.at_work(data, BUSY_SECONDS_MAX):
+            return _stop(data)
+    except holding.AlreadyRunning as error:
+        raise NotUp(
+            "`alcove up` is at work on this cluster; wait for it, or end it (Ctrl-C) first"
+        ) from error
+
+
+def _stop(data: Path) -> bool:
     was_up = _end_supervisor(data)
     for found in _found(data):
         _unplug(found)

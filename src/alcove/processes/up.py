@@ -5,14 +5,12 @@ killed is finished by the next one, and a cluster that is up is only given what 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +27,8 @@ from alcove.processes.machine.logs import last_lines
 from alcove.processes.machine.progress import Progress
 
 READY_SECONDS_MAX = 60.0
+BUSY_SECONDS_MAX = 120.0
+BUSY = "another `alcove up` or `down` is at work on this cluster"
 POLL_SECONDS = 0.05
 TRIES_MAX = 3
 """A process that ended this often does not come up by waiting."""
@@ -41,8 +41,10 @@ def start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / "logs").mkdir(exist_ok=True)
-        with _alone(data, progress):
+        with holding.at_work(data, BUSY_SECONDS_MAX, lambda: progress.say(BUSY)):
             return _start(data.resolve(), wanted, progress)
+    except holding.AlreadyRunning as error:
+        raise NotUp(f"{BUSY}, and does not end") from error
     except OSError as error:
         raise NotUp(explained(error, data)) from error
     except (BadCluster, claims.NothingFree, DataPlaneError, ApiError, ConnectionFailed) as error:
@@ -59,18 +61,6 @@ def explained(error: OSError, data: Path) -> str:
             return f"{what}; name a folder that can be written with --data"
         case _:
             return what
-
-
-@contextmanager
-def _alone(data: Path, progress: Progress) -> Iterator[None]:
-    """One `up` at a time for each cluster."""
-    with (data / "up.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say("another `alcove up` is at work on this cluster; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:

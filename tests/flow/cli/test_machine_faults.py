@@ -5,12 +5,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from alcove.processes.machine import holding
 from alcove.processes.machine.cluster import Cluster
 from alcove.processes.main import app
 from alcove.testing.server import wait_until
@@ -85,6 +87,16 @@ def test_destroy_asks_and_without_a_terminal_it_wants_to_be_told(tmp_path: Path)
     assert done.exit_code == 2 and "--yes" in done.stderr
 
 
+def test_down_does_not_get_in_the_way_of_an_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alcove.processes.down.BUSY_SECONDS_MAX", 0.1)
+    Cluster(data=tmp_path, name="x", number=1, port=1, hollow=True).save()
+    with holding.at_work(tmp_path, 0.1):
+        for words in (("down",), ("destroy", "--yes")):
+            done = alcove(*words, "--data", str(tmp_path))
+            assert done.exit_code == 1 and "at work" in done.stderr, words
+    assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "gone\n"
+
+
 def test_what_is_down_exits_with_3(tmp_path: Path) -> None:
     for verb in ("status", "logs"):
         done = alcove(verb, "--data", str(tmp_path / "none"))
@@ -127,15 +139,26 @@ def test_a_disk_that_is_full(small_disk: Path) -> None:
     assert done.exit_code == 1 and "space" in done.stderr
 
 
-def test_without_root_nodes_are_hollow_and_it_says_why(tmp_path: Path) -> None:
+@pytest.fixture
+def their_home() -> Iterator[Path]:
+    """Where another user can go: pytest's own folders are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="alcove-test-"))
+    folder.chmod(0o755)
+    home = folder / "home"
+    home.mkdir()
+    try:
+        os.chown(home, NOBODY, NOBODY)
+        yield home
+    except PermissionError:
+        pytest.skip("needs root to become somebody else")
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_without_root_nodes_are_hollow_and_it_says_why(their_home: Path) -> None:
     """The whole way, as another user."""
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv to become somebody else")
-    home = tmp_path / "home"
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -149,7 +172,7 @@ def test_without_root_nodes_are_hollow_and_it_says_why(tmp_path: Path) -> None:
             [*become, sys.executable, "-m", "alcove.processes.main", *words],
             capture_output=True,
             text=True,
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+            env={"HOME": str(their_home), "PATH": os.environ["PATH"]},
             cwd="/",
             timeout=90,
         )
@@ -165,4 +188,3 @@ def test_without_root_nodes_are_hollow_and_it_says_why(tmp_path: Path) -> None:
     finally:
         gone = as_nobody("destroy", "--yes")
         assert gone.stdout == "gone\n", gone.stderr
-    shutil.rmtree(home)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -64,3 +67,24 @@ def states(data: Path) -> dict[str, State]:
         return msgspec.json.decode((data / "components.json").read_bytes(), type=dict[str, State])
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return {}
+
+
+@contextmanager
+def at_work(data: Path, seconds_max: float, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One `up`, `down` or `destroy` at a time for each cluster. `wait` is called once if another is at work;
+    raises AlreadyRunning if it is after that time."""
+    with (data / "up.lock").open("a") as lock:
+        deadline = time.monotonic() + seconds_max
+        is_told = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise AlreadyRunning from error
+            if not is_told:
+                wait()
+                is_told = True
+            time.sleep(0.05)
+        yield

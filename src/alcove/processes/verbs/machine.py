@@ -44,7 +44,9 @@ def up(
     ] = None,
     listen: Annotated[
         list[str] | None,
-        typer.Option(help="Further address of this machine for the API, for `alcove node join`; repeatable."),
+        typer.Option(
+            help="Further address of this machine for the API, for nodes of other machines; repeatable."
+        ),
     ] = None,
     hollow: Annotated[
         bool, typer.Option("--hollow", help="Nodes only pretend to run pods; needs no root.")
