@@ -6,6 +6,7 @@ import ssl
 from functools import cache
 
 import pytest
+import uvloop
 
 from alcove.agent.ingress.certificates import BadPair, Certificates, Pair, context_of
 from alcove.agent.ingress.server import Server
@@ -108,3 +109,7 @@ async def test_each_name_is_served_with_its_own_certificate_and_nothing_else_is(
         running.cancel()
         await asyncio.wait([running])
         behind.close()
+
+
+def test_it_is_the_same_on_the_loop_that_agents_run_on() -> None:
+    uvloop.run(test_each_name_is_served_with_its_own_certificate_and_nothing_else_is())

@@ -1,0 +1,82 @@
+"""Everything of it as one task of the node agent, in the node's network namespace.
+
+tasks.create_task(serve(planes, network, noting(recorder, node), address=address))
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from alcove.agent.ingress.certificates import Certificates
+from alcove.agent.ingress.dialing import Exit, gateway_dial
+from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.server import Server
+from alcove.agent.ingress.serving import Note, Serving
+from alcove.agent.ingress.targets import Services
+from alcove.client.keys import Space
+from alcove.client.planes import Planes
+from alcove.client.resources import INGRESSES
+from alcove.controllers.events import WARNING, Recorder, Told
+from alcove.controllers.ingress.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+HTTP_PORT, HTTPS_PORT = 80, 443
+COMPONENT = "alcove-ingress"
+
+
+class Networks(Protocol):
+    """The node's networks, as `agent.network.network.Network` has them."""
+
+    def present(self) -> Mapping[Space, Services]: ...
+    def exit_of(self, space: Space, network: str) -> Exit | None: ...
+    def open_gateway(self, vni: int) -> int: ...
+    def listen(self, told: Callable[[], None]) -> None: ...
+
+
+def noting(recorder: Recorder, node: str) -> Note:
+    """Tells owners of Ingresses by events."""
+
+    def note(space: Space, ingress: Wanted, reason: str, message: str) -> None:
+        involved = {
+            "apiVersion": INGRESSES.api_version, "kind": INGRESSES.kind, "namespace": ingress.namespace,
+            "name": ingress.name, "uid": ingress.uid,
+        }  # fmt: skip
+        recorder.tell(Told(space.plane, space.tenant, involved, WARNING, reason, message, COMPONENT, node))
+
+    return note
+
+
+def bind(address: str, port: int) -> list[socket.socket]:
+    """Listening there; nothing, if the port is 0 or somebody has it: the node has other things to do."""
+    if not port:
+        return []
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return [socket.create_server((address, port), family=family, backlog=1024)]
+    except OSError as error:
+        log.warning("ingress not served", extra={"address": address, "port": port, "error": str(error)})
+        return []
+
+
+async def serve(
+    planes: Planes,
+    networks: Networks,
+    note: Note,
+    *,
+    address: str,
+    http_port: int = HTTP_PORT,
+    https_port: int = HTTPS_PORT,
+    limits: Limits | None = None,
+) -> None:
+    """Until cancelled."""
+    plain, secure = bind(address, http_port), bind(address, https_port)
+    server = Server(gateway_dial(networks.open_gateway, networks.exit_of), limits)
+    certificates = Certificates()
+    serving = Serving(planes, server, certificates, networks.present, note)
+    networks.listen(serving.touch)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serving.run(), name="ingress objects")
+        tasks.create_task(server.run(plain, secure, certificates.context), name="ingress server")

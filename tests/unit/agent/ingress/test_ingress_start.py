@@ -1,0 +1,88 @@
+"""The whole as one task."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+
+from alcove.agent.ingress.dialing import Exit
+from alcove.agent.ingress.start import bind, noting, serve
+from alcove.agent.ingress.targets import Services
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME, Space
+from alcove.client.planes import Planes
+from alcove.controllers.events import Recorder, Told
+from alcove.controllers.ingress.wanted import Wanted
+
+
+class Nothing:
+    """A node without networks."""
+
+    def __init__(self) -> None:
+        self.told: list[Callable[[], None]] = []
+
+    def present(self) -> Mapping[Space, Services]:
+        return {}
+
+    def exit_of(self, _space: Space, _network: str) -> Exit | None:
+        return None
+
+    def open_gateway(self, _vni: int) -> int:
+        raise AssertionError("nobody asks")
+
+    def listen(self, told: Callable[[], None]) -> None:
+        self.told.append(told)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_a_port_that_is_taken_is_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert bind("127.0.0.1", taken.getsockname()[1]) == []
+    assert bind("127.0.0.1", 0) == []
+    [made] = bind("::1", free_port())
+    made.close()
+
+
+async def test_a_node_without_networks_answers_that_there_is_nothing() -> None:
+    port, networks = free_port(), Nothing()
+    async with Planes() as planes:
+        running = asyncio.create_task(
+            serve(planes, networks, lambda *_: None, address="127.0.0.1", http_port=port, https_port=0)
+        )
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if networks.told:
+                break
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 404")
+        writer.close()
+        for told in networks.told:
+            told()
+        running.cancel()
+        await asyncio.wait([running])
+    assert running.cancelled()
+
+
+def test_owners_are_told_by_events() -> None:
+    told: list[Told] = []
+
+    class Heard(Recorder):
+        def tell(self, what: Told) -> None:
+            told.append(what)
+
+    def nobody(_plane: object) -> object:
+        raise AssertionError("nothing is written")
+
+    wanted = Wanted("2026", "u", "shop", "web", "default", (), None, ())
+    note = noting(Heard(nobody, lambda: 0.0), "n1")  # type: ignore[arg-type]
+    note(Space(HOME, TenantId("blue")), wanted, "CertificateUnusable", "why")
+    assert (told[0].tenant, told[0].reason, told[0].involved["name"]) == (
+        "blue",
+        "CertificateUnusable",
+        "web",
+    )
