@@ -70,6 +70,16 @@ def shares(tenants: Sequence[str], pods: Iterable[Object], total: Amounts) -> li
     return sorted(found, key=lambda share: (-share.dominant, share.tenant))
 
 
+def used(metrics: Iterable[Object]) -> dict[str, Amounts]:
+    """What each tenant's pods use now, from the metrics API's items."""
+    found: dict[str, Amounts] = {}
+    for item in metrics:
+        tenant = item["metadata"].get("tenant", "")
+        for container in item.get("containers") or ():
+            found[tenant] = found.get(tenant, Amounts()) + _amounts(container.get("usage") or {})
+    return found
+
+
 def asked(pod: Object) -> Amounts:
     together = Amounts(pods=1)
     for container in objects.get(pod, "spec", "containers", default=[]):

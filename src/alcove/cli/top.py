@@ -1,4 +1,5 @@
-"""`alcove top`: which tenant has how much of the cluster: CPU, memory and pods it asked for, requests it made."""
+"""`alcove top`: which tenant has how much of the cluster: CPU, memory and pods it asked for and what of them it
+uses, and the requests it makes."""
 
 from __future__ import annotations
 
@@ -13,10 +14,14 @@ from alcove.cli.options import Format, FormatOption, KubeconfigOption
 
 if TYPE_CHECKING:
     from alcove.cli.session import Session
-    from alcove.cli.shares import Share
+    from alcove.cli.shares import Amounts, Share
 
 REQUESTS = re.compile(r'^alcove_tenant_requests_total\{tenant="([^"]*)"\} ([0-9.e+]+)', re.MULTILINE)
-HEADS = ("TENANT", "SHARE", "CPU", "CPU%", "MEMORY", "MEMORY%", "PODS", "PODS%", "REQUESTS/S")
+HEADS = (
+    *("TENANT", "SHARE", "CPU", "CPU%", "CPU USED", "MEMORY", "MEMORY%", "MEMORY USED"),
+    *("PODS", "PODS%", "REQUESTS/S"),
+)
+METRICS = "/apis/metrics.k8s.io/v1beta1/tenants/all/pods"
 
 
 def top(
@@ -27,7 +32,7 @@ def top(
     form: FormatOption = Format.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
-    """Show tenants by their share of CPU, memory, pods and API requests."""
+    """Show tenants by their share of CPU, memory and pods, what they use of it, and their API requests."""
     from alcove.cli.output import show_rows
     from alcove.cli.session import Session
 
@@ -38,7 +43,11 @@ def top(
             time.sleep(interval)
             after = requests(session.connection.text("/metrics"))
             rates = {tenant: (count - before.get(tenant, 0)) / interval for tenant, count in after.items()}
-            rows = [_row(share, rates.get(share.tenant, 0.0)) for share in _shares(session)]
+            in_use = _used(session)
+            rows = [
+                _row(share, in_use.get(share.tenant), rates.get(share.tenant, 0.0))
+                for share in _shares(session)
+            ]
             show_rows(HEADS, rows, form)
             if not watch:
                 return
@@ -58,11 +67,27 @@ def _shares(session: Session) -> list[Share]:
     return shares(names, session.items(PODS, "all"), capacity(session.items(NODES)))
 
 
-def _row(share: Share, rate: float) -> tuple[object, ...]:
-    used, part = share.used, share.part
-    memory = f"{used.memory_bytes / 2**20:.0f}Mi"
-    cells = (share.tenant, percent(share.dominant), f"{used.cpu_milli}m", percent(part.cpu), memory)
-    return (*cells, percent(part.memory), used.pods, percent(part.pods), f"{rate:.1f}")
+def _used(session: Session) -> dict[str, Amounts]:
+    """Nothing where the nodes do not tell."""
+    from alcove.api.errors import ApiError
+    from alcove.cli.shares import used
+
+    try:
+        return used(session.connection.request("GET", METRICS)["items"])
+    except ApiError:
+        return {}
+
+
+def _row(share: Share, in_use: Amounts | None, rate: float) -> tuple[object, ...]:
+    asked, part = share.used, share.part
+    cpu = (f"{asked.cpu_milli}m", percent(part.cpu), f"{in_use.cpu_milli}m" if in_use else "-")
+    memory = (_mebi(asked), percent(part.memory), _mebi(in_use) if in_use else "-")
+    pods = (asked.pods, percent(part.pods))
+    return (share.tenant, percent(share.dominant), *cpu, *memory, *pods, f"{rate:.1f}")
+
+
+def _mebi(amounts: Amounts) -> str:
+    return f"{amounts.memory_bytes / 2**20:.0f}Mi"
 
 
 def percent(part: float) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.cli.draining import Fate, Rules, fate
-from alcove.cli.shares import Amounts, asked, capacity, shares
+from alcove.cli.shares import Amounts, asked, capacity, shares, used
 
 
 def container(cpu: str, memory: str, **more: object) -> Object:
@@ -39,6 +39,15 @@ def test_shares_are_of_what_nodes_have_and_the_largest_is_first() -> None:
     ]
     found = shares(["a", "b", "idle"], pods, total)
     assert [(share.tenant, share.dominant) for share in found] == [("b", 0.75), ("a", 0.25), ("idle", 0.0)]
+
+
+def test_what_is_used_adds_up_by_tenant() -> None:
+    usage = {"cpu": "21713125n", "memory": "4520Ki"}
+    items: list[Object] = [
+        {"metadata": {"tenant": "a"}, "containers": [{"usage": usage}, {"usage": usage}]},
+        {"metadata": {"tenant": "b"}, "containers": []},
+    ]
+    assert used(items) == {"a": Amounts(44, 2 * 4520 * 1024)}
 
 
 def test_no_nodes_is_no_division_by_zero() -> None:
