@@ -138,3 +138,31 @@ def test_a_deployment_is_whole(cluster: LocalServer) -> None:
 
 def _ready_replicas(caller: Caller, path: str) -> int:
     return int((caller.get(path).json.get("status") or {}).get("readyReplicas") or 0)
+
+
+def test_a_node_that_is_turned_off_ends_its_pods_first(cluster: LocalServer, tmp_path: Path) -> None:
+    caller = cluster.as_tenant("acme")
+    kubeconfig = node_kubeconfig(cluster, "n2")
+    agent = LocalAgent(kubeconfig, tmp_path, "n2", "--hollow", "--drain-on-stop")
+    with agent:
+        wanted = pod("drained")
+        wanted["spec"]["nodeName"] = "n2"
+        assert caller.post(PODS, wanted).status == 201
+        running(caller, "drained")
+    status = caller.get(f"{PODS}/drained").json["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "Terminated")
+    assert condition({"status": status}, "DisruptionTarget") == "True"
+    caller.delete(f"{PODS}/drained?gracePeriodSeconds=0")
+    cluster.system.delete("/api/v1/nodes/n2")
+
+
+def test_pods_keep_running_when_the_agent_stops(cluster: LocalServer, tmp_path: Path) -> None:
+    caller = cluster.as_tenant("acme")
+    with LocalAgent(node_kubeconfig(cluster, "n3"), tmp_path, "n3", "--hollow"):
+        wanted = pod("kept")
+        wanted["spec"]["nodeName"] = "n3"
+        assert caller.post(PODS, wanted).status == 201
+        running(caller, "kept")
+    assert caller.get(f"{PODS}/kept").json["status"]["phase"] == "Running"
+    caller.delete(f"{PODS}/kept?gracePeriodSeconds=0")
+    cluster.system.delete("/api/v1/nodes/n3")

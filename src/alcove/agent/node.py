@@ -172,11 +172,13 @@ class NodeKeeper:
         client: Client,
         wall: Callable[[], float],
         pressures: Callable[[], Pressures] = Pressures,
+        images: Callable[[], Sequence[Mapping[str, object]]] = tuple,
     ) -> None:
         self._facts = facts
         self._client = client
         self._wall = wall
         self._pressures = pressures
+        self._images = images
         self._node: Object | None = None
         self._lease: Object | None = None
         self._told: Object = {}
@@ -223,6 +225,8 @@ class NodeKeeper:
             self._node or {}, "status", "conditions", default=[]
         )
         status = status_of(self._facts, self._pressures(), before, self._wall())
+        if images := self._images():
+            status["images"] = list(images)
         if _without_times(status) == _without_times(self._told) and now - self._told_at < STATUS_SECONDS:
             return
         await self._client.patch(

@@ -22,7 +22,7 @@ from msgspec import Struct
 from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.roster import Found, Roster, SiteOf
-from alcove.agent.pods.surroundings import Note, Surroundings
+from alcove.agent.pods.surroundings import WARNING, Note, Surroundings
 from alcove.agent.pods.telling import Telling
 from alcove.agent.sources import PodSource
 from alcove.api.ids import TenantId
@@ -84,7 +84,8 @@ class Agent:
         self.planes = planes
         self.tasks = tasks
         self.accounts = accounts
-        self._recorder = Recorder(planes.client, time.time)
+        # What goes wrong is told before what went well: each has a queue of its own.
+        self._troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
         self._writes = asyncio.Semaphore(WRITES_MAX)
         self.rosters: dict[str, Roster] = {}
 
@@ -113,13 +114,14 @@ class Agent:
                 "uid": key.uid,
             }
             told = Told(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
-            self._recorder.tell(told)
+            (self._troubles if type_ == WARNING else self._news).tell(told)
 
         return note
 
     def start(self, keepers: list[NodeKeeper]) -> PodSource:
         """Pods are heard of, and nodes told of, from now on."""
-        self.tasks.create_task(self._recorder.run(), name="events")
+        for recorder in (self._troubles, self._news):
+            self.tasks.create_task(recorder.run(), name="events")
         source = PodSource(self.planes, {name: roster.offer for name, roster in self.rosters.items()})
         for name, roster in self.rosters.items():
             self.tasks.create_task(roster.run(), name=f"pods of {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +40,9 @@ class HollowSite:
             raise PodTrouble("FailedCreatePodSandBox", str(error)) from error
 
     async def refresh(self, pod: Object) -> None:
+        return
+
+    async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
         return
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:

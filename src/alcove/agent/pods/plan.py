@@ -49,6 +49,10 @@ class Discard(Struct, frozen=True):
     id: ContainerId
 
 
+class Resize(Struct, frozen=True):
+    """What its containers may use is not what they were given."""
+
+
 class DropSandbox(Struct, frozen=True):
     """It died, and its containers with it: to begin again, its network too."""
 
@@ -57,7 +61,7 @@ class Dismantle(Struct, frozen=True):
     """Everything of the pod goes, after its last status is told."""
 
 
-Step = SetUp | MakeSandbox | Start | Resume | Discard | DropSandbox | Dismantle
+Step = SetUp | MakeSandbox | Start | Resume | Discard | Resize | DropSandbox | Dismantle
 
 
 class Stop(Struct, frozen=True):
@@ -102,6 +106,8 @@ def _running(spec: Object, everything: Sequence[Wanted], view: View, now: float)
         Stop(each.name, grace_of(spec, each), f"{view.seen(each.name).doom}, will be restarted")
         for each in doomed
     )
+    if view.given is not None and view.given != resources_of(spec):
+        return Plan(Resize(), stops)
     wake_at: float | None = None
     for each in _due(spec, everything, view):
         seen = view.seen(each.name)
@@ -112,6 +118,11 @@ def _running(spec: Object, everything: Sequence[Wanted], view: View, now: float)
         for id in view.seen(each.name).stale:
             return Plan(Discard(each.name, id), stops)
     return Plan(stops=stops, wake_at=wake_at)
+
+
+def resources_of(spec: Object) -> list[Object]:
+    """What all containers may use, in order."""
+    return [each.spec.get("resources") or {} for each in wanted(spec) if each.role is not Role.EPHEMERAL]
 
 
 def _begin(container: Wanted, seen: Seen) -> Step:

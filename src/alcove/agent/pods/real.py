@@ -14,9 +14,9 @@ from alcove.agent.images.model import Image, NoImage
 from alcove.agent.images.snapshots import MountFailed
 from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import files, marks
+from alcove.agent.pods import files, marks, refusals
 from alcove.agent.pods.classes import is_ring0
-from alcove.agent.pods.containers import Wanted, wanted
+from alcove.agent.pods.containers import Wanted
 from alcove.agent.pods.environment import NoConfig
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble
@@ -77,7 +77,7 @@ class RealSite:
         spec = pod["spec"]
         if not self._is_chosen:
             self.runtime = await self._shop.classes.pick(self.key, spec)
-        self._check(spec)
+        refusals.check(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
         attaching = asyncio.ensure_future(self._attach(pod))
         try:
             await self._mount(pod)
@@ -102,19 +102,6 @@ class RealSite:
             raise PodTrouble(error.reason, str(error)) from error
         except (ApiError, ClientError) as error:
             raise PodTrouble("FailedMount", str(error)) from error
-
-    def _check(self, spec: Object) -> None:
-        """What the API server should have refused is not run, whoever let it through."""
-        policy = security.policy_of(is_ring0(self.key), self.runtime.isolation)
-        try:
-            security.check_pod(spec, policy)
-            for each in wanted(spec):
-                security.is_privileged(each.spec, policy)
-        except SpecRefused as error:
-            reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
-            raise PodRefused(reason, str(error)) from error
-        if not is_ring0(self.key) and any("hostPath" in each for each in spec.get("volumes") or ()):
-            raise PodRefused("PodForbidden", "hostPath volumes are not allowed for pods of tenants")
 
     def _write_files(self, pod: Object) -> None:
         shop, attachment = self._shop, self._attachment
@@ -143,6 +130,18 @@ class RealSite:
         if hosts:
             status |= {"hostIP": hosts[0], "hostIPs": [{"ip": each} for each in hosts]}
         return {**pod, "status": status}
+
+    async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
+        """The pod's and its containers' limits as they are now wanted; `running` are containers by id."""
+        spec, shop = pod["spec"], self._shop
+        shop.cgroups.ensure(self._group, pod_limits_of(spec))
+        if self.runtime.isolation is Isolation.SANDBOX:
+            for id in self._made:
+                if id.count(".") == 1:
+                    shop.cgroups.ensure(f"{self._group}/{id}", pod_limits_of(spec))
+            return
+        for id, container in running.items():
+            shop.cgroups.ensure(f"{self._group}/{id}", container_limits_of(container))
 
     # The sandbox
 

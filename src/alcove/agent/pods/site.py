@@ -7,6 +7,7 @@ PodRefused         the pod may not run on this node, ever
 """
 
 import socket
+from collections.abc import Mapping
 from typing import Protocol
 
 from alcove.agent.podkey import PodKey
@@ -61,6 +62,10 @@ class Site(Protocol):
 
     async def refresh(self, pod: Object) -> None:
         """The pod changed, or time has passed: what its volumes show is brought up to date."""
+        ...
+
+    async def resize(self, pod: Object, running: Mapping[ContainerId, Object]) -> None:
+        """What the pod's containers may use changed; `running` are those that run, by id. OSError."""
         ...
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:

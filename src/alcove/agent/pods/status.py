@@ -78,6 +78,10 @@ def _container_status(container: Wanted, spec: Object, view: View, host: Host) -
     }
     if current is not None:
         told["containerID"] = _container_id(host, current)
+    if seen.is_running and container.role is not Role.EPHEMERAL and container.spec.get("resources"):
+        told["resources"] = container.spec["resources"]
+        if asked := container.spec["resources"].get("requests"):
+            told["allocatedResources"] = asked
     ended = current if "waiting" in told["state"] and current is not None and current.is_over else previous
     if ended is not None:
         told["lastState"] = {"terminated": _terminated(ended, host)}

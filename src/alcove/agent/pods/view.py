@@ -9,6 +9,7 @@ from enum import Enum
 from msgspec import Struct, field
 
 from alcove.agent.runtime.base import ContainerId, Phase, Status
+from alcove.api.objects import Object
 
 
 class Waiting(Struct, frozen=True):
@@ -105,6 +106,8 @@ class View(Struct):
     end: End | None = None
     is_clean: bool = False
     """Nothing of it is left on the node."""
+    given: list[Object] | None = None
+    """What its containers were allowed to use; None: nothing yet."""
 
     def seen(self, name: str) -> Seen:
         return self.containers.setdefault(name, Seen())

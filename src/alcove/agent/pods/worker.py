@@ -20,6 +20,7 @@ from alcove.agent.pods.plan import (
     DropSandbox,
     MakeSandbox,
     Plan,
+    Resize,
     Resume,
     SetUp,
     Start,
@@ -27,6 +28,7 @@ from alcove.agent.pods.plan import (
     finished,
     grace_of_pod,
     plan,
+    resources_of,
 )
 from alcove.agent.pods.report import Report
 from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble, Site
@@ -194,7 +196,7 @@ class Worker:
         match step:
             case SetUp():
                 await self.site.set_up(self.pod)
-                self.view.is_set_up = True
+                self.view.is_set_up, self.view.given = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):
                 await self._make_sandbox(attempt)
             case Start(container=name, attempt=attempt):
@@ -205,6 +207,8 @@ class Worker:
                 await self.site.discard(id)
                 seen = self.view.seen(name)
                 seen.stale = [each for each in seen.stale if each != id]
+            case Resize():
+                await self._resize()
             case DropSandbox():
                 await self._drop_sandbox()
             case Dismantle():
@@ -322,6 +326,20 @@ class Worker:
         self._advance(seen, Attempt(attempt, ended, *image, "ContainerCannotRun", why))
         self._note(WARNING, "Failed", f"Error: {why}")
         self._lives.ended(container, seen, Waiting("RunContainerError", why))
+
+    async def _resize(self) -> None:
+        spec = self.pod["spec"]
+        running = {}
+        for each in wanted(spec):
+            seen = self.view.seen(each.name)
+            if seen.current is not None and seen.is_running:
+                running[seen.current.status.id] = each.spec
+        self.view.given = resources_of(spec)
+        try:
+            await self.site.resize(self.pod, running)
+        except OSError as error:
+            # Less memory than it uses, most likely: it keeps what it has.
+            self._note(WARNING, "FailedResize", str(error))
 
     async def _drop_sandbox(self) -> None:
         sandbox = self.view.sandbox

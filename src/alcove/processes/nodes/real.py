@@ -18,7 +18,7 @@ from alcove.agent.cni.server import CniServer
 from alcove.agent.images.model import Image, ToolMissing
 from alcove.agent.images.policy import Pulls
 from alcove.agent.images.snapshots import Snapshots
-from alcove.agent.images.store import ImageStore
+from alcove.agent.images.store import ImageStore, told
 from alcove.agent.logs.rotation import Rotation
 from alcove.agent.lookup import Lookup
 from alcove.agent.network.network import Network
@@ -69,7 +69,8 @@ async def start(agent: Agent) -> list[NodeKeeper]:
     left = await node.found()
     roster = agent.roster(config.name, node.site, left)
     upkeep = Upkeep(roster, node.shop, node.images)
-    keeper = NodeKeeper(node.facts(), agent.planes.client(HOME), time.time, upkeep.pressures)
+    client = agent.planes.client(HOME)
+    keeper = NodeKeeper(node.facts(), client, time.time, upkeep.pressures, lambda: told(node.images.all()))
     pods = RunningPods(roster, node.shop.folders)
     wiper = Wiper(node.shop.volumes, agent.planes, config.name)
     for name, work in (

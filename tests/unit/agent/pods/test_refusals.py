@@ -1,0 +1,39 @@
+"""A node does not run what reaches it, even if its API servers let it through."""
+
+from __future__ import annotations
+
+import pytest
+
+from alcove.agent.pods.refusals import check
+from alcove.agent.pods.site import PodRefused
+from alcove.agent.runtime.base import Isolation
+from alcove.api.objects import Object
+
+PRIVILEGED: Object = {"name": "a", "securityContext": {"privileged": True}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"hostNetwork": True}, "PodForbidden"),
+        ({"hostPID": True}, "PodForbidden"),
+        ({"hostIPC": True}, "PodForbidden"),
+        ({"containers": [PRIVILEGED]}, "PodForbidden"),
+        ({"initContainers": [PRIVILEGED]}, "PodForbidden"),
+        ({"ephemeralContainers": [PRIVILEGED]}, "PodForbidden"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "PodForbidden"),
+        ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "SysctlForbidden"),
+    ],
+)
+@pytest.mark.parametrize("isolation", [Isolation.NAMESPACES, Isolation.SANDBOX])
+def test_tenants_pods_that_reach_the_node(spec: Object, reason: str, isolation: Isolation) -> None:
+    with pytest.raises(PodRefused) as raised:
+        check(spec, isolation, is_ring0=False)
+    assert raised.value.reason == reason
+    check(spec, isolation, is_ring0=True)
+
+
+def test_ordinary_pods() -> None:
+    check(
+        {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, Isolation.SANDBOX, is_ring0=False
+    )
