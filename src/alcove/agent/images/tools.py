@@ -172,7 +172,8 @@ async def _run(program: str, *arguments: str, into: Path | None = None) -> bytes
             child.kill()
         told, complaint = await ending
     if child.returncode:
-        raise PullFailed(_reason(complaint.decode(errors="replace")))
+        # Tenants read this: where images are kept is the node's business.
+        raise PullFailed(_reason(complaint.decode(errors="replace").replace(f"{into}/", "")))
     return told
 
 

@@ -1,5 +1,7 @@
 """Why a pod's volumes are not there: the pod waits in ContainerCreating, an event says this, and it is tried again."""
 
+import os
+
 
 class VolumeFailure(Exception):
     def __init__(self, message: str, reason: str = "FailedMount") -> None:
@@ -11,4 +13,11 @@ class VolumeFailure(Exception):
 
 def of_volume(volume: str, why: object) -> VolumeFailure:
     """In the words that users know from kubelet."""
-    return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {why}')
+    return VolumeFailure(f'MountVolume.SetUp failed for volume "{volume}" : {told(why)}')
+
+
+def told(why: object) -> str:
+    """What a tenant may read: where on the node something went wrong is not its business."""
+    if isinstance(why, OSError) and why.errno is not None:
+        return os.strerror(why.errno)
+    return str(why)

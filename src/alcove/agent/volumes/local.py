@@ -238,4 +238,8 @@ def _run(*command: str | Path, good: tuple[int, ...] = (0,)) -> None:
     if done.returncode not in good:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no reason given"]
         said = next((line for line in lines if line.startswith(f"{words[0]}: ")), lines[-1])
+        for path in (word for word in command if isinstance(word, Path)):
+            said = said.replace(
+                str(path), path.name
+            )  # Tenants read this: where it is, is the node's business.
         raise VolumeFailure(f"{words[0]}: {said.removeprefix(f'{words[0]}: ')}")

@@ -60,6 +60,9 @@ def _mount(
     volume = paths.get(name)
     if volume is None:
         raise VolumeFailure(f'volume "{name}" is not mounted')
+    if volume.is_shared_with_node and asked.get("recursiveReadOnly") == "Enabled":
+        # In volumes of other kinds nothing is mounted: read only is read only all through.
+        raise of_volume(name, "recursive read-only mounts of the node's paths are not supported")
     source = volume.path
     if part := _part(asked, variables):
         target = volume.parts / f"{_short(container.get('name') or '')}-{number}"

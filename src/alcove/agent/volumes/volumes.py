@@ -27,7 +27,7 @@ from alcove.agent.lookup import Lookup
 from alcove.agent.mounting import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import atomic, host, ownership, tokens
-from alcove.agent.volumes.failure import VolumeFailure, of_volume
+from alcove.agent.volumes.failure import VolumeFailure, of_volume, told
 from alcove.agent.volumes.local import LocalVolumes, Volume
 from alcove.agent.volumes.mounts import VolumePath
 from alcove.agent.volumes.sources import (
@@ -179,7 +179,7 @@ class Volumes:
             self._write_tokens(home, plan)
             paths = {each.name: self._made(home, pod, each, is_first) for each in plan.volumes}
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be made: {error}") from error
+            raise VolumeFailure(f"volumes of the pod cannot be made: {told(error)}") from error
         self._write(id, structs.replace(record, paths=paths))
         return paths
 
@@ -268,7 +268,7 @@ class Volumes:
                 elif isinstance(each, Local) and not each.read_only:
                     self.local.mount(each.volume)
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be changed: {error}") from error
+            raise VolumeFailure(f"volumes of the pod cannot be changed: {told(error)}") from error
 
     def _write_tokens(self, home: Path, plan: Plan) -> None:
         if plan.tokens:

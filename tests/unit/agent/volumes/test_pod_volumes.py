@@ -2,8 +2,9 @@
 
 import base64
 import os
+import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -396,17 +397,41 @@ async def test_an_api_server_that_is_away(world: World) -> None:
     assert world.volumes.ids() == []
 
 
-async def test_a_disk_that_can_only_be_read_is_told(world: World) -> None:
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting.mount("tmpfs", disk, "tmpfs", 0, "size=64k")
+    yield disk
+    for path in mounting.mounts_below(disk):
+        mounting.unmount_all(path)
+
+
+async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Path) -> None:
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
-    home = world.folder / "pods"
-    home.rmdir()
-    home.touch()
-    try:
-        with pytest.raises(VolumeFailure, match="volumes of the pod cannot be made"):
-            await world.volumes.mount(key, pod)
-    finally:
-        home.unlink()
-        home.mkdir()
+    volumes = Volumes(small_disk / "volumes", world.lookup, time.time, node="here")
+    _remount(small_disk, "ro")
+    with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: Read-only file system$"):
+        await volumes.mount(key, pod)
+    _remount(small_disk, "rw")
+    assert await volumes.mount(key, pod), "when it is mended, all is well"
+    await volumes.unmount(key)
+
+
+async def test_a_disk_that_is_full_is_told(world: World, small_disk: Path) -> None:
+    key, pod = world.pod([{"name": "e", "emptyDir": {}}])
+    volumes = Volumes(small_disk / "volumes", world.lookup, time.time, node="here")
+    with pytest.raises(OSError, match="No space left"), (small_disk / "big").open("wb") as file:
+        file.write(bytes(1 << 20))
+    with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: No space left on device$"):
+        await volumes.mount(key, pod)
+    (small_disk / "big").unlink()
+    assert await volumes.mount(key, pod)
+    await volumes.unmount(key)
+
+
+def _remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", disk], check=True)
 
 
 class Killed(BaseException):

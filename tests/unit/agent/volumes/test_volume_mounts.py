@@ -42,7 +42,10 @@ def test_whole_volumes(volume: VolumePath) -> None:
     assert mounts(read_only) == [Mount(str(volume.path), "/data", read_only=True)]
     assert mounts(volume, mountPath="data") == mounts(volume)
     assert mounts(volume, mountPropagation="Bidirectional") == mounts(volume), "nothing comes through it"
+    assert mounts(volume, readOnly=True, recursiveReadOnly="Enabled")[0].read_only
     node = VolumePath(volume.path, False, volume.parts, is_shared_with_node=True)
+    with pytest.raises(VolumeFailure, match="recursive read-only"):
+        mounts(node, readOnly=True, recursiveReadOnly="Enabled")
     assert mounts(node, mountPropagation="HostToContainer")[0].propagation == "rslave"
 
 
