@@ -379,3 +379,25 @@ def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[P
     assert pod.key not in pod.node.network.attached()
     wait_until(lambda: not ping(pods["blue"][2].namespace, pod.address, timeout=IMPATIENT))
     pod.node.call(pod.node.network.detach(pod.key))
+
+
+def test_networks_go_on_without_an_api_server(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    near, _, far = pods["blue"]
+    address = cluster.service_address("blue", "default", "web")
+    cluster.server.kill()
+    try:
+        with tcp_server(far.namespace, far.address, 8080):
+            assert reaches(near, address, 80)
+        assert asked(near, "web.default.svc.cluster.local") == [address]
+        assert near.node.call(near.node.network.attach(near.key, near.obj)) == near.attachment
+        near.node.stop()
+        near.node.start()
+        with tcp_server(far.namespace, far.address, 8080):
+            assert reaches(near, address, 80), (
+                "also when the agent starts meanwhile: what it cannot know, it leaves"
+            )
+    finally:
+        cluster.server.start()
+    wait_until(lambda: near.node.network.is_running(), 30.0)
+    later = cluster.make_service("blue", "later")
+    wait_until(lambda: asked(near, "later.default.svc.cluster.local") == [later], 30.0)
