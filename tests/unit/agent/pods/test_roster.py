@@ -1,0 +1,139 @@
+"""All pods of a node: whom changes concern, and what becomes of what nobody claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from alcove.agent.network.attachment import Attachment
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods import marks
+from alcove.agent.pods.hollow import HollowSite
+from alcove.agent.pods.marks import Mark
+from alcove.agent.pods.roster import Found, Roster
+from alcove.agent.pods.surroundings import Surroundings
+from alcove.agent.pods.telling import Telling
+from alcove.agent.runtime.base import ContainerSpec, Status
+from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.api.ids import TenantId
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Client
+from alcove.client.errors import PlaneLeft
+from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.testing.clock import VirtualClock
+
+KEY = ObjectKey(HOME, TenantId("acme"), "default", "web")
+FIRST, SECOND = (f"0b1f9c3e-6d0f-4c56-9d3c-5b1a6b1c2d3{digit}" for digit in "01")
+
+
+class Network:
+    async def attach(self, key: PodKey, pod: Object) -> Attachment:
+        return Attachment("", ("10.0.0.7",))
+
+    async def detach(self, key: PodKey) -> None:
+        return
+
+
+def pod(uid: str) -> Object:
+    metadata = {"name": "web", "namespace": "default", "uid": uid}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "a"}]}}
+
+
+def nobody(_plane: PlaneId) -> Client:
+    raise PlaneLeft("nobody listens")
+
+
+class Node:
+    def __init__(self, clock: VirtualClock) -> None:
+        self.runtime = HollowRuntime(clock)
+        self._clock = clock
+
+    def roster(self, left: Found) -> Roster:
+        loop = asyncio.get_running_loop()
+        around = Surroundings(
+            addresses=(),
+            note=lambda *_: None,
+            starts=asyncio.Semaphore(4),
+            wall=self._clock,
+            clock=loop.time,
+        )
+
+        def site_of(key: PodKey, found: Sequence[Status]) -> HollowSite:
+            site = HollowSite(key, self.runtime, Network())
+            site._made |= {each.id for each in found}
+            return site
+
+        return Roster(site_of, lambda key: Telling(key, nobody, asyncio.Semaphore(1)), around, left)
+
+    async def box(self, key: PodKey) -> Status:
+        """A sandbox that was left running."""
+        id = marks.sandbox_id(key, 0)
+        await self.runtime.create(ContainerSpec(id, id, {}, None, Mark(key, "", 0).labels()))  # type: ignore[arg-type]
+        await self.runtime.start(id)
+        return await self.runtime.status(id)
+
+    async def running(self) -> set[str]:
+        return {each.id.partition(".")[0] for each in await self.runtime.list()}
+
+
+def test_a_pod_made_anew_under_its_name_replaces_the_one_before() -> None:
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        node = Node(clock)
+        roster = node.roster({})
+        roster.offer(Change(Kind.ADDED, KEY, pod(FIRST)))
+        task = asyncio.create_task(roster.run())
+        await asyncio.sleep(1)
+        assert await node.running() == {FIRST}
+        roster.offer(Change(Kind.UPDATED, KEY, pod(SECOND)))
+        await asyncio.sleep(60)
+        assert await node.running() == {SECOND}
+        found = roster.find(KEY)
+        assert found is not None and found.key.uid == SECOND and len(roster) == 1
+        roster.offer(Change(Kind.DELETED, KEY, pod(SECOND)))
+        await asyncio.sleep(60)
+        assert not await node.running() and not len(roster) and roster.find(KEY) is None
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_what_is_left_of_pods_that_are_gone_is_removed_once_their_plane_is_heard() -> None:
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        node = Node(clock)
+        gone, away = PodKey.of(KEY, pod(FIRST)), PodKey(PlaneId("beta"), TenantId("beta"), "n", "p", SECOND)
+        left: Found = {key: [await node.box(key)] for key in (gone, away)}
+        roster = node.roster(left)
+        task = asyncio.create_task(roster.run())
+        await roster.sweep(lambda _plane: False)
+        assert await node.running() == {gone.place, away.place}
+        await roster.sweep(lambda plane: plane == HOME)
+        assert await node.running() == {away.place} and roster.has_left
+        await roster.sweep(lambda _plane: True)
+        assert not await node.running() and not roster.has_left
+        task.cancel()
+
+    clock.run(scene())
+
+
+def test_what_a_pod_claims_is_its_own() -> None:
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        node = Node(clock)
+        key = PodKey.of(KEY, pod(FIRST))
+        box = await node.box(key)
+        roster = node.roster({key: [box]})
+        roster.offer(Change(Kind.ADDED, KEY, pod(FIRST)))
+        task = asyncio.create_task(roster.run())
+        await asyncio.sleep(1)
+        await roster.sweep(lambda _plane: True)
+        assert (await node.runtime.status(box.id)).started_at == box.started_at, "it was taken over as it was"
+        assert len(await node.runtime.list()) == 2
+        task.cancel()
+
+    clock.run(scene())
