@@ -6,7 +6,7 @@ tasks.create_task(serve(planes, network, noting(recorder, node), address=address
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from alcove.agent.ingress.certificates import Certificates
@@ -65,14 +65,11 @@ async def serve(
     planes: Planes,
     networks: Networks,
     note: Note,
-    *,
-    address: str,
-    http_port: int = HTTP_PORT,
-    https_port: int = HTTPS_PORT,
+    plain: Iterable[socket.socket],
+    secure: Iterable[socket.socket],
     limits: Limits | None = None,
 ) -> None:
-    """Until cancelled."""
-    plain, secure = bind(address, http_port), bind(address, https_port)
+    """HTTP on the plain sockets, HTTPS on the secure ones, until cancelled."""
     server = Server(gateway_dial(networks.open_gateway, networks.exit_of), limits)
     certificates = Certificates()
     serving = Serving(planes, server, certificates, networks.present, note)

@@ -50,9 +50,7 @@ def test_a_port_that_is_taken_is_left() -> None:
 async def test_a_node_without_networks_answers_that_there_is_nothing() -> None:
     port, networks = free_port(), Nothing()
     async with Planes() as planes:
-        running = asyncio.create_task(
-            serve(planes, networks, lambda *_: None, address="127.0.0.1", http_port=port, https_port=0)
-        )
+        running = asyncio.create_task(serve(planes, networks, lambda *_: None, bind("127.0.0.1", port), []))
         for _ in range(100):
             await asyncio.sleep(0.01)
             if networks.told:

@@ -1,0 +1,216 @@
+"""Ingress as a whole: API server, controllers, two nodes with their networks; a client of the world asks by name."""
+
+import asyncio
+import base64
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from alcove.agent.ingress.start import bind, serve
+from alcove.api.objects import Object
+from alcove.client import kubeconfig
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.controllers.all import CONTROLLERS
+from alcove.controllers.ingress import Ingresses
+from alcove.dataplane.namespaces import inside
+from alcove.testing.agent import node_kubeconfig
+from alcove.testing.certificates import self_signed
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.nodecluster import Cluster, Pod, node_cluster
+from alcove.testing.nodenetworks import NodeNetwork
+from alcove.testing.nodes import lacking
+from alcove.testing.probes import connect, tcp_server
+from alcove.testing.server import LocalServer, wait_until
+
+WHY = lacking()
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
+
+TENANTS = ("red", "blue")
+WORLD = "203.0.113.5"
+RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
+
+
+@contextmanager
+def serving(node: NodeNetwork, server: LocalServer) -> Iterator[None]:
+    """The node's ingress, with the node's own credentials, on the node's loop."""
+    begun: list[asyncio.Task[None]] = []
+
+    async def run() -> None:
+        transport = HttpPool(kubeconfig.load(node_kubeconfig(server, node.name)))
+        with inside(node.node.namespace):
+            plain, secure = (bind(str(node.node.address), port) for port in (80, 443))
+        try:
+            async with Planes() as planes:
+                planes.join(HOME, transport)
+                await serve(planes, node.network, lambda *_: None, plain, secure)
+        finally:
+            await transport.close()
+
+    async def begin() -> None:
+        begun.append(asyncio.create_task(run()))
+
+    async def end() -> None:
+        begun[0].cancel()
+        await asyncio.wait(begun)
+
+    node.call(begin())
+    try:
+        yield
+    finally:
+        node.call(end())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("ingress-nodes")
+    with ExitStack() as stack:
+        made = stack.enter_context(node_cluster(directory, 2, f"{WORLD}/24"))
+        if Ingresses not in CONTROLLERS:
+            stack.enter_context(RunningControllers(made.server.admin_kubeconfig, (Ingresses,)))
+        for node in made.nodes.all:
+            stack.enter_context(serving(node, made.server))
+        for tenant in TENANTS:
+            made.make_tenant(tenant, RANGE)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pods(cluster: Cluster) -> Iterator[dict[str, list[Pod]]]:
+    """Of each tenant one on either node, behind the service `web`; they say who they are."""
+    found = {tenant: [cluster.place_pod(tenant, node) for node in (0, 1)] for tenant in TENANTS}
+    with ExitStack() as stack:
+        for tenant in TENANTS:
+            for pod in found[tenant]:
+                path = f"/api/v1/tenants/{tenant}/namespaces/default/pods/{pod.key.name}"
+                cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"app": "web"}}}))
+                stack.enter_context(answering(pod))
+            cluster.make_service(tenant, "web", selector={"app": "web"})
+        yield found
+
+
+@contextmanager
+def answering(pod: Pod) -> Iterator[None]:
+    with tcp_server(pod.namespace, pod.address, 8080) as server:
+
+        def serve_all() -> None:
+            while True:
+                try:
+                    accepted, _ = server.accept()
+                except OSError:
+                    return
+                with accepted:
+                    accepted.recv(4096)
+                    body = f"{pod.key.tenant}/{pod.address}".encode()
+                    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    accepted.sendall(head.encode() + body)
+
+        thread = threading.Thread(target=serve_all, daemon=True)
+        thread.start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(2)
+
+
+def make_ingress(cluster: Cluster, tenant: str, name: str, host: str, secret: str = "") -> str:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+    spec: Object = {"ingressClassName": "alcove", "rules": [{"host": host, "http": {"paths": paths}}]}
+    if secret:
+        spec["tls"] = [{"hosts": [host], "secretName": secret}]
+    path = f"/apis/networking.k8s.io/v1/tenants/{tenant}/namespaces/default/ingresses"
+    metadata = {"name": name, "labels": {"arktos.futurewei.com/network": "own"}}
+    cluster.must(cluster.server.system.post(path, {"metadata": metadata, "spec": spec}))
+    return f"{path}/{name}"
+
+
+def ask(cluster: Cluster, node: int, host: str, trusted: bytes = b"") -> str:
+    """What the world hears from a node by that name, with TLS if it trusts somebody; empty: nothing."""
+    address = str(cluster.nodes[node].node.address)
+    client = connect(cluster.world, address, 443 if trusted else 80)
+    if client is None:
+        return ""
+    try:
+        if trusted:
+            client = ssl.create_default_context(cadata=trusted.decode()).wrap_socket(
+                client, server_hostname=host
+            )
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while data := client.recv(4096):
+            answer += data
+    except OSError:
+        return ""
+    finally:
+        client.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return body.decode() if head.startswith(b"HTTP/1.1 200") else head.decode().split(" ")[1]
+
+
+def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
+    cluster: Cluster, pods: dict[str, list[Pod]]
+) -> None:
+    """Two tenants with the same addresses, each by its own name."""
+    for tenant in TENANTS:
+        make_ingress(cluster, tenant, "web", f"{tenant}.example")
+    for tenant in TENANTS:
+        wanted = {f"{tenant}/{pod.address}" for pod in pods[tenant]}
+        for node in (0, 1):
+            heard: set[str] = set()
+
+            def all_heard(
+                node: int = node, tenant: str = tenant, heard: set[str] = heard, wanted: set[str] = wanted
+            ) -> bool:
+                answer = ask(cluster, node, f"{tenant}.example")
+                if "/" in answer:
+                    heard.add(answer)
+                return heard == wanted
+
+            wait_until(all_heard, 20.0)
+
+
+def test_its_status_tells_where(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    path = make_ingress(cluster, "red", "told", "told.example")
+    own = sorted(str(pod.node.node.address) for pod in pods["red"])
+
+    def told() -> list[str]:
+        found = cluster.server.system.get(path).json
+        return sorted(
+            each["ip"] for each in found.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
+        )
+
+    wait_until(lambda: told() == own)
+
+
+def test_another_tenant_does_not_get_a_name_that_is_taken(
+    cluster: Cluster, pods: dict[str, list[Pod]]
+) -> None:
+    make_ingress(cluster, "red", "first", "wanted.example")
+    wait_until(lambda: ask(cluster, 0, "wanted.example").startswith("red/"), 20.0)
+    second = make_ingress(cluster, "blue", "second", "wanted.example")
+    events = "/api/v1/tenants/blue/namespaces/default/events"
+    wait_until(
+        lambda: "HostTaken" in {each["reason"] for each in cluster.server.system.get(events).json["items"]}
+    )
+    assert all(ask(cluster, node, "wanted.example").startswith("red/") for node in (0, 1) for _ in range(4))
+    cluster.must(cluster.server.system.delete(second))
+
+
+def test_https_with_the_tenants_own_certificate(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    chain, key = self_signed("secure.example")
+    data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
+    secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "data": data}
+    path = "/api/v1/tenants/blue/namespaces/default/secrets"
+    cluster.must(cluster.server.system.post(path, secret))
+    make_ingress(cluster, "blue", "secure", "secure.example", "cert")
+    wait_until(lambda: ask(cluster, 1, "secure.example", chain).startswith("blue/"), 20.0)
+
+
+def test_what_nobody_has_is_not_found(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    assert ask(cluster, 0, "nobody.example") == "404"
