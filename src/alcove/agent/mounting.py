@@ -8,6 +8,7 @@ descriptor, so that nothing can be put in its place.
 import ctypes
 import errno
 import os
+import re
 from pathlib import Path
 from struct import pack
 
@@ -19,6 +20,8 @@ _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 0x1, 0x4, 0x100000
 _NO_XDEV, _NO_MAGICLINKS, _BENEATH = 0x01, 0x02, 0x08
 _TRIES_MAX = 32
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""How the kernel writes blanks and the like in paths."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,7 +55,7 @@ def mounts_below(folder: Path) -> list[Path]:
     """What is mounted in this folder, deepest first."""
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        path = Path(line.split(" ")[4].encode().decode("unicode_escape"))
+        path = Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]))
         if path.is_relative_to(folder):
             found.append(path)
     return sorted(found, key=lambda path: len(path.parts), reverse=True)
