@@ -1,7 +1,7 @@
-"""Trees of files that containers or images brought: measured and removed without trusting anything in them.
+"""Trees of files that containers or images brought: measured, removed and flushed without trusting anything in them.
 
 They may be deeper than Python recurses, wider than memory, and full of links: coreutils' tools go through
-them without following any, stay on one file system, and do not hold up this process. Both calls wait for
+them without following any, stay on one file system, and do not hold up this process. All calls wait for
 them: from an event loop they belong in a thread.
 """
 
@@ -18,6 +18,11 @@ def remove(*paths: Path) -> None:
     done = subprocess.run(["rm", "-rf", "--one-file-system", "--", *there], capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"cannot remove {there[0]}: {_last(done.stderr)}")
+
+
+def flush(path: Path) -> None:
+    """Everything on its file system is on the disk: what is named afterwards survives a power failure whole."""
+    subprocess.run(["sync", "--file-system", path], check=True, capture_output=True)
 
 
 def used_bytes(paths: Sequence[Path]) -> list[int]:

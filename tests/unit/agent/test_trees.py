@@ -1,6 +1,7 @@
 """Trees of files as hostile containers leave them."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def test_what_is_measured_together(tmp_path: Path) -> None:
     sizes = trees.used_bytes([tmp_path / "missing", tmp_path / "a\nb"])
     assert sizes[0] == 0 and sizes[1] >= 1_000_000
     assert trees.used_bytes([]) == []
+
+
+def test_flushing(tmp_path: Path) -> None:
+    trees.flush(tmp_path)
+    with pytest.raises(subprocess.CalledProcessError):
+        trees.flush(tmp_path / "missing")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -81,6 +81,7 @@ class ImageStore:
                 (made / "rootfs").mkdir()
                 builtin.build(program, made / "rootfs")
                 [size_bytes] = trees.used_bytes([made / "rootfs"])
+                trees.flush(made)
                 self._keep(made, _Record(digest, builtin.CONFIG, size_bytes))
         self._name(EVERYBODY, (builtin.NAME,), digest)
         return self._image(digest)
@@ -176,11 +177,15 @@ class ImageStore:
             await self._tools.unpack(layout, made / "rootfs")
             await asyncio.to_thread(trees.remove, layout)
             [size_bytes] = await asyncio.to_thread(trees.used_bytes, [made / "rootfs"])
+            await asyncio.to_thread(trees.flush, made)
             self._keep(made, _Record(digest, config, size_bytes, remote))
         return digest
 
     def _keep(self, made: Path, record: _Record) -> None:
-        (made / "image.json").write_bytes(msgspec.json.encode(record))
+        with (made / "image.json").open("wb") as file:
+            file.write(msgspec.json.encode(record))
+            file.flush()
+            os.fsync(file.fileno())
         try:
             made.rename(self._path(record.digest))
         except OSError:
