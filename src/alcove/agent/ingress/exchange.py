@@ -54,6 +54,8 @@ class Exchange:
         """Whether the client's connection may go on. Raises Refused, Broken."""
         raw = headers.request(head, host, path, client)
         has_body = head.is_chunked or bool(head.length)
+        if has_body and headers.wants_websocket(head):
+            raise Refused(400, "a WebSocket begins without a body")
         connection = await self._connect(target)
         try:
             answer = await self._ask(connection, raw, head, has_body)
@@ -88,11 +90,9 @@ class Exchange:
         """Sends the request, and waits for the head of its answer. Raises Refused, ConnectionError."""
         connection.writer.write(raw)
         self._sending: asyncio.Task[None] | None = None
-        if headers.wants_websocket(head):
-            self.is_sent = True
-        elif has_body:
+        if has_body:
             self._sending = asyncio.create_task(self._send(connection, head))
-        else:
+        elif not self.is_sent:
             # Of a request without a body the end is all that is left.
             await self._messages.next(self._limits.stall_seconds_max)
             self.is_sent = True

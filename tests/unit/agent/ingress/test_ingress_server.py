@@ -164,6 +164,30 @@ async def test_a_kept_connection_that_the_backend_closed_is_no_failure(lab: Lab)
     assert len(lab.dialled) == 3
 
 
+async def test_a_request_that_meets_a_closing_connection_is_asked_again(lab: Lab) -> None:
+    """The backend closes at the moment in which the next request comes: it was never heard."""
+    asked: list[bytes] = []
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(OK)
+        asked.append(await read_head(reader))
+
+    await lab.backend(once)
+    reader, writer = await lab.connect()
+    for _ in range(3):
+        writer.write(get(close=False))
+        assert (await read_head(reader)).startswith(b"HTTP/1.1 200")
+        assert await reader.readexactly(5) == b"hello"
+    assert len(asked) == 2
+    assert len(lab.dialled) == 3
+    writer.write(f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 2\r\n\r\nhi".encode())
+    assert (await read_head(reader)).startswith(b"HTTP/1.1 502"), (
+        "what may have had an effect is not repeated"
+    )
+    writer.close()
+
+
 async def test_an_answer_nobody_asked_for_is_given_to_nobody(lab: Lab) -> None:
     """A backend that says more than it was asked loses the connection: the next client hears another."""
     poison = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
@@ -333,6 +357,10 @@ BAD = {
     "too many headers": (get("/", *(f"X-{n}: y" for n in range(30))), 431),
     "head too large": (get("/", "X-Big: " + "x" * 5000), 431),
     "body too large": (b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 2000000\r\n\r\n", 413),
+    "websocket with a body": (
+        get("/", "Upgrade: websocket", "Connection: Upgrade", "Content-Length: 2", close=False) + b"hi",
+        400,
+    ),
     "connect": (b"CONNECT shop.example:443 HTTP/1.1\r\nHost: shop.example\r\n\r\n", 501),
     "odd target": (b"GET ftp://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n", 400),
 }
