@@ -1,5 +1,6 @@
 """A volume of one tenant is never another's, whatever the other writes; and no tenant reaches a node's files."""
 
+import random
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,7 +21,7 @@ from alcove.testing.server import Caller, LocalServer, wait_until
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 LABEL = "alcove.io/node"
-SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+SPEC: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,54 @@ def test_a_claim_of_the_same_name_and_class_gets_its_own(
     held = victim.get(f"{CLAIMS}/data").json
     assert held["status"]["phase"] == "Bound" and held["spec"]["volumeName"] == theirs["metadata"]["name"]
     assert stored(victim)["spec"]["claimRef"] == theirs["spec"]["claimRef"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_three_tenants_write_every_bound_pair_is_of_one_tenant(
+    server: LocalServer, victim: Caller, seed: int
+) -> None:
+    """Same names everywhere, and references to each other's names and uids wherever one can be written."""
+    chance = random.Random(seed)
+    callers = [server.make_tenant(f"mixed-{seed}-{number}") for number in range(3)]
+    uids = [""]
+    for _ in range(60):
+        caller, name = chance.choice(callers), f"x{chance.randrange(6)}"
+        ref = {"namespace": "default", "name": f"x{chance.randrange(6)}"}
+        ref |= {"uid": chosen} if (chosen := chance.choice(uids)) else {}
+        match chance.randrange(6):
+            case 0 | 1:
+                spec = {**SPEC, "storageClassName": ""}
+                spec |= {"volumeName": f"x{chance.randrange(6)}"} if chance.random() < 0.4 else {}
+                made = caller.post(CLAIMS, {"metadata": {"name": name}, "spec": spec})
+                uids += [made.json["metadata"]["uid"]] if made.status == 201 else []
+            case 2 | 3:
+                spec = {"accessModes": SPEC["accessModes"], "capacity": {"storage": "1Gi"}}
+                spec |= {"nfs": {"server": "s", "path": "/"}}
+                spec |= {"claimRef": ref} if chance.random() < 0.6 else {}
+                caller.post(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+            case 4:
+                caller.patch(f"{VOLUMES}/{name}", {"spec": {"claimRef": ref}})
+            case 5:
+                caller.patch(f"{CLAIMS}/{name}", {"metadata": {"finalizers": []}})
+                caller.delete(f"{CLAIMS}/{name}")
+    for caller in callers:
+        wait_until(lambda: pairs(caller) == pairs(caller, 0.3))  # noqa: B023 - called at once
+        volumes = {each["metadata"]["name"]: each for each in caller.get(VOLUMES).json["items"]}
+        bound = pairs(caller)
+        assert len({volume for _, _, volume in bound}) == len(bound)
+        for name, uid, volume in bound:
+            assert volumes[volume]["spec"]["claimRef"]["uid"] == uid, (name, volume)
+    assert any(pairs(caller) for caller in callers)
+
+
+def pairs(caller: Caller, after_seconds: float = 0.0) -> list[tuple[str, str, str]]:
+    """(claim, its uid, its volume) of all that are bound."""
+    time.sleep(after_seconds)
+    return [
+        (each["metadata"]["name"], each["metadata"]["uid"], each["spec"]["volumeName"])
+        for each in caller.get(CLAIMS).json["items"]
+        if each["status"]["phase"] == "Bound"
+    ]
 
 
 @pytest.mark.parametrize(
