@@ -296,6 +296,40 @@ def test_an_image_that_does_not_exist(acme: Caller) -> None:
     gone(acme, "imageless")
 
 
+def test_a_volume_that_outgrows_its_limit_ends_its_pod(acme: Caller) -> None:
+    wanted = plain("fat", "head -c 5000000 /dev/zero > /v/x; sleep 1000")
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
+    wanted["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    create(acme, wanted)
+    found = ended(acme, "fat", 40)
+    assert found["status"]["reason"] == "Evicted"
+    assert 'EmptyDir volume "v" exceeds the limit "1Mi"' in found["status"]["message"]
+    assert "Evicted" in reasons(acme, "fat")
+
+
+def test_limits_change_while_a_container_runs(cluster: RealCluster, acme: Caller) -> None:
+    wanted = plain("grows")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi", "cpu": "100m"}}
+    uid = create(acme, wanted)
+    ready(acme, "grows")
+    more = {"name": "main", "resources": {"limits": {"memory": "96Mi", "cpu": "100m"},
+                                          "requests": {"memory": "96Mi", "cpu": "100m"}}}  # fmt: skip
+    answer = acme.patch(
+        f"{PODS}/grows/resize", {"spec": {"containers": [more]}}, "strategic-merge-patch+json"
+    )
+    assert answer.status == 200, answer.body
+    group = f"/alcove/{cluster.nodes[0].instance}/{uid}/{uid}.main.0"
+    wait_until(lambda: Cgroups.of_machine().memory_limit(group) == 96 << 20)
+    found = until(acme, "grows", lambda each: _limit(each) == "96Mi")
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+    acme.delete(f"{PODS}/grows")
+
+
+def _limit(found: Object) -> str:
+    resources = found["status"]["containerStatuses"][0].get("resources") or {}
+    return str((resources.get("limits") or {}).get("memory"))
+
+
 def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) -> None:
     uid = create(acme, plain("leaves"))
     ready(acme, "leaves")

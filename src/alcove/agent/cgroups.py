@@ -169,7 +169,7 @@ class Cgroups:
         paths = {controller: self._path(controller, group) for controller in _POD_CONTROLLERS}
         for path in paths.values():
             path.mkdir(parents=True, exist_ok=True)
-        _write(paths["memory"] / "memory.limit_in_bytes", limits.memory_bytes or -1)
+        _limit_memory_v1(paths["memory"], limits.memory_bytes)
         _write(paths["cpu"] / "cpu.shares", limits.cpu_shares or 1_024)
         _write(paths["cpu"] / "cpu.cfs_period_us", CPU_PERIOD_US)
         _write(paths["cpu"] / "cpu.cfs_quota_us", _quota_us(limits) or -1)
@@ -186,6 +186,18 @@ class Cgroups:
         _write(path / "cpu.weight", weight_of(limits.cpu_shares or 1_024))
         _write(path / "cpu.max", f"{_quota_us(limits) or 'max'} {CPU_PERIOD_US}")
         _write(path / "pids.max", limits.processes or "max")
+
+
+def _limit_memory_v1(path: Path, limit: int) -> None:
+    """Memory with swap, where that is limited too, may never be less than memory alone: which comes first depends."""
+    both = path / "memory.memsw.limit_in_bytes"
+    bound = _number(both)
+    is_bound = 0 < bound < _UNLIMITED_BYTES
+    if is_bound and (not limit or limit > bound):
+        _write(both, limit or -1)
+    _write(path / "memory.limit_in_bytes", limit or -1)
+    if is_bound and 0 < limit < bound:
+        _write(both, limit)
 
 
 def weight_of(shares: int) -> int:
