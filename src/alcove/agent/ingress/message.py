@@ -137,7 +137,8 @@ class Messages:
 
     def on_message_begin(self) -> None:
         self._headers, self._target, self._reason = [], b"", b""
-        self._in_head = True
+        # Something of it has come, if only behind the end of another.
+        self._in_head, self._head_bytes = True, self._head_bytes or 1
 
     def on_url(self, part: bytes) -> None:
         self._target += part
