@@ -14,6 +14,7 @@ import secrets
 import zlib
 from pathlib import Path
 
+import msgspec
 import orjson
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,13 +26,12 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.cli.connection import Account, Connection
-from alcove.cli.failures import Failure
+from alcove.cli.failures import Code, Failure
 from alcove.cli.kubeconfig import Certificate, render
 from alcove.cli.session import Session, wait_for
 from alcove.client.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
-    NODES,
     SERVICE_ACCOUNTS,
 )
 
@@ -40,6 +40,7 @@ NAMESPACE = "kube-system"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 PREFIX = "alcove1."
 """So that a person, and a program that looks for secrets, knows a token when it sees one."""
+JOINED = "joined.json"
 ROLES = (
     "system:node-bootstrapper",
     "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
@@ -155,5 +156,22 @@ def write_kubeconfig(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def is_taken(session: Session, node: str) -> bool:
-    return session.find(NODES, node) is not None
+class Joined(Struct, frozen=True):
+    """What a machine remembers of having joined, so that it can leave."""
+
+    name: str
+    server: str
+    underlay: str = ""
+    """Empty: a hollow node."""
+
+    def save(self, data: Path) -> None:
+        (data / JOINED).write_bytes(msgspec.json.encode(self))
+
+    @classmethod
+    def load(cls, data: Path) -> Joined:
+        """Raises Failure: no node keeps its state there."""
+        try:
+            return msgspec.json.decode((data / JOINED).read_bytes(), type=cls)
+        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError) as error:
+            told = f"no node that joined a cluster keeps its state in {data}"
+            raise Failure(told, Code.NOT_FOUND) from error

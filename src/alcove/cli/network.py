@@ -8,6 +8,7 @@ import typer
 
 from alcove.cli.failures import told
 from alcove.cli.options import Format, FormatOption, KubeconfigOption, TenantOption
+from alcove.cli.tenant import NameArgument
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
@@ -31,7 +32,7 @@ def list_(tenant: TenantOption = "", form: FormatOption = Format.TABLE, via: Kub
 
 @app.command("show")
 def show_(
-    tenant: Annotated[str, typer.Argument(help="The tenant.", show_default=False)],
+    tenant: NameArgument,
     name: Annotated[str, typer.Argument(help="The network.")] = "default",
     form: FormatOption = Format.TABLE,
     via: KubeconfigOption = None,

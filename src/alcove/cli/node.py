@@ -9,12 +9,17 @@ from typing import Annotated
 
 import typer
 
+from alcove.cli import suggestions
 from alcove.cli.failures import told
 from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption
 
 app = typer.Typer(help="Nodes: the machines that run pods.", no_args_is_help=True)
 
-NodeArgument = Annotated[str, typer.Argument(help="The node.", show_default=False)]
+DEFAULT_DATA = Path("/var/lib/alcove")
+DataOption = Annotated[Path, typer.Option(help="Directory of the node's state.")]
+NodeArgument = Annotated[
+    str, typer.Argument(help="The node.", show_default=False, autocompletion=suggestions.nodes)
+]
 
 
 @app.command("list")
@@ -108,7 +113,7 @@ def token(
 def join(
     token: Annotated[str, typer.Argument(help="What `alcove node token` printed; @FILE reads a file.")],
     name: Annotated[str, typer.Option(help="The node's name; default: this machine's.")] = "",
-    data: Annotated[Path, typer.Option(help="Directory of the node's state.")] = Path("/var/lib/alcove"),
+    data: DataOption = DEFAULT_DATA,
     address: Annotated[str, typer.Option(help="The node's address; default: the way to the server.")] = "",
     underlay: Annotated[str, typer.Option(help="Device of that address; default: where it is.")] = "",
     port: Annotated[int, typer.Option(help="Port for logs, exec and metrics.")] = 10250,
@@ -118,7 +123,8 @@ def join(
     ] = False,
     timeout: TimeoutOption = 60.0,
 ) -> None:
-    """Make this machine a node of a cluster elsewhere: get a certificate, then run the agent here."""
+    """Make this machine a node of a cluster elsewhere: get a certificate, then run the agent here, until it is
+    stopped. `leave` is the way back. Nodes must reach each other's addresses."""
     import os
 
     from alcove.cli import addresses, enrolment
@@ -133,7 +139,9 @@ def join(
         typer.echo(f"node {node} may speak to {decoded.server}: wrote {kubeconfig}", err=True)
         if enrol_only:
             return
+        device = "" if hollow else underlay or addresses.device_of(own)
+        enrolment.Joined(node, decoded.server, device).save(data)
         words = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
         words += ["--address", own, "--port", str(port)]
-        words += ["--hollow"] if hollow else ["--underlay", underlay or addresses.device_of(own)]
+        words += ["--underlay", device] if device else ["--hollow"]
         os.execv(sys.executable, [sys.executable, "-m", "alcove.processes.main", *words])

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from alcove.cli import suggestions
+
 
 class Format(StrEnum):
     TABLE = "table"
@@ -29,4 +31,9 @@ WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Return only 
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait; exits with 4 when they are over.")
 ]
-TenantOption = Annotated[str, typer.Option("--tenant", "-t", help="One tenant; default: all of them.")]
+TenantOption = Annotated[
+    str,
+    typer.Option(
+        "--tenant", "-t", help="One tenant; default: all of them.", autocompletion=suggestions.tenants
+    ),
+]

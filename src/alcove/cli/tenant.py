@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from alcove.cli import suggestions
 from alcove.cli.failures import Failure, told
 from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption, WaitOption
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Tenants and their credentials.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The tenant.", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(help="The tenant.", show_default=False, autocompletion=suggestions.tenants)
+]
 
 
 @app.command()
@@ -128,7 +131,10 @@ def show_(name: NameArgument, form: FormatOption = Format.TABLE, via: Kubeconfig
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(help="The tenants.", show_default=False)],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="The tenants.", show_default=False, autocompletion=suggestions.tenants),
+    ],
     wait: WaitOption = True,
     timeout: TimeoutOption = 120.0,
     via: KubeconfigOption = None,

@@ -8,7 +8,7 @@ import typer
 
 from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
 from alcove.cli.connectivity import verb as connectivity
-from alcove.processes.verbs import agent, apiserver, controllers, machine, scheduler
+from alcove.processes.verbs import agent, apiserver, controllers, leave, machine, scheduler
 
 app = typer.Typer(
     name="alcove",
@@ -30,6 +30,7 @@ for verb in (machine.up, machine.down, machine.status, machine.destroy, machine.
 # What ring0's operator does, through the API.
 app.add_typer(tenant.app, name="tenant")
 app.add_typer(network.app, name="network")
+node.app.command()(leave.leave)
 app.add_typer(node.app, name="node")
 app.add_typer(image.app, name="image")
 app.add_typer(connectivity.app, name="connectivity")

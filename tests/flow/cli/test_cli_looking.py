@@ -117,16 +117,22 @@ def test_completion_for_every_shell(alcove: Alcove, shell: str) -> None:
     assert done.exit_code == 0 and "_ALCOVE_COMPLETE" in done.stdout
 
 
-def test_completion_completes() -> None:
+@pytest.mark.parametrize(
+    ("typed", "count", "found"),
+    [("alcove ten", 1, "tenant"), ("alcove tenant show sho", 3, "shop"), ("alcove logs x", 2, "")],
+)
+def test_completion_completes(cluster: LocalServer, shop: str, typed: str, count: int, found: str) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "alcove")],
         capture_output=True,
         text=True,
         env={
             "_ALCOVE_COMPLETE": "complete_bash",
-            "COMP_WORDS": "alcove ten",
-            "COMP_CWORD": "1",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(count),
             "PATH": "/usr/bin:/bin",
+            "HOME": str(cluster.directory),
+            "KUBECONFIG": str(cluster.admin_kubeconfig),
         },
     )
-    assert "tenant" in done.stdout
+    assert done.stdout.split() == ([found] if found else []), done.stderr

@@ -50,11 +50,17 @@ def test_a_joined_machine_runs_the_agent(alcove: Alcove, cluster: LocalServer, t
         )
     try:
         wait_until(lambda: _is_ready(cluster, "joined"), 20)
-    except AssertionError:
-        raise AssertionError((tmp_path / "log").read_text()) from None
+        early = alcove("node", "leave", "--data", str(tmp_path / "node"))
+        assert early.exit_code == 1 and f"pid {agent.pid}" in early.stderr
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {(tmp_path / 'log').read_text()}") from None
     finally:
         agent.terminate()
         agent.wait(20)
+        cluster.system.delete("/api/v1/nodes/joined")
+    left = alcove("node", "leave", "--data", str(tmp_path / "node"))
+    assert left.exit_code == 0 and not (tmp_path / "node").exists(), left.output
+    assert alcove("node", "leave", "--data", str(tmp_path / "node")).exit_code == 5
 
 
 def _is_ready(cluster: LocalServer, name: str) -> bool:

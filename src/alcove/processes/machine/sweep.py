@@ -43,14 +43,19 @@ def sweep(cluster: Cluster) -> None:
 def forget_node(cluster: Cluster, node: Node) -> None:
     """One node of a cluster that is up, with its state: its agent must have ended."""
     if not cluster.hollow:
-        _end_groups([node.instance])
-        _end_programs(node.folder)
+        clear(node.folder, node.instance)
         shutil.rmtree(cluster.bpf / f"alcove-{node.instance}", ignore_errors=True)
-        mounts.unmount_below(node.folder)
-        _remove_namespaces([node.instance])
-        _remove_groups([node.instance])
         namespaces.remove(node.namespace)
     shutil.rmtree(node.folder, ignore_errors=True)
+
+
+def clear(folder: Path, instance: str) -> None:
+    """What one node has of processes, mounts, namespaces and control groups."""
+    _end_groups([instance])
+    _end_programs(folder)
+    mounts.unmount_below(folder)
+    _remove_namespaces([instance])
+    _remove_groups([instance])
 
 
 def _remove_namespaces(instances: Iterable[str]) -> None:

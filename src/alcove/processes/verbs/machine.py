@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from alcove.cli import suggestions
 from alcove.cli.failures import Code, Failure, fail, told
 from alcove.cli.options import Format, FormatOption
 from alcove.cli.places import DEFAULT_NAME, NAME_VARIABLE, cluster_data
@@ -131,7 +132,11 @@ def status(
 
 def logs(
     component: Annotated[
-        list[str] | None, typer.Argument(help="apiserver, controllers, scheduler, node-1, …; default: all.")
+        list[str] | None,
+        typer.Argument(
+            help="apiserver, controllers, scheduler, node-1, …; default: all.",
+            autocompletion=suggestions.logs,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written next.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last.")] = 50,
