@@ -155,6 +155,8 @@ class RealSite:
         except SpecRefused as error:
             raise PodRefused("PodForbidden", str(error)) from error
         mark = Mark(self.key, "", attempt)
+        # A sandbox before this one, though it came to nothing, may have taken the addresses for itself.
+        await self._shop.network.equip(self.key)
         self._made[id] = ""
         await self.runtime.create(ContainerSpec(id, id, config, self._folder / "sandbox.log", mark.labels()))
         return id

@@ -219,16 +219,21 @@ class Worker:
     # Steps
 
     async def _make_sandbox(self, attempt: int) -> None:
+        """The view changes when it is done: while it is not, the plan must go on saying the same."""
         found = self.view.sandbox
+        id = found.id if found is not None else marks.sandbox_id(self.key, attempt)
         async with self._around.starts:
-            id = found.id if found is not None else await self.site.make_sandbox(self.pod, attempt)
-            self.view.next_sandbox = max(self.view.next_sandbox, attempt + 1)
             try:
+                if found is None:
+                    await self.site.make_sandbox(self.pod, attempt)
                 await self.site.runtime.start(id)
-            except (RuntimeFailure, OSError):
-                await self.site.discard(id)
+                running = await self.site.runtime.status(id)
+            except BaseException:
+                # Two sandboxes of one pod would share its network: there is none before this one is gone.
+                await asyncio.shield(self.site.discard(id))
+                self.view.sandbox, self.view.next_sandbox = None, attempt + 1
                 raise
-            self.view.sandbox = await self.site.runtime.status(id)
+        self.view.sandbox, self.view.next_sandbox = running, attempt + 1
         self._lives.watch("", id)
 
     async def _start(self, container: Wanted, attempt: int) -> None:
@@ -334,12 +339,12 @@ class Worker:
             seen = self.view.seen(each.name)
             if seen.current is not None and seen.is_running:
                 running[seen.current.status.id] = each.spec
-        self.view.given = resources_of(spec)
         try:
             await self.site.resize(self.pod, running)
         except OSError as error:
             # Less memory than it uses, most likely: it keeps what it has.
             self._note(WARNING, "FailedResize", str(error))
+        self.view.given = resources_of(spec)
 
     async def _drop_sandbox(self) -> None:
         sandbox = self.view.sandbox

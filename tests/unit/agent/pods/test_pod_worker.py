@@ -83,6 +83,7 @@ class Runtime(HollowRuntime):
         self._started = asyncio.Event()
         self.kills: list[tuple[str, int]] = []
         self.fails = ""
+        self.start_seconds = 0.0
         self.ignores_term = False
 
     async def create(self, spec: ContainerSpec) -> None:
@@ -91,6 +92,7 @@ class Runtime(HollowRuntime):
         await super().create(spec)
 
     async def start(self, container: ContainerId) -> None:
+        await asyncio.sleep(self.start_seconds)
         await super().start(container)
         self.starts.append(container.removeprefix(f"{KEY.place}."))
         self._started.set()
@@ -295,6 +297,33 @@ def test_a_sandbox_that_dies_is_made_again_with_all_its_containers() -> None:
             assert stage.told["containerStatuses"][0]["restartCount"] == 1
             assert stage.network.attached == 1
             assert "SandboxChanged" in [reason for reason, _ in stage.events]
+
+    play(scene)
+
+
+def test_a_sandbox_that_takes_long_is_made_once_whatever_happens_meanwhile() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.runtime.start_seconds = 5.0
+        worker = stage.hire()
+        async with working(worker):
+            for _ in range(8):
+                worker.change(stage.pod)
+                await asyncio.sleep(0.5)
+            assert not stage.runtime.starts
+            await asyncio.sleep(10)
+            assert stage.runtime.starts == ["0", "a.0"]
+
+    play(scene)
+
+
+def test_a_pod_deleted_while_its_sandbox_is_made_leaves_none() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.runtime.start_seconds = 5.0
+        worker = stage.hire()
+        async with working(worker) as task:
+            worker.change(stage.deleted(30))
+            await asyncio.wait_for(task, 20)
+        assert not stage.runtime._containers and not stage.runtime.starts
 
     play(scene)
 
