@@ -157,7 +157,8 @@ class Upkeep:
         in_use = {
             digest for each in self._roster if isinstance(each.site, RealSite) for digest in each.site.images
         }
-        removed = await collection.collect(self._images, {self._shop.pause.digest, *in_use})
+        in_use |= {self._shop.pause.digest, *self._shop.volumes.images_in_use()}
+        removed = await collection.collect(self._images, in_use)
         if removed:
             log.info("images removed", extra={"count": len(removed)})
 

@@ -77,3 +77,22 @@ def list_(form: FormatOption = Format.TABLE, name: ClusterOption = "", data: Dat
         if form is Format.TABLE:
             rows = [(label, owner, digest[:19], size) for label, owner, digest, size in rows]
         show_rows(("IMAGE", "NODE", "DIGEST", "SIZE"), rows, form)
+
+
+@app.command()
+def remove(
+    image: Annotated[str, typer.Argument(help="Its name, as `alcove image list` shows it.")],
+    name: ClusterOption = "",
+    data: DataOption = None,
+) -> None:
+    """Let go of an image that was loaded: its files go when no pod uses it any more."""
+    from alcove.agent.images import commands
+    from alcove.agent.images.model import ImageFailure
+
+    with told():
+        for owner, folder in image_folders(name, data).items():
+            try:
+                commands.remove(folder, image)
+            except ImageFailure as error:
+                raise Failure(f"{owner}: {error}", Code.NOT_FOUND) from error
+            typer.echo(f"{image} is no longer on {owner}")

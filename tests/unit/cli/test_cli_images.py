@@ -51,3 +51,8 @@ def test_what_is_no_archive_of_images_is_told(data: Path) -> None:
 def test_without_nodes_here_there_are_no_images(tmp_path: Path) -> None:
     done = alcove("image", "list", "--data", str(tmp_path))
     assert done.exit_code == 3 and "alcove up" in done.stderr
+
+
+def test_a_loaded_image_is_let_go_by_name(data: Path) -> None:
+    done = alcove("image", "remove", "example.org/none:1", "--data", str(data))
+    assert done.exit_code == 5 and "node-1" in done.stderr
