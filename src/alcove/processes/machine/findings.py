@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -163,6 +164,29 @@ def firewall(_place: Place) -> Finding:
     return Finding("nftables", State.HOLLOW, "nft is not installed", "apt install nftables")
 
 
+def forwarding(_place: Place) -> Finding:
+    """Other firewalls may keep nodes' packets from the world, as Docker's does: a drop anywhere counts."""
+    program = shutil.which("nft", path=PATH)
+    if program is None or os.geteuid() != 0:
+        return Finding("way out", State.OK, "not looked at")
+    told = subprocess.run([program, "list", "chains"], capture_output=True, text=True, check=False).stdout
+    if not (tables := dropping(told)):
+        return Finding("way out", State.OK, "no firewall of this machine is in it")
+    fix = "let packets through that come from or go to links named al*"
+    return Finding("way out", State.WARNING, f"{', '.join(tables)} drops what is forwarded", fix)
+
+
+def dropping(chains: str) -> list[str]:
+    """Tables, other than clusters' own, whose policy is to forward nothing; `chains` as nft lists them."""
+    found, table = [], ""
+    for line in chains.splitlines():
+        if line.startswith("table "):
+            table = line.removeprefix("table ").rstrip(" {")
+        elif "hook forward" in line and "policy drop" in line and "alcove_" not in table:
+            found.append(table)
+    return found
+
+
 def images(_place: Place) -> Finding:
     from alcove.agent.images import builtin
     from alcove.agent.images.model import ToolMissing
@@ -263,4 +287,4 @@ NODE_CHECKS: tuple[Check, ...] = (
     firewall,
 )
 """What nodes need to run pods."""
-CHECKS: tuple[Check, ...] = (*NODE_CHECKS, images, kubectl, resolver, state_folder, disk, port)
+CHECKS: tuple[Check, ...] = (*NODE_CHECKS, forwarding, images, kubectl, resolver, state_folder, disk, port)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alcove.processes.machine import logs, mounts, sweep
-from alcove.processes.machine.findings import existing, nameservers
+from alcove.processes.machine.findings import dropping, existing, nameservers
 
 
 @pytest.mark.parametrize("count", [1, 3, 5000, 30000])
@@ -65,3 +65,23 @@ def test_what_resolv_conf_names(tmp_path: Path) -> None:
     assert nameservers(path) == ["127.0.0.53", "192.0.2.1"]
     assert nameservers(tmp_path / "none") == []
     assert existing(tmp_path / "a" / "b") == tmp_path
+
+
+def test_a_firewall_that_forwards_nothing_is_named() -> None:
+    told = """table ip filter {
+\tchain FORWARD {
+\t\ttype filter hook forward priority filter; policy drop;
+\t}
+}
+table ip alcove_60 {
+\tchain forward {
+\t\ttype filter hook forward priority filter; policy drop;
+\t}
+}
+table inet other {
+\tchain forward {
+\t\ttype filter hook forward priority filter; policy accept;
+\t}
+}
+"""
+    assert dropping(told) == ["ip filter"]
