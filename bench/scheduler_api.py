@@ -153,15 +153,16 @@ class Arena:
             self._server.make_tenant(name)
         await add_nodes(self._server, self._scale.nodes)
 
-    async def run(self, name: str, is_fair: bool) -> Greedy:
+    async def run(self, name: str, is_fair: bool, is_last: bool = False) -> Greedy:
         """`name` is a prefix of the pods' names, another for each run."""
         how = "--fair" if is_fair else "--first-come"
         port = free_port()
         with LocalScheduler(self._server.admin_kubeconfig, self._directory, how, "--probe-port", str(port)):
             result = await self._compete(name)
-            # The next run begins with nothing in line.
-            scale = self._scale
-            await _until_placed(port, scale.greedy * scale.dumped + scale.regular * scale.each)
+            if not is_last:
+                # The next run begins with nothing in line.
+                scale = self._scale
+                await _until_placed(port, scale.greedy * scale.dumped + scale.regular * scale.each)
             return result
 
     async def _compete(self, name: str) -> Greedy:

@@ -53,7 +53,7 @@ class Backlogged:
                 self._objects[made["metadata"]["uid"]] = made
                 self._pending[tenant] += 1
                 self.core.observe(Event(HOME, tenant, Kind.POD, made))
-        while (decision := self.core.schedule_next(may_tell=False)) is not None:
+        while (decision := self.core.schedule_next(may_tell=False)) or self.core.fairness.has_ready:
             if isinstance(decision, Bind):
                 self.core.bound(decision.pod)
                 self._pending[decision.pod.tenant] -= 1

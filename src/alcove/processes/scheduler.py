@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 LEASE = "kube-scheduler"
 USER_AGENT = "alcove-scheduler"
 COMPONENT = "default-scheduler"
-FLIGHTS_MAX = 16
+FLIGHTS_MAX = 32
 """Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
 
 SETTLED_LEASES = 4

@@ -27,6 +27,7 @@ from alcove.scheduler.judge import NO_SLOT, Explanation, Judge
 from alcove.scheduler.ledger import PLANE_FLIGHTS_MAX, Flight, Ledger
 from alcove.scheduler.observer import Observer
 from alcove.scheduler.pods import Pod, State
+from alcove.scheduler.preemption import Candidate, Outcome
 from alcove.scheduler.profiles import PROFILES, Profiles
 from alcove.scheduler.queue import Queue
 from alcove.scheduler.roster import Roster
@@ -38,7 +39,9 @@ log = logging.getLogger(__name__)
 
 FAILED = "the scheduler failed to judge this pod, and will try again in a few minutes"
 ATTEMPTS_MAX = 64
-"""Attempts in one call that may end without anything to tell."""
+ATTEMPTS_SECONDS_MAX = 0.005
+"""Attempts in one call that may end without anything to tell, and when the last may begin: somebody more
+deserving may have come meanwhile."""
 TELLING_TURNS = 8
 """Of so many calls, one may tell a waiting pod why it waits, even while there is more to place."""
 
@@ -76,6 +79,7 @@ class Scheduler:
         """Plane → tenants with pods that cannot be served while it is closed or has too much under way."""
         self._prepared: deque[Flight] = deque()
         self._calls = 0
+        self._attempt_began = 0.0
 
     # What planes there are.
 
@@ -187,8 +191,9 @@ class Scheduler:
         return min(times, default=None)
 
     def schedule_next(self, may_tell: bool = True) -> Decision | None:
-        """The next decision. None: nothing can be decided just now. `may_tell`: pods may be told why they
-        wait; whoever has enough of that to do says no."""
+        """The next decision. None: nothing can be decided just now; or not in one call, then
+        `fairness.has_ready` says that there is more. `may_tell`: pods may be told why they wait; whoever
+        has enough of that to do says no."""
         now = self._clock()
         self.queue.tick(now)
         self._waking.flush()
@@ -205,6 +210,8 @@ class Scheduler:
             decision = self._serve(account, now)
             if decision is not None:
                 return decision
+            if self._clock() - now > ATTEMPTS_SECONDS_MAX:
+                break
         return self._tell_waiting(now) if may_tell else None
 
     def _send_again(self, now: float) -> Decision | None:
@@ -252,6 +259,7 @@ class Scheduler:
             self.fairness.failed(account)
             self.queue.block(pod, ticket, Cause.QUOTA, objection, now)
             return None
+        self._attempt_began = self._clock()
         try:
             return self._attempt(account, pod, ticket, now)
         except Exception:
@@ -259,7 +267,7 @@ class Scheduler:
                 raise
             # Nothing was decided: whatever it is about this pod must not keep the others waiting.
             log.exception("pod not judged", extra={"tenant": pod.tenant, "pod": pod.key})
-            self.fairness.failed(account)
+            self._charge(account)
             self.queue.block(pod, ticket, Cause.NOTHING, FAILED, now)
             return None
 
@@ -316,34 +324,40 @@ class Scheduler:
     def _fail(
         self, account: Account, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float
     ) -> Decision | None:
-        self.fairness.failed(account)
-        text = why.text
-        if why.nodes:
-            preempting = self._preempt(pod, ticket, nominated, why, now)
-            if not isinstance(preempting, str):
-                return preempting
-            text = f"{text} preemption: {preempting}"
+        found = self._preempt(pod, nominated, why) if why.nodes else Outcome()
+        self._charge(account)
+        if found.candidate is not None:
+            return self._make_room(pod, ticket, found.candidate, why, now)
+        text = f"{why.text} preemption: {found.text}" if found.text else why.text
         pod.is_denominated = pod.is_denominated or (bool(nominated) and not pod.nominated)
-        self.queue.block(pod, ticket, why.cured_by, text, now)
+        if found.is_partial:
+            self.queue.block_for_now(pod, ticket, why.cured_by, text, now)
+        else:
+            self.queue.block(pod, ticket, why.cured_by, text, now)
         return None
 
-    def _preempt(self, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float) -> Decision | str:
-        """Have others evicted, or say why that does not help."""
+    def _charge(self, account: Account) -> None:
+        """The tenant's attempt failed."""
+        self.fairness.failed(account, self._clock() - self._attempt_began)
+
+    def _preempt(self, pod: Pod, nominated: str, why: Explanation) -> Outcome:
+        """Whom to evict, or why that does not help."""
         preemption = self._observer.preemption
         if told := preemption.ineligible(pod, nominated, why):
             if nominated and pod.may_preempt:
                 self.world.nominate(pod, nominated)
-            return told
-        outcome = preemption.find(pod, why)
-        if outcome.candidate is None:
-            return outcome.text
-        node = self.world.nodes.name(outcome.candidate.slot)
-        victims = outcome.candidate.victims
-        preemption.doomed.update(victims)
+            return Outcome(text=told)
+        return preemption.find(pod, why)
+
+    def _make_room(
+        self, pod: Pod, ticket: int, candidate: Candidate, why: Explanation, now: float
+    ) -> Decision:
+        node = self.world.nodes.name(candidate.slot)
+        self._observer.preemption.doomed.update(candidate.victims)
         self.world.nominate(pod, node)
         pod.told, pod.told_at, pod.is_denominated = why.text, now, False
         self.queue.block(pod, ticket, why.cured_by | Cause.ROOM | Cause.POD_GONE, why.text, now)
-        return Preempt(ref(pod), node, tuple(ref(victim) for victim in victims), why.text)
+        return Preempt(ref(pod), node, tuple(ref(victim) for victim in candidate.victims), why.text)
 
     def _check_preparing(self, tenant: TenantId) -> None:
         """Pods of the tenant that wait for volumes: whose are all there, and whose will not come."""

@@ -6,8 +6,9 @@ guaranteed minimum goes before all. Three things bound what one tenant can do to
 
 - aging: a ready tenant that was passed over ten times as long as its weight would have it is served,
   whatever its share;
-- tries: an attempt that fails costs a try, and tries come back slowly; a tenant without any waits for
-  those that have some, so pods that fit nowhere cost the others next to nothing;
+- tries: an attempt that fails costs a try for every millisecond it took, and tries come back slowly; a
+  tenant without any waits for those that have some, so pods that fit nowhere cost the others next to
+  nothing, however hard they are to judge;
 - ceilings and minima, in `Tenant.spec.quota`.
 """
 
@@ -24,7 +25,9 @@ from alcove.scheduler.amounts import CPU, MEMORY, PODS, Amounts
 SHARED = (CPU, MEMORY, PODS)
 AGING = 10
 TRIES_MAX = 64.0
+TRIES_OWED_MAX = 512.0
 TRIES_PER_TURN = 1 / 8
+TRY_SECONDS = 0.001
 _SMOOTHING = 1 / 64
 
 Head = tuple[int, str, int]
@@ -213,8 +216,12 @@ class Fairness:
     def _overdue(self) -> Account | None:
         while self._waiting and self._waiting[0][0] <= self.turns:
             _, wait, account = heapq.heappop(self._waiting)
-            if wait == account.wait and account.head is not None:
+            if wait != account.wait or account.head is None:
+                continue
+            if not self._is_tired(account):
                 return account
+            # It has had its turns, and failed; what it owes is bounded, so is its wait.
+            self._await(account)
         return None
 
     def _await(self, account: Account) -> None:
@@ -240,8 +247,9 @@ class Fairness:
         account.size += (size - account.size) * (_SMOOTHING if account.size else 1.0)
         self._size += (size - self._size) * (_SMOOTHING if self._size else 1.0)
 
-    def failed(self, account: Account) -> None:
-        account.tries -= 1
+    def failed(self, account: Account, seconds: float = 0.0) -> None:
+        """The tenant's turn led to nothing, and took so long."""
+        account.tries = max(account.tries - max(1.0, seconds / TRY_SECONDS), -TRIES_OWED_MAX)
 
 
 class FirstCome(Fairness):

@@ -96,7 +96,7 @@ class Ledger:
         """The plane may have taken the decision or not."""
         flight = self.flights.get(pod)
         if flight is not None and not flight.is_preparing:
-            delay = min(DOUBT_SECONDS * 2**flight.doubts, DOUBT_SECONDS_MAX)
+            delay = min(DOUBT_SECONDS * 2 ** min(flight.doubts, 16), DOUBT_SECONDS_MAX)
             flight.doubts += 1
             self._wake_at(flight, now + delay)
 

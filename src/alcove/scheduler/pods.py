@@ -72,7 +72,7 @@ class Pod:
         self.is_denominated = False
         """It was nominated for a node and no longer is, which its object does not say yet."""
         self.attempts = 0
-        """Failures to bind in a row."""
+        """In a row, that came to nothing and are repeated after a while."""
         self.told = ""
         """Why it is pending, as last told."""
         self.told_at = 0.0

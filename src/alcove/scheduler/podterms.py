@@ -14,8 +14,8 @@ from alcove.api.objects import Object, get
 from alcove.api.selectors import LabelSelector, Operator, Requirement
 from alcove.scheduler.nodes import HOSTNAME, ZONE
 
-TERMS_MAX = 256
-"""Affinity terms and spread constraints that one pod may have: judging a pod stays bounded work."""
+TERMS_MAX = 64
+"""Affinity terms, and spread constraints, that one pod may have: judging a pod stays bounded work."""
 
 
 class TooManyTerms(ValueError):

@@ -17,15 +17,18 @@ from alcove.api.ids import TenantId
 from alcove.scheduler.budgets import Budget, violating
 from alcove.scheduler.judge import Explanation, Judge
 from alcove.scheduler.pods import Pod
-from alcove.scheduler.trials import ResourceTrial, Trial, WorldTrial, only_resources_matter
+from alcove.scheduler.trials import ResourceTrial, Trial, WorldTrial, only_resources_matter, terms_of
 from alcove.scheduler.world import World
 
 CANDIDATES_MAX = 100
 """Nodes on which victims are found before the best is taken."""
-TRIALS_MAX = 256
-"""Nodes tried at most in one attempt where trying is costly; the next attempt goes on after them."""
+TRIALS_MAX = 128
+"""Questions to filters in one attempt, where that is costly; the next attempt goes on after them."""
+TERMS_PER_TRIAL = 4
+"""So many terms about other pods cost as much as one question more."""
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NOT_TRIED = "node(s) will be tried next"
 _PRIORITY_OFFSET = 1 << 31
 
 BudgetsOf = Callable[[TenantId], Sequence[Budget]]
@@ -44,6 +47,8 @@ class Outcome(Struct):
 
     candidate: Candidate | None = None
     text: str = ""
+    is_partial: bool = False
+    """Not every node was tried."""
 
 
 class Preemption:
@@ -100,19 +105,22 @@ class Preemption:
         told: Counter[str] = Counter()
         victims = self._victims_by_node(pod)
         curable = np.flatnonzero(why.curable).tolist()
+        is_partial = False
         if victims:
-            candidates = self._candidates(pod, curable, victims, told)
+            candidates, is_partial = self._candidates(pod, curable, victims, told)
             if candidates:
                 return Outcome(min(candidates, key=_cost))
         else:
             told[NO_VICTIMS] = len(curable)
         told[NOT_HELPFUL] = why.nodes - len(curable)
-        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count))
-        return Outcome(text=f"0/{why.nodes} nodes are available: {reasons}.")
+        told[NOT_TRIED] = why.nodes - told.total() if is_partial else 0
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count > 0))
+        return Outcome(None, f"0/{why.nodes} nodes are available: {reasons}.", is_partial)
 
     def _candidates(
         self, pod: Pod, curable: list[int], victims: list[dict[str, dict[Pod, None]]], told: Counter[str]
-    ) -> list[Candidate]:
+    ) -> tuple[list[Candidate], bool]:
+        """The first that are found, and whether nodes were left out for the work it is."""
         budgets = [each for tenant in self._reach(pod) for each in self._budgets(tenant)]
         is_simple = only_resources_matter(self._world, self._judge, pod)
         trials_left = TRIALS_MAX
@@ -123,19 +131,31 @@ class Preemption:
             if not potential:
                 told[NO_VICTIMS] += 1
                 continue
-            if len(found) == CANDIDATES_MAX or trials_left == 0:
-                break
+            if len(found) == CANDIDATES_MAX or trials_left <= 0:
+                return found, trials_left <= 0
             self._cursor = slot + 1
-            trial: Trial
+            quick = ResourceTrial(self._world, pod, slot)
             if is_simple:
-                trial = ResourceTrial(self._world, pod, slot)
+                candidate = self._select(quick, slot, potential, budgets, told)
+            elif self._is_too_small(quick, potential, told):
+                continue
             else:
-                trials_left -= 1
                 trial = WorldTrial(self._world, self._judge, pod, slot)
-            candidate = self._select(trial, slot, potential, budgets, told)
+                candidate = self._select(trial, slot, potential, budgets, told)
+                trials_left -= trial.questions * (1 + terms_of(pod.shape) // TERMS_PER_TRIAL)
             if candidate is not None:
                 found.append(candidate)
-        return found
+        return found, False
+
+    @staticmethod
+    def _is_too_small(trial: ResourceTrial, potential: list[Pod], told: Counter[str]) -> bool:
+        """Whether the node lacks resources though all left."""
+        for victim in potential:
+            trial.remove(victim)
+        if trial.fits():
+            return False
+        told.update(trial.reasons())
+        return True
 
     def _in_turn(self, slots: list[int]) -> list[int]:
         """Beginning where the last attempt ended, so that not always the same nodes suffer."""

@@ -19,6 +19,7 @@ from alcove.scheduler.world import World
 
 BACKOFF_SECONDS = 1.0
 BACKOFF_SECONDS_MAX = 10.0
+_DOUBLINGS_MAX = 16
 BLOCKED_SECONDS_MAX = 300.0
 """After so long a cohort is tried again, whatever happened: should an event have been missed."""
 
@@ -73,6 +74,7 @@ class Queue:
         self._lines: dict[TenantId, Line] = {}
         self._tickets = 0
         self._later: list[tuple[float, int, Pod]] = []
+        self._again: list[tuple[float, int, Cohort]] = []
         self._untold: OrderedDict[TenantId, deque[tuple[Pod, Cohort]]] = OrderedDict()
         self._checked_at = 0.0
         self.blocked = Blocked()
@@ -156,13 +158,21 @@ class Queue:
 
     def put_later(self, pod: Pod, now: float) -> None:
         """Something went wrong that may be mended by itself: again in a while, longer each time."""
-        delay = min(BACKOFF_SECONDS * 2**pod.attempts, BACKOFF_SECONDS_MAX)
+        delay = min(BACKOFF_SECONDS * 2 ** min(pod.attempts, _DOUBLINGS_MAX), BACKOFF_SECONDS_MAX)
         pod.attempts += 1
         self._tickets += 1
         pod.queued = -self._tickets
         heapq.heappush(self._later, (now + delay, self._tickets, pod))
 
-    def block(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> None:
+    def block_for_now(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> None:
+        """As `block`; but not all that could be tried was, so there will be another attempt, later each time."""
+        delay = min(BACKOFF_SECONDS * 2 ** min(pod.attempts, _DOUBLINGS_MAX), BLOCKED_SECONDS_MAX)
+        pod.attempts += 1
+        cohort = self.block(pod, ticket, cured_by, text, now)
+        self._tickets += 1
+        heapq.heappush(self._again, (now + delay, self._tickets, cohort))
+
+    def block(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> Cohort:
         """The pod, and with it all its equals, waits for something to happen."""
         line = self._line(pod.tenant)
         key = cohort_key(pod)
@@ -183,6 +193,7 @@ class Queue:
                     self._tell_later(other, cohort)
             cohort.has_untold = False
         self._update(line)
+        return cohort
 
     def _tell_later(self, pod: Pod, cohort: Cohort) -> None:
         if pod.is_to_be_told:
@@ -225,13 +236,15 @@ class Queue:
             _, ticket, pod = heapq.heappop(self._later)
             if pod.queued == -ticket:
                 self._enter(pod, ticket)
+        while self._again and self._again[0][0] <= now:
+            self.wake([heapq.heappop(self._again)[2]])
         if now - self._checked_at > BLOCKED_SECONDS_MAX / 10:
             self._checked_at = now
             self.wake(self.blocked.since(now - BLOCKED_SECONDS_MAX))
 
     def due(self) -> float | None:
         """When `tick` has something to do next, at the latest."""
-        times = [self._later[0][0]] if self._later else []
+        times = [entries[0][0] for entries in (self._later, self._again) if entries]
         if len(self.blocked):
             times.append(self._checked_at + BLOCKED_SECONDS_MAX / 10)
         return min(times, default=None)

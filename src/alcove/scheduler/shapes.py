@@ -25,6 +25,7 @@ from alcove.scheduler.taints import Toleration
 from alcove.scheduler.volumesources import ClaimUse, Disk
 
 DEFAULT_PROFILE = "default-scheduler"
+NODE_TERMS_MAX = 256
 _NOTHING = Requests({PODS: 1}, 0, 0)
 _NONSENSE = (
     BadRequest,
@@ -162,8 +163,9 @@ def _read_node_affinity(shape: Shape, selector: Mapping[str, str], affinity: Obj
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     shape.nodes = nodeselectors.read_selector(selector, required)
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    if len(preferred) + len(shape.nodes.terms or () if shape.nodes else ()) > podterms.TERMS_MAX:
-        raise TooManyTerms(f"node affinity has too many terms, the most is {podterms.TERMS_MAX}")
+    count = len(preferred) + len(shape.nodes.terms or () if shape.nodes else ())
+    if count > NODE_TERMS_MAX:
+        raise TooManyTerms(f"node affinity has {count} terms, the most is {NODE_TERMS_MAX}")
     shape.preferred_nodes = tuple(
         (each.get("weight") or 0, nodeselectors.read_term(each.get("preference") or {})) for each in preferred
     )

@@ -13,6 +13,7 @@ from alcove.scheduler.filters.base import Scope
 from alcove.scheduler.filters.node_resources import NodeResourcesFit
 from alcove.scheduler.judge import Judge
 from alcove.scheduler.pods import Pod
+from alcove.scheduler.shapes import Shape
 from alcove.scheduler.world import World
 
 
@@ -71,6 +72,8 @@ class WorldTrial:
         self._pod = pod
         self._slot = slot
         self._node = world.nodes.name(slot)
+        self.questions = 0
+        """How often the filters were asked, which is what it costs."""
 
     def remove(self, victim: Pod) -> None:
         self._world.lift(victim)
@@ -79,10 +82,16 @@ class WorldTrial:
         self._world.place(victim, self._node)
 
     def fits(self) -> bool:
+        self.questions += 1
         return self._judge.fits(self._pod, self._slot)
 
     def reasons(self) -> list[str]:
         return self._judge.reasons_at(self._pod, self._slot)
+
+
+def terms_of(shape: Shape) -> int:
+    """How much the shape asks about other pods."""
+    return len(shape.affinity.near) + len(shape.affinity.far) + len(shape.spread_hard)
 
 
 def only_resources_matter(world: World, judge: Judge, pod: Pod) -> bool:

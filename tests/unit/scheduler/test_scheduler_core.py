@@ -8,6 +8,7 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Unschedulable
 from alcove.scheduler.events import Kind
 from alcove.scheduler.nodes import ZONE
@@ -275,3 +276,19 @@ def test_a_million_terms_do_not_stop_the_loop() -> None:
     decisions = desk.decide()
     assert {type(each) for each in decisions} == {Bind, Unschedulable}
     assert any("1000000 terms" in each.text for each in decisions if isinstance(each, Unschedulable))
+
+
+def test_a_call_ends_though_what_is_left_is_hard_to_judge() -> None:
+    """Each look at the clock takes ten milliseconds here: an attempt, several times that."""
+    desk = Desk(node("n"))
+    ticks = iter(range(10**9))
+    desk.core = Scheduler(lambda: next(ticks) / 100)
+    desk.see(Kind.NODE, node("n"), SYSTEM)
+    for number in range(200):
+        desk.pod(f"hard-{number}", nodeSelector={"never": str(number)})
+    assert desk.core.schedule_next(may_tell=False) is None
+    assert desk.core.fairness.has_ready
+    desk.pod("easy", OTHER)
+    first = desk.core.schedule_next(may_tell=False) or desk.core.schedule_next(may_tell=False)
+    assert isinstance(first, Bind)
+    assert first.pod.name == "easy"

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
 from alcove.scheduler.amounts import Amounts
-from alcove.scheduler.fairness import AGING, TRIES_MAX, TRIES_PER_TURN, Account, Fairness, FirstCome, Limits
+from alcove.scheduler.fairness import (
+    AGING,
+    TRIES_MAX,
+    TRIES_OWED_MAX,
+    TRIES_PER_TURN,
+    TRY_SECONDS,
+    Account,
+    Fairness,
+    FirstCome,
+    Limits,
+)
 
 CAPACITY = {"cpu": 20_000_000, "memory": 80_000_000, "pods": 550_000}
 HEAD = (0, "", 1)
@@ -125,6 +135,30 @@ def test_attempts_that_fail_cost_the_others_little(weights: list[int]) -> None:
     most = TRIES_MAX + 4000 * TRIES_PER_TURN + 4000 / AGING
     assert turns[True] <= most
     assert _error(fairness, working) < 0.02
+
+
+@settings(max_examples=25, deadline=None)
+@given(_weights, st.sampled_from([0.002, 0.02, 0.2, 20.0]))
+def test_attempts_that_take_long_are_few(weights: list[int], seconds: float) -> None:
+    """Whatever one attempt costs, in the long run one tenant's failures take a part of the others' time."""
+    fairness = Fairness()
+    failing, *_ = _backlogged(fairness, weights)
+    failed, waited, longest = 0, 0, 0
+    for _ in range(20_000):
+        account = fairness.next()
+        assert account is not None
+        if account is failing:
+            failed, waited = failed + 1, 0
+            fairness.failed(account, seconds)
+        else:
+            waited += 1
+            longest = max(longest, waited)
+            fairness.charge(account, {"cpu": 10, "pods": 1})
+            fairness.succeeded(account, {"cpu": 10, "pods": 1})
+    cost = min(seconds / TRY_SECONDS, TRIES_OWED_MAX)
+    assert failed <= 1 + (TRIES_MAX + 20_000 * TRIES_PER_TURN) / cost
+    # Nor is it forgotten: should one of its pods fit by now, its turn comes.
+    assert longest <= (1 + TRIES_OWED_MAX) / TRIES_PER_TURN + AGING * sum(weights) / failing.limits.weight
 
 
 def test_a_tenant_alone_may_fail_as_often_as_it_likes() -> None:

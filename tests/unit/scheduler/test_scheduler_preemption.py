@@ -345,3 +345,24 @@ def test_what_a_node_has_too_little_of_altogether_cannot_be_freed() -> None:
     (decision,) = desk.decide()
     assert isinstance(decision, Unschedulable)
     assert decision.text.endswith("1 Preemption is not helpful for scheduling.")
+
+
+def test_where_trying_is_costly_all_nodes_are_tried_in_the_end() -> None:
+    """Only on the last node does it help that somebody goes: on the others somebody stays who keeps it away."""
+    loner = far(term({"app": "picky"}))
+    desk = Desk(*(node(f"n{number:03}", cpu="2") for number in range(300)))
+    for number in range(299):
+        desk.run(f"loner-{number}", f"n{number:03}", cpu="1", priority=5, affinity=loner)
+        desk.run(f"low-{number}", f"n{number:03}", cpu="1", labels={"app": "x"})
+    desk.run("low", "n299", cpu="2")
+    desk.ask("picky", labels={"app": "picky"}, cpu="1", priority=5, affinity=far(term({"app": "no"})))
+    (told,) = desk.decide()
+    assert isinstance(told, Unschedulable)
+    assert "node(s) will be tried next" in told.text
+    for _ in range(10):
+        desk.now += 100
+        for decision in desk.decide():
+            if isinstance(decision, Preempt):
+                assert (decision.node, decision.victims[0].name) == ("n299", "low")
+                return
+    raise AssertionError("nobody was evicted")
