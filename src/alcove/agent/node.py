@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
+SILENT_SECONDS_MAX = 30.0
+"""After a longer silence (the process or the machine was paused) the node may be thought lost."""
 STATUS_SECONDS = 300.0
 PODS_MAX = 110
 KUBERNETES_VERSION = "v1.37.0"
@@ -183,6 +185,8 @@ class NodeKeeper:
         self._lease: Object | None = None
         self._told: Object = {}
         self._told_at = 0.0
+        self._heard_at = (0.0, 0.0)
+        """When the lease was renewed last, by both clocks."""
         self.registered = asyncio.Event()
 
     async def run(self) -> None:
@@ -199,11 +203,15 @@ class NodeKeeper:
             await asyncio.sleep(max(0.0, began + waits - clock()))
 
     async def _keep(self, now: float) -> None:
+        moment = (now, self._wall())
+        if max(one - other for one, other in zip(moment, self._heard_at, strict=True)) > SILENT_SECONDS_MAX:
+            self._node = None  # It was thought lost, and others wrote so: everything is told again.
         if self._node is None:
             self._node = await self._registered()
             self._told = {}
         await self._tell_status(now)
         await self._renew(self._node)
+        self._heard_at = moment
 
     async def _registered(self) -> Object:
         """The node's object, made if there is none. What others wrote on it stays; its own labels are kept true."""

@@ -59,8 +59,12 @@ class Config(Struct, frozen=True, kw_only=True):
     """So many hollow nodes in this one process, for tests of size: `NAME-0`, `NAME-1`, and so on."""
     instance: str = ""
     bpf_root: Path = BPF_ROOT
+    ingress_ports: tuple[int, int] = (80, 443)
+    """Where the node serves tenants' ingresses by HTTP and HTTPS; 0: it does not."""
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
+    insecure_registries: tuple[str, ...] = ()
+    """Registries without TLS."""
     drains_on_stop: bool = False
     """Told to stop, it ends its pods first, as a machine that is being turned off does."""
 
@@ -85,7 +89,7 @@ class Agent:
         self.tasks = tasks
         self.accounts = accounts
         # What goes wrong is told before what went well: each has a queue of its own.
-        self._troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
+        self.troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
         self._writes = asyncio.Semaphore(WRITES_MAX)
         self.rosters: dict[str, Roster] = {}
 
@@ -114,13 +118,13 @@ class Agent:
                 "uid": key.uid,
             }
             told = Told(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
-            (self._troubles if type_ == WARNING else self._news).tell(told)
+            (self.troubles if type_ == WARNING else self._news).tell(told)
 
         return note
 
     def start(self, keepers: list[NodeKeeper]) -> PodSource:
         """Pods are heard of, and nodes told of, from now on."""
-        for recorder in (self._troubles, self._news):
+        for recorder in (self.troubles, self._news):
             self.tasks.create_task(recorder.run(), name="events")
         source = PodSource(self.planes, {name: roster.offer for name, roster in self.rosters.items()})
         for name, roster in self.rosters.items():

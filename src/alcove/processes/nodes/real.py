@@ -16,9 +16,12 @@ from alcove.agent import hardware
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.cni.server import CniServer
 from alcove.agent.images.model import Image, ToolMissing
+from alcove.agent.images.owners import Owners
 from alcove.agent.images.policy import Pulls
 from alcove.agent.images.snapshots import Snapshots
 from alcove.agent.images.store import ImageStore, told
+from alcove.agent.images.tools import Tools
+from alcove.agent.ingress import start as ingress
 from alcove.agent.logs.rotation import Rotation
 from alcove.agent.lookup import Lookup
 from alcove.agent.network.network import Network
@@ -80,10 +83,20 @@ async def start(agent: Agent) -> list[NodeKeeper]:
         ("rotation", Rotation().run(pods)),
         ("upkeep", upkeep.run()),
         ("wiping", wiper.run()),
+        ("owners of images", Owners(node.images, agent.planes).run()),
+        ("ingress", _serve_ingress(agent, node.network)),
     ):
         agent.tasks.create_task(work, name=name)
     agent.start([keeper])
     return [keeper]
+
+
+async def _serve_ingress(agent: Agent, network: Network) -> None:
+    config = agent.config
+    plain = ingress.bind(config.address, config.ingress_ports[0])
+    secure = ingress.bind(config.address, config.ingress_ports[1])
+    note = ingress.noting(agent.troubles, config.name)
+    await ingress.serve(agent.planes, network, note, plain, secure)
 
 
 async def _serve(agent: Agent, pods: RunningPods) -> None:
@@ -128,7 +141,7 @@ class _Node:
             raise Unable("it takes root's rights to run containers")
         cgroups = Cgroups.of_machine()
         machine = hardware.read(config.data, cgroups)
-        images = ImageStore(config.data / "images")
+        images = ImageStore(config.data / "images", Tools(config.insecure_registries))
         try:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
@@ -145,7 +158,12 @@ class _Node:
             classes=Classes(agent.planes, handlers),
             network=network,
             volumes=Volumes(
-                config.data / "volumes", lookup, time.time, node=config.name, allocatable=lambda: allocatable
+                config.data / "volumes",
+                lookup,
+                time.time,
+                node=config.name,
+                allocatable=lambda: allocatable,
+                image=pulls.ensure,
             ),
             pulls=pulls,
             snapshots=Snapshots(config.data / "snapshots"),

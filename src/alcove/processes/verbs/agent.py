@@ -36,10 +36,15 @@ def agent(
         str,
         typer.Option(help="One to four letters or digits that tell this node from others on the machine."),
     ] = "",
+    http_port: Annotated[int, typer.Option(help="Port for tenants' ingresses; 0: none.")] = 80,
+    https_port: Annotated[int, typer.Option(help="The same for HTTPS.")] = 443,
     bpf: Annotated[Path | None, typer.Option(help="BPF file system of the data plane [/sys/fs/bpf].")] = None,
     plane: Annotated[
         list[str] | None,
         typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
+    ] = None,
+    insecure_registry: Annotated[
+        list[str] | None, typer.Option(help="Host[:port] of a registry that has no TLS; repeatable.")
     ] = None,
     drain_on_stop: Annotated[
         bool,
@@ -68,7 +73,9 @@ def agent(
         count=count,
         instance=instance or instance_of(name or socket.gethostname().lower()),
         bpf_root=bpf or BPF_ROOT,
+        ingress_ports=(http_port, https_port),
         planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
+        insecure_registries=tuple(insecure_registry or ()),
         drains_on_stop=drain_on_stop,
     )
     log_to_stderr()
