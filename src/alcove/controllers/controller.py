@@ -37,14 +37,14 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from alcove.api.ids import ALL, TenantId
+from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Subscriber, Trim, without_managed_fields
 from alcove.client.client import Client, Selection
-from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import Resource
+from alcove.client.resources import NODES, Resource
 from alcove.controllers.events import Events, Recorder
 from alcove.controllers.everything import Everything
 
@@ -129,13 +129,18 @@ class Controller:
         fields: str = "",
         metadata_only: bool = False,
         trim: Trim = without_managed_fields,
+        only: PlaneId | None = None,
     ) -> Mirror:
         """The shared mirror of such objects; indexes of the same name are taken for the same."""
         selection = Selection(resource, "", labels, fields, metadata_only)
-        mirror = self.setup.planes.mirror(selection, indexes, tenant=tenant, trim=trim)
+        mirror = self.setup.planes.mirror(selection, indexes, tenant=tenant, trim=trim, only=only)
         if mirror not in self.reads:
             self.reads.append(mirror)
         return mirror
+
+    def nodes(self) -> Mirror:
+        """Ring0's, on the home plane. What any other tenant or plane calls a node is none."""
+        return self.mirror(NODES, tenant=SYSTEM, only=HOME)
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
         """Reconcile these keys whenever an object of the mirror changes."""

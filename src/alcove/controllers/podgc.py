@@ -46,7 +46,7 @@ class PodGarbage(Controller):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._pods = self.mirror(PODS, {NODE: node_of, FINISHED: _finished})
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self._gone_since: dict[str, float] = {}
         """Nodes that were missed, and since when."""
         self.on(self._pods, self._pod)

@@ -9,7 +9,7 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object, get, labels
 from alcove.client.changes import Change, Kind, controller_uid
 from alcove.client.keys import HOME, ObjectKey
-from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
+from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
 from alcove.controllers.daemonsets import fitting
 from alcove.controllers.daemonsets import plan as plans
@@ -29,7 +29,7 @@ class DaemonSets(Controller):
         super().__init__(setup)
         self._sets = self.mirror(DAEMON_SETS)
         self._pods = self.mirror(PODS, owning.OWNING)
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         revisions = self.mirror(CONTROLLER_REVISIONS, {"controller": controller_uid})
         self._history = history.History(DAEMON_SETS, revisions)
         self._selectors = Selectors(self._sets)

@@ -8,7 +8,7 @@ from alcove.api.errors import NotFound
 from alcove.api.objects import Object, labels
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import ENDPOINT_SLICES, NODES
+from alcove.client.resources import ENDPOINT_SLICES
 from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.endpoints import packing
 from alcove.controllers.endpoints.backends import is_kept
@@ -32,7 +32,7 @@ class EndpointSlices(ServiceWatcher):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._slices = self.mirror(ENDPOINT_SLICES, {"service": service_name})
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self._pods.add_index(NODE, node_of)
         self._zones = Zones()
         self.on(self._nodes, self._moved)

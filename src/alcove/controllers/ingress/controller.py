@@ -14,7 +14,7 @@ from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
-from alcove.client.resources import INGRESSES, NODES, PODS, TENANTS, Resource
+from alcove.client.resources import INGRESSES, PODS, TENANTS, Resource
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.ingress import wanted as reading
 from alcove.controllers.ingress.book import Book, Holders
@@ -38,7 +38,7 @@ class Ingresses(Controller):
         self._ingresses = self.mirror(INGRESSES, {"network": _by_network})
         self._classes = self.mirror(INGRESS_CLASSES)
         self._pods = self.mirror(PODS, {"serving": _serving})
-        self._nodes = self.mirror(NODES, tenant=SYSTEM)
+        self._nodes = self.nodes()
         self._tenants = self.mirror(TENANTS, tenant=SYSTEM)
         self.on(self._classes, self._of_class)
         self.on(self._ingresses, self._of_ingress)

@@ -8,7 +8,7 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
-from alcove.client.keys import HOME, ObjectKey
+from alcove.client.keys import ObjectKey
 from alcove.client.resources import DROPLETS, NODES
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network.owners import MADE_BY, MADE_LABEL, is_made
@@ -25,7 +25,7 @@ class DropletController(Controller):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._world = world = World(setup.planes, setup.clock)
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self.reads.append(world.droplets)
         self.on(self._nodes, self._of_node)
         self.on(world.droplets)
@@ -33,8 +33,6 @@ class DropletController(Controller):
     def _of_node(self, change: Change) -> Iterable[ObjectKey]:
         """A node's heartbeats tell nothing new."""
         old = change.old
-        if change.key.plane != HOME:
-            return ()  # A dedicated tenant's view of the same nodes.
         if change.kind is Kind.UPDATED and old is not None and told_of(old) == told_of(change.obj):
             return ()
         return (change.key,)

@@ -29,7 +29,7 @@ class NodeLifecycle(Controller):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self._fleet = Fleet()
         self._heard: dict[str, float] = {}
         """When each node was last heard of, by our clock."""

@@ -14,7 +14,7 @@ from alcove.api.objects import Object, get
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import NODES, PODS
+from alcove.client.resources import PODS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.nodes import health
 from alcove.controllers.nodes.placed import NODE, node_of, on_node
@@ -28,7 +28,7 @@ class UnreadyPods(Controller):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self._pods = self.mirror(PODS, {NODE: node_of})
         self._lost: set[str] = set()
         self.on(self._nodes, self._heard)

@@ -33,7 +33,7 @@ class LocalProvisioner(Controller):
         )
         self._classes = self.mirror(STORAGE_CLASSES)
         self._volumes = self.mirror(PERSISTENT_VOLUMES, {"node": _node})
-        self._nodes = self.mirror(NODES)
+        self._nodes = self.nodes()
         self.on(self._claims)
         self.on(self._classes, self._of_class)
         self.on(self._volumes, self._of_volume)
