@@ -11,11 +11,12 @@ from typing import cast
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS_MAX = 1024
-"""Of one network at a time; more wait in the kernel's queue, then are refused."""
+CONNECTIONS_MAX = 256
+"""Of one network on one node at a time; more wait in the kernel's queue, then are refused."""
 CONNECT_SECONDS_MAX = 5.0
 LISTEN_BACKLOG = 128
 BUFFER_BYTES = 256 << 10
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 Address = tuple[str, int]
 
@@ -31,6 +32,11 @@ class _Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        # Who vanished without a word does not keep his place for ever.
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, seconds in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.transport is not None:
