@@ -84,7 +84,7 @@ class Runtime(HollowRuntime):
         self.kills: list[tuple[str, int]] = []
         self.fails = ""
         self.start_seconds = 0.0
-        self.ignores_term = False
+        self.ignores_term = self.ignores_all = False
 
     async def create(self, spec: ContainerSpec) -> None:
         if self.fails and not spec.is_sandbox:
@@ -104,7 +104,7 @@ class Runtime(HollowRuntime):
 
     async def kill(self, container: ContainerId, signal: int) -> None:
         self.kills.append((container.removeprefix(f"{KEY.place}."), signal))
-        if signal == 9 or not self.ignores_term:
+        if not self.ignores_all and (signal == 9 or not self.ignores_term):
             await super().kill(container, signal)
 
     def end(self, name: str, code: int) -> None:
@@ -385,6 +385,23 @@ def test_one_who_comes_later_takes_up_what_runs() -> None:
             stage.runtime.end("a.0", 1)
             await asyncio.sleep(1)
             assert stage.runtime.starts == [*before, "a.1"]
+
+    play(scene)
+
+
+def test_a_process_that_cannot_be_killed_is_tried_again_and_holds_up_its_own_pod_only() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.runtime.ignores_all = True
+        worker = stage.hire()
+        async with working(worker) as task:
+            worker.change(stage.deleted(5))
+            await asyncio.sleep(600)
+            kills = [signal for _, signal in stage.runtime.kills]
+            assert not task.done() and not stage.api.deleted
+            assert 5 < kills.count(9) < 20, "again and again, but not all the time"
+            stage.runtime.end("a.0", 137)
+            await asyncio.wait_for(task, 60)
+            assert stage.api.deleted
 
     play(scene)
 
