@@ -271,6 +271,36 @@ def test_a_node_port_by_ipv6(gated: Gated, backend: int, keep_client: bool) -> N
     assert connect(gated.world, str(node.address6), 30080, timeout=0.05) is None
 
 
+@pytest.mark.parametrize("backend", [0, 1, 2])
+def test_pods_reach_node_ports_of_their_own_network_and_nothing_else_of_a_node(
+    gated: Gated, backend: int
+) -> None:
+    """At any node's address, whether the backend is on it or not, or is the client itself; without a way out, too."""
+    for network in (gated.open, gated.closed):
+        pod = network.pods[backend]
+        to = (Backend(ip_address(pod.address), 8080),)
+        network.services = (Service(network.vni, ip_address("0.0.0.0"), 30090, Protocol.TCP, to),)
+    other = gated.closed if backend else gated.open
+    other.services = ()
+    gated.tell()
+    network = gated.open if backend else gated.closed
+    pod, client, stranger = network.pods[backend], network.pods[0], other.pods[0]
+    with tcp_server(pod.namespace, pod.address, 8080) as server:
+        for node in gated.lab.nodes:
+            assert tcp_talks(client.namespace, str(node.address), 30090, server)
+            assert not tcp_talks(stranger.namespace, str(node.address), 30090, server, timeout=IMPATIENT)
+            with tcp_server(node.namespace, str(node.address), 22) as ssh:
+                assert not tcp_talks(client.namespace, str(node.address), 22, ssh, timeout=IMPATIENT)
+        pod.node.set_port(pod, ingress=Profile())
+        gated.tell()
+        is_own = pod is client
+        near = tcp_talks(client.namespace, str(gated.lab.nodes[0].address), 30090, server, timeout=0.2)
+        assert near is is_own, "the backend's policy counts; nobody keeps himself out"
+        pod.node.set_port(pod, ingress=None)
+    network.services = ()
+    gated.tell()
+
+
 @pytest.mark.parametrize("network", ["open", "closed"])
 def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
     """Also into a network without a way out: it may answer, but open nothing."""

@@ -131,6 +131,33 @@ INLINE bool needs_ports(const struct port *port, const struct endpoint *target)
 	       (target && target->policy_in | target->policy_out);
 }
 
+INLINE bool is_nodes(const struct packet *pkt)
+{
+	__be32 target = pkt->flow.target.word[3];
+
+	if (pkt->family == 6)
+		return for_node6(&pkt->flow.target);
+	return target == config.node || node_of(target);
+}
+
+/* Services: at the address the packet is for, or, if that is a node's, at any node's: a node port. It leads to the
+ * network's own backends, and never out of the network. */
+INLINE int translate(struct __sk_buff *skb, struct packet *pkt, const struct port *port,
+		     const struct endpoint **endpoint)
+{
+	int reason = service_forward(skb, pkt, port->memory, AT_TARGET);
+
+	if (reason)
+		return reason;
+	*endpoint = endpoint_of(port->vni, &pkt->flow.target);
+	if (*endpoint || !is_nodes(pkt))
+		return REASON_NONE;
+	reason = service_forward(skb, pkt, port->memory, AT_ANY_NODE);
+	if (!reason)
+		*endpoint = endpoint_of(port->vni, &pkt->flow.target);
+	return reason;
+}
+
 INLINE int from_port(struct __sk_buff *skb, struct packet *pkt, const struct port *port)
 {
 	const struct endpoint *endpoint = NULL;
@@ -146,12 +173,11 @@ INLINE int from_port(struct __sk_buff *skb, struct packet *pkt, const struct por
 	if (port->flags & PORT_SERVICES) {
 		if (address_is_hairpin(&pkt->flow.target))
 			return hairpin_back(skb, pkt, port);
-		reason = service_forward(skb, pkt, port->memory);
+		reason = translate(skb, pkt, port, &endpoint);
 		if (reason)
 			return -reason;
 		if (address_is_hairpin(&pkt->flow.source))
 			return into_port(skb, skb->ifindex, port->mac);
-		endpoint = endpoint_of(port->vni, &pkt->flow.target);
 	}
 	reason = check_policy(skb, pkt, port, endpoint);
 	if (reason)

@@ -106,6 +106,7 @@ class Backend(Struct, frozen=True, order=True):
 class Service(Struct, frozen=True):
     vni: int
     address: Address
+    """0.0.0.0 or ::, any node's: a node port, as the network's own pods see it."""
     port: int
     protocol: Protocol
     backends: tuple[Backend, ...]

@@ -32,3 +32,10 @@ INLINE void copy_router_mac(__u8 *mac)
 	*(__u16 *)mac = *(volatile __u16 *)config.router_mac;
 	*(__u32 *)(mac + 2) = *(volatile __u32 *)(config.router_mac + 2);
 }
+
+INLINE bool for_node6(const struct address *target)
+{
+	struct address node = config.node6;
+
+	return node.word[0] && address_equal(target, &node);
+}

@@ -52,13 +52,6 @@ INLINE bool is_door4(struct __sk_buff *skb)
 	return is_exits(&key, ip->daddr == config.node);
 }
 
-INLINE bool for_node6(const struct address *target)
-{
-	struct address node = config.node6;
-
-	return node.word[0] && address_equal(target, &node);
-}
-
 INLINE bool is_door6(struct __sk_buff *skb)
 {
 	struct ipv6hdr *ip = header(skb, ETH_HLEN, sizeof(*ip) + 4);

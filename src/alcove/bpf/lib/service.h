@@ -84,15 +84,21 @@ struct {
 #define UDP_IDLE_TICKS 112	/* two minutes */
 #define CLAIM_TRIES 8
 
-INLINE const struct service *service_of(const struct packet *pkt)
+/* Which address of the packet's target a service is looked for at: its own, or, as any node's, nobody's. */
+enum service_at { AT_TARGET, AT_ANY_NODE };
+
+INLINE const struct service *service_of(const struct packet *pkt, __u32 at)
 {
 	struct service_key key = {
 		.vni = pkt->vni,
-		.address = pkt->flow.target,
 		.port = pkt->flow.dport,
 		.proto = pkt->flow.proto,
 	};
 
+	if (at == AT_TARGET)
+		key.address = pkt->flow.target;
+	else if (pkt->family == 4)
+		address_of_ip4(&key.address, 0);
 	return bpf_map_lookup_elem(&services, &key);
 }
 
@@ -287,9 +293,9 @@ INLINE int to_backend(struct __sk_buff *skb, void *memory, const struct service 
 }
 
 /* A packet for a service, or for a backend directly, leaves for its backend. */
-STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot)
+STAGE int service_forward(struct __sk_buff *skb, struct packet *pkt NONNULL, __u32 slot, __u32 at)
 {
-	const struct service *service = service_of(pkt);
+	const struct service *service = service_of(pkt, at);
 	void *memory;
 
 	if (!service)
