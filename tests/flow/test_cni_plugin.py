@@ -73,6 +73,7 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     key, _ = cluster.make_pod("red", cluster.nodes[0])
     runtime = Runtime(cluster.nodes[0], "0123abc")
     assert runtime.call("STATUS") == (0, {})
+    assert runtime.call("ADD", peer.key)[1]["code"] == 102, "the agent's own pod"
     assert key not in held(cluster)
     code, result = runtime.call("ADD", key)
     assert code == 0, result

@@ -125,6 +125,8 @@ class CniServer:
         if any(self._is_meant(record, request) for record in self._network.records()):
             raise CniError(ALREADY_THERE, f"{request.container} has an interface {request.interface} already")
         key, pod = await self._pod(request.pod)
+        if key in self._network.attached():
+            raise CniError(ALREADY_THERE, "the node's agent runs the pod itself")
         path = Path(request.namespace)
         await self._network.attach(key, pod, path, interface=request.interface, container=request.container)
         record = next(each for each in self._network.records() if each.key == key)

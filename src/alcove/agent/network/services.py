@@ -29,7 +29,7 @@ AFFINITY_SECONDS = 10800
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
-class Place(Struct, frozen=True):
+class Standpoint(Struct, frozen=True):
     """Where services are looked at from."""
 
     backing: Backing
@@ -56,14 +56,14 @@ class _Target(Struct, frozen=True):
     is_serving: bool
 
 
-def served(place: Place, service: Object, slices: Iterable[Object], grant: Grant) -> Served:
+def served(standpoint: Standpoint, service: Object, slices: Iterable[Object], grant: Grant) -> Served:
     """`service` joins the network, and `slices` are its own."""
     addresses = cluster_addresses(service, grant)
     parts = list(slices)
     services: list[Service] = []
     doors: list[Door] = []
     for port in (service["spec"].get("ports") or ()) if addresses else ():
-        part = _Part(place, service, port, _targets(parts, port))
+        part = _Part(standpoint, service, port, _targets(parts, port))
         services += [*part.virtual(addresses), *part.at_doors(grant)]
         doors += part.doors(addresses, grant)
     extra = dict.fromkeys(host_prefix(door.service_address) for door in doors if door.keep_client)
@@ -126,8 +126,8 @@ def _chosen(targets: Iterable[_Target], version: int, here: frozenset[Address] |
 class _Part:
     """One port of a service."""
 
-    def __init__(self, place: Place, service: Object, port: Object, targets: list[_Target]) -> None:
-        self._place = place
+    def __init__(self, standpoint: Standpoint, service: Object, port: Object, targets: list[_Target]) -> None:
+        self._standpoint = standpoint
         self._service = service
         self._spec = service["spec"]
         self._port = port
@@ -139,19 +139,24 @@ class _Part:
     def virtual(self, addresses: Iterable[Address]) -> Iterable[Service]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
         for address in addresses:
-            yield self._at(address, self._number, self._place.here if is_local else None)
+            yield self._at(address, self._number, self._standpoint.here if is_local else None)
 
     def _at(self, address: Address, number: int, here: frozenset[Address] | None) -> Service:
         backends = self._own_server(address.version) or _chosen(self._targets, address.version, here)
         return Service(
-            self._place.backing.vni, address, number, self._protocol, backends, affinity_seconds(self._spec)
+            self._standpoint.backing.vni,
+            address,
+            number,
+            self._protocol,
+            backends,
+            affinity_seconds(self._spec),
         )
 
     def _own_server(self, version: int) -> tuple[Backend, ...]:
         """The network's own two services are served by the gateway of each node."""
         if not wellknown.is_wellknown(self._service):
             return ()
-        gateway = self._place.backing.gateway(version)
+        gateway = self._standpoint.backing.gateway(version)
         number = DNS_PORT if wellknown.is_dns(self._service) else API_PORT
         return (Backend(gateway, number),) if gateway is not None else ()
 
@@ -159,25 +164,30 @@ class _Part:
         """The services that ways in with local backends lead to."""
         if self._is_local:
             for address, number in self._ways(grant):
-                if address.version == self._place.backing.prefixes[0].version:
-                    yield self._at(address, number, self._place.here)
+                if address.version == self._standpoint.backing.prefixes[0].version:
+                    yield self._at(address, number, self._standpoint.here)
 
     def doors(self, addresses: Iterable[Address], grant: Grant) -> Iterable[Door]:
         cluster = {each.version: each for each in addresses}
-        if not (self._is_local or self._place.has_node_address):
+        if not (self._is_local or self._standpoint.has_node_address):
             return
         for address, number in self._ways(grant):
             if address.version in cluster:
                 own = (address, number) if self._is_local else (cluster[address.version], self._number)
                 yield Door(
-                    self._place.backing.vni, address, number, self._protocol, *own, keep_client=self._is_local
+                    self._standpoint.backing.vni,
+                    address,
+                    number,
+                    self._protocol,
+                    *own,
+                    keep_client=self._is_local,
                 )
 
     def _ways(self, grant: Grant) -> Iterable[tuple[Address, int]]:
         """Addresses and ports that the world may come to."""
         number: int = self._port.get("nodePort") or 0
         if types.has_node_ports(self._spec) and (number, self._protocol.name) in grant.node_ports:
-            for address in self._place.nodes:
+            for address in self._standpoint.nodes:
                 yield address, number
         for address in self._outside(grant.outside):
             yield address, self._number
@@ -187,7 +197,7 @@ class _Part:
         if types.is_balanced(self._spec):
             ingress = objects.get(self._service, "status", "loadBalancer", "ingress", default=[])
             told += [each.get("ip") for each in ingress if each.get("ipMode", "VIP") == "VIP"]
-        is_trusted = self._place.backing.owner.tenant == SYSTEM
+        is_trusted = self._standpoint.backing.owner.tenant == SYSTEM
         for text in dict.fromkeys(told):
             if text and (is_trusted or ip_address(text) in has):
                 yield ip_address(text)

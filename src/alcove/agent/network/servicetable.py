@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from alcove.agent.network.grants import granted
 from alcove.agent.network.holdings import Holdings
-from alcove.agent.network.services import Place, Served, served
+from alcove.agent.network.services import Served, Standpoint, served
 from alcove.agent.network.tenant import ServiceId, Tenant
 from alcove.api.kinds.core.networks import network_of
 from alcove.dataplane.address import Prefix
@@ -23,7 +23,7 @@ class ServiceTable:
         self._holdings = holdings
         self._served: dict[ServiceId, Served] = {}
         self._stale: set[ServiceId] = set()
-        self._place: Place | None = None
+        self._standpoint: Standpoint | None = None
         self.services: tuple[Service, ...] = ()
         self.doors: tuple[Door, ...] = ()
         self.prefixes: tuple[Prefix, ...] = ()
@@ -32,15 +32,17 @@ class ServiceTable:
         """Something about these may have changed."""
         self._stale.update(services)
 
-    def refresh(self, place: Place) -> None:
+    def refresh(self, standpoint: Standpoint) -> None:
         """Puts what changed into `services`, `doors` and `prefixes`."""
-        if self._place != place:
-            everybody = self._place is None or _without_here(self._place) != _without_here(place)
+        if self._standpoint != standpoint:
+            everybody = self._standpoint is None or _without_here(self._standpoint) != _without_here(
+                standpoint
+            )
             self._stale.update(each for each, known in self._served.items() if everybody or known.is_local)
-            self._place = place
+            self._standpoint = standpoint
         changed = False
         for service in self._stale:
-            changed |= self._renew(service, place)
+            changed |= self._renew(service, standpoint)
         self._stale.clear()
         if changed:
             found = self._fitting()
@@ -61,13 +63,13 @@ class ServiceTable:
             found.append(one)
         return found
 
-    def _renew(self, service: ServiceId, place: Place) -> bool:
+    def _renew(self, service: ServiceId, standpoint: Standpoint) -> bool:
         before, now = self._served.get(service), None
         try:
             obj = self._tenant.service(service)
-            if obj is not None and network_of(obj) == place.backing.owner.name:
+            if obj is not None and network_of(obj) == standpoint.backing.owner.name:
                 grant = granted(self._holdings.of(obj["metadata"]["uid"]))
-                now = served(place, obj, self._tenant.slices_of(service), grant)
+                now = served(standpoint, obj, self._tenant.slices_of(service), grant)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # Not a reason to stop for other services, or other tenants.
             log.warning("service not understood", extra={"service": service, "error": str(error)})
@@ -80,5 +82,5 @@ class ServiceTable:
         return True
 
 
-def _without_here(place: Place) -> tuple[object, ...]:
-    return place.backing, place.nodes, place.has_node_address
+def _without_here(standpoint: Standpoint) -> tuple[object, ...]:
+    return standpoint.backing, standpoint.nodes, standpoint.has_node_address

@@ -12,7 +12,7 @@ from alcove.agent.network.grants import Grant, granted
 from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.names import Names
 from alcove.agent.network.rules import Rules
-from alcove.agent.network.services import Place
+from alcove.agent.network.services import Standpoint
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant import Tenant, What, services_of
 from alcove.api import objects
@@ -88,7 +88,7 @@ class View:
 
     def refresh(self, nodes: tuple[Address, ...], here: Iterable[Address], own: Address | None) -> None:
         """`nodes` are this node's own addresses, `here` the network's on it; `own` is the gateway's."""
-        self.table.refresh(Place(self.backing, nodes, frozenset(here), own is not None))
+        self.table.refresh(Standpoint(self.backing, nodes, frozenset(here), own is not None))
 
     def gateway_address(self, droplet: str) -> Address | None:
         """The address that the gateway on this node, and no other, has."""

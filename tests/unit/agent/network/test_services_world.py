@@ -7,7 +7,7 @@ import pytest
 
 from alcove.agent.network.fabric import Backing, Holding
 from alcove.agent.network.grants import Grant, granted
-from alcove.agent.network.services import Place, affinity_seconds, served
+from alcove.agent.network.services import Standpoint, affinity_seconds, served
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.controllers.network.owners import NetworkId
@@ -20,7 +20,7 @@ HERE, FAR = ip_address("10.0.0.5"), ip_address("10.0.0.9")
 GRANT = Grant(frozenset((VIP,)), frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
 
 
-def place(tenant: str = "acme", **more: Any) -> Place:
+def place(tenant: str = "acme", **more: Any) -> Standpoint:
     prefix = ip_network("10.0.0.0/24")
     backing = Backing(
         NetworkId(TenantId(tenant), "blue"),
@@ -28,7 +28,7 @@ def place(tenant: str = "acme", **more: Any) -> Place:
         (Subnet(7, prefix),),
         (ip_interface("10.0.0.1/24"),),
     )
-    return Place(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
+    return Standpoint(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
 
 
 def service(name: str = "web", namespace: str = "default", **spec: Any) -> Object:
