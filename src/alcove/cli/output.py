@@ -6,13 +6,15 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from alcove.api.kind import Column
-from alcove.api.objects import Object
 from alcove.cli.options import Format
+
+if TYPE_CHECKING:
+    from alcove.api.kind import Column
+    from alcove.api.objects import Object
 
 GAP = "   "
 _COLOURS = {

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from alcove.api.columns.duration import human
 from alcove.cli.failures import Code, Failure
 from alcove.cli.options import Format
 from alcove.cli.output import show_rows
@@ -39,7 +38,7 @@ def report(data: Path, form: Format) -> bool:
 
 
 def _row(name: str, state: State, nodes: dict[str, str] | None) -> tuple[object, ...]:
-    since = human(time.time() - state.since) if state.since else ""
+    since = _age(time.time() - state.since) if state.since else ""
     if state.pid is None:
         return name, "down", "", "", state.restarts, since, state.ended or "starts"
     shown, detail = "up", ""
@@ -63,6 +62,14 @@ def _nodes(asked: Cluster) -> dict[str, str] | None:
     except (ApiError, ConnectionFailed):
         return None
     return {node["metadata"]["name"]: "Ready" if is_ready(node) else "NotReady" for node in found}
+
+
+def _age(seconds: float) -> str:
+    """In one unit, for the eye."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
 
 
 def _memory(pid: int) -> str:
