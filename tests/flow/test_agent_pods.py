@@ -330,6 +330,29 @@ def _limit(found: Object) -> str:
     return str((resources.get("limits") or {}).get("memory"))
 
 
+def test_somebody_looks_into_a_pod(cluster: RealCluster, acme: Caller) -> None:
+    """`kubectl debug`: a container that joins later, and sees the processes of another."""
+    uid = create(acme, plain("looked-into", "exec sleep 54321"))
+    ready(acme, "looked-into")
+    added = {
+        "name": "look", "image": "alcove/busybox", "targetContainerName": "main",
+        "command": ["sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline; echo; sleep 1000"],
+    }  # fmt: skip
+    patch = {"spec": {"ephemeralContainers": [added]}}
+    path = f"{PODS}/looked-into/ephemeralcontainers"
+    answer = acme.patch(path, patch, "strategic-merge-patch+json")
+    assert answer.status == 200, answer.body
+
+    def runs(found: Object) -> bool:
+        statuses = found["status"].get("ephemeralContainerStatuses") or [{}]
+        return "running" in statuses[0].get("state", {})
+
+    until(acme, "looked-into", runs)
+    wait_until(lambda: "sleep 54321" in " ".join(log_of(cluster, uid, "look")))
+    acme.delete(f"{PODS}/looked-into")
+    gone(acme, "looked-into")
+
+
 def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) -> None:
     uid = create(acme, plain("leaves"))
     ready(acme, "leaves")

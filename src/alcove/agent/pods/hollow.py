@@ -50,6 +50,9 @@ class HollowSite:
         await self._make(Mark(self.key, "", attempt), id, id)
         return id
 
+    async def fetch(self, pod: Object, container: Wanted, attempt: int) -> None:
+        return
+
     async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
         mark = Mark(self.key, container.name, attempt, container.spec.get("image", ""))
         await self._make(mark, marks.container_id(self.key, container.name, attempt), sandbox.id)

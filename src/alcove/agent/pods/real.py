@@ -9,6 +9,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from alcove.agent.cgroups import Layout
 from alcove.agent.images.model import Image, NoImage
 from alcove.agent.images.snapshots import MountFailed
@@ -16,13 +18,21 @@ from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import files, marks, refusals
 from alcove.agent.pods.classes import is_ring0
-from alcove.agent.pods.containers import Wanted
+from alcove.agent.pods.containers import Role, Wanted
 from alcove.agent.pods.environment import NoConfig
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble
 from alcove.agent.pods.workshop import Workshop
 from alcove.agent.runtime import security
-from alcove.agent.runtime.base import ContainerId, ContainerSpec, Isolation, Runtime, SpecRefused, Status
+from alcove.agent.runtime.base import (
+    ContainerId,
+    ContainerSpec,
+    Isolation,
+    Runtime,
+    RuntimeFailure,
+    SpecRefused,
+    Status,
+)
 from alcove.agent.runtime.config import (
     IdMapping,
     Mount,
@@ -57,6 +67,7 @@ class RealSite:
         for status in found:
             mark = marks.read(status.labels)
             self._made[status.id] = mark.digest if mark is not None else ""
+        self._fetched: dict[ContainerId, tuple[Image, Sequence[tuple[str, str]]]] = {}
         self._attachment = _NOTHING_YET
         self._volumes: Mapping[str, VolumePath] = {}
         self._folder = shop.folders.pod(key)
@@ -110,10 +121,15 @@ class RealSite:
         )
         texts = {
             "hosts": files.hosts(pod, attachment.addresses, attachment.domain),
-            "hostname": f"{files.uts_name(pod, attachment.domain)}\n",
+            "hostname": f"{self._hostname(pod)}\n",
             "resolv.conf": conf.text(),
         }
         files.write(self._folder, texts)
+
+    def _hostname(self, pod: Object) -> str:
+        if pod["spec"].get("hostNetwork"):
+            return self._shop.node
+        return files.uts_name(pod, self._attachment.domain)
 
     async def refresh(self, pod: Object) -> None:
         try:
@@ -151,7 +167,7 @@ class RealSite:
             id, str(self._shop.pause.rootfs), Namespaces(network=self._attachment.namespace_path), spec, None
         )
         try:
-            config = sandbox_config(spec, place, files.uts_name(pod, self._attachment.domain))
+            config = sandbox_config(spec, place, self._hostname(pod))
         except SpecRefused as error:
             raise PodRefused("PodForbidden", str(error)) from error
         mark = Mark(self.key, "", attempt)
@@ -193,58 +209,70 @@ class RealSite:
 
     # Containers
 
-    async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
+    async def fetch(self, pod: Object, container: Wanted, attempt: int) -> None:
         id = marks.container_id(self.key, container.name, attempt)
         image = await self._image(pod, container)
         self._made[id] = image.digest
+        services = self._shop.network.environment(self.key, pod)
         try:
             variables = await self._shop.environment.of(
-                self.key,
-                self._with_addresses(pod),
-                container.spec,
-                self._shop.network.environment(self.key, pod),
+                self.key, self._with_addresses(pod), container.spec, services
             )
         except (ApiError, ClientError) as error:
             raise NoConfig(str(error)) from error
+        self._fetched[id] = (image, variables)
+
+    async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
+        id, asked = marks.container_id(self.key, container.name, attempt), container.spec
+        image, variables = self._fetched.pop(id)
         message = files.make_message(self._folder / "messages", f"{container.name}.{attempt}")
         mark = Mark(
             self.key,
             container.name,
             attempt,
-            str(container.spec.get("image", "")),
-            image.id_as(str(container.spec.get("image", ""))),
+            str(asked.get("image", "")),
+            image.id_as(str(asked.get("image", ""))),
             str(message),
             image.config.stop_signal,
             image.digest,
         )
-        spec = pod["spec"]
-        shared = shared_namespaces(
-            spec,
-            self.runtime.isolation,
-            self._attachment.namespace_path,
-            sandbox.process,
-            self._mapping(spec),
-        )
+        spec, shared = pod["spec"], await self._shared(pod["spec"], container, sandbox)
         try:
-            user = resolve(spec, container.spec, image.config.user, image.accounts())
-            mounts = await asyncio.to_thread(self._mounts, pod, container.spec, message, variables)
+            user = resolve(spec, asked, image.config.user, image.accounts())
+            mounts = await asyncio.to_thread(self._mounts, pod, asked, message, variables)
             rootfs = await asyncio.to_thread(self._shop.snapshots.mount, id, image.rootfs, shared.user)
-            place = self._place(id, str(rootfs), shared, spec, container.spec)
-            config = container_config(spec, container.spec, image.config, variables, user, mounts, place)
-        except SpecRefused as error:
-            raise NoConfig(str(error)) from error
-        except VolumeFailure as error:
+            place = self._place(id, str(rootfs), shared, spec, asked)
+            config = container_config(spec, asked, image.config, variables, user, mounts, place)
+        except (SpecRefused, VolumeFailure) as error:
             raise NoConfig(str(error)) from error
         except MountFailed as error:
             raise ContainerTrouble("Failed", f"Error: {error}", "CreateContainerError") from error
         log = self._shop.folders.log(self.key, container.name, attempt)
-        is_open = bool(container.spec.get("stdin"))
-        await self.runtime.create(
-            ContainerSpec(
-                id, sandbox.id, config, log, mark.labels(), is_open, bool(container.spec.get("stdinOnce"))
-            )
-        )
+        is_open, is_once = bool(asked.get("stdin")), bool(asked.get("stdinOnce"))
+        await self.runtime.create(ContainerSpec(id, sandbox.id, config, log, mark.labels(), is_open, is_once))
         return mark
+
+    async def _shared(self, spec: Object, container: Wanted, sandbox: Status) -> Namespaces:
+        network, mapping = self._attachment.namespace_path, self._mapping(spec)
+        shared = shared_namespaces(spec, self.runtime.isolation, network, sandbox.process, mapping)
+        target = container.spec.get("targetContainerName")
+        if container.role is not Role.EPHEMERAL or not target or shared.pid:
+            return shared
+        process = await self._process_of(target)
+        return structs.replace(shared, pid=f"/proc/{process}/ns/pid") if process else shared
+
+    async def _process_of(self, name: str) -> int:
+        """The first process of a container of this pod, on the node; zero where it cannot be seen."""
+        prefix = f"{self.key.place}.{name}."
+        ids = [each for each in self._made if each.startswith(prefix)]
+        if not ids:
+            return 0
+        try:
+            return (
+                await self.runtime.status(max(ids, key=lambda each: int(each.rpartition(".")[2])))
+            ).process
+        except RuntimeFailure:
+            return 0
 
     async def _image(self, pod: Object, container: Wanted) -> Image:
         def tell(type_: str, reason: str, message: str) -> None:
@@ -273,6 +301,7 @@ class RealSite:
         with contextlib.suppress(FileNotFoundError):
             (self._folder / "messages" / name).unlink()
         self._made.pop(id, None)
+        self._fetched.pop(id, None)
 
     # The end
 

@@ -72,8 +72,13 @@ class Site(Protocol):
         """Made, not started. PodTrouble."""
         ...
 
+    async def fetch(self, pod: Object, container: Wanted, attempt: int) -> None:
+        """What a container needs from elsewhere: its image, what its variables say. This may take long, and
+        nobody else may have to wait for it. ContainerTrouble."""
+        ...
+
     async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
-        """Its image fetched, its file system mounted; made, not started. ContainerTrouble."""
+        """After `fetch`: its file system mounted; made, not started. ContainerTrouble."""
         ...
 
     def last_words(self, container: Wanted, mark: Mark, status: Status) -> str:

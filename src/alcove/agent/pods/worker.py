@@ -241,6 +241,7 @@ class Worker:
         assert sandbox is not None
         mark: Mark | None = None
         try:
+            await self.site.fetch(self.pod, container, attempt)
             async with self._around.starts:
                 mark = await self.site.make_container(self.pod, container, attempt, sandbox)
                 self._note(NORMAL, "Created", f"Created container: {container.name}")

@@ -81,6 +81,8 @@ class IdRanges:
 
 
 class Workshop(Struct, frozen=True, kw_only=True):
+    node: str
+    """Its name."""
     folders: Folders
     group: str
     """The control group that all pods are in."""

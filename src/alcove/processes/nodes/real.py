@@ -153,6 +153,7 @@ class _Node:
         lookup = Lookup(agent.planes)
         pulls = Pulls(images, lookup)
         shop = Workshop(
+            node=config.name,
             folders=Folders(config.data),
             group=f"/alcove/{config.instance}",
             classes=Classes(agent.planes, handlers),
