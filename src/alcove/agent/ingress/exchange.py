@@ -88,11 +88,12 @@ class Exchange:
 
     async def _ask(self, connection: Connection, raw: bytes, head: Head, has_body: bool) -> Head:
         """Sends the request, and waits for the head of its answer. Raises Refused, ConnectionError."""
-        connection.writer.write(raw)
         self._sending: asyncio.Task[None] | None = None
         if has_body:
-            self._sending = asyncio.create_task(self._send(connection, head))
-        elif not self.is_sent:
+            self._sending = asyncio.create_task(self._send(connection, raw, chunked=head.is_chunked))
+        else:
+            connection.writer.write(raw)
+        if not has_body and not self.is_sent:
             # Of a request without a body the end is all that is left.
             await self._messages.next(self._limits.stall_seconds_max)
             self.is_sent = True
@@ -111,11 +112,13 @@ class Exchange:
             if not sending.cancelled():
                 sending.exception()
 
-    async def _send(self, connection: Connection, head: Head) -> None:
-        """The request's body, to the backend. A fault closes the backend's connection: its answer ends with it."""
-        sent = 0
+    async def _send(self, connection: Connection, raw: bytes, *, chunked: bool) -> None:
+        """The request's head and body, to the backend. A fault closes the backend's connection: its answer ends with it."""
+        out, sent = [raw], 0
         try:
             while True:
+                if not self._messages.has_more:
+                    await self._flush(connection.writer, out)
                 event = await self._messages.next(self._limits.stall_seconds_max)
                 if event is Mark.END:
                     break
@@ -124,15 +127,25 @@ class Exchange:
                 sent += len(event)
                 if sent > self._limits.body_bytes_max:
                     raise ConnectionResetError("the body is too large")
-                connection.writer.write(headers.chunk(event) if head.is_chunked else event)
-                async with asyncio.timeout(self._limits.stall_seconds_max):
-                    await connection.writer.drain()
-            if head.is_chunked:
-                connection.writer.write(headers.LAST_CHUNK)
+                out.append(headers.chunk(event) if chunked else event)
+            if chunked:
+                out.append(headers.LAST_CHUNK)
+            await self._flush(connection.writer, out)
             self.is_sent = True
         except (OSError, TimeoutError, Malformed):
             connection.close()
             raise
+
+    async def _flush(self, writer: asyncio.StreamWriter, out: list[bytes]) -> None:
+        """What has come together goes together; no faster than the other side takes it. Raises OSError, TimeoutError."""
+        if writer.is_closing():
+            raise ConnectionResetError("the other side went away")
+        if out:
+            writer.write(b"".join(out))
+            out.clear()
+        if writer.transport.get_write_buffer_size():
+            async with asyncio.timeout(self._limits.stall_seconds_max):
+                await writer.drain()
 
     async def _first(self, connection: Connection) -> Head:
         """The head of the answer proper; what comes before it (100 Continue) is passed on."""
@@ -165,13 +178,13 @@ class Exchange:
         # A wish for another protocol that was not granted leaves the parser nowhere.
         keep = is_framed and self.is_sent and head.keep_alive and head.version == "1.1" and not head.upgrade
         self._told(answer.status)
-        self._writer.write(headers.response(answer, chunked=chunked, keep_alive=keep))
+        out = [headers.response(answer, chunked=chunked, keep_alive=keep)]
         try:
             if head.method == b"HEAD":
                 connection.messages.begin()
             else:
-                await self._pass_body(connection, chunked=chunked, by_end=by_end)
-            await self._drain()
+                await self._pass_body(connection, out, chunked=chunked, by_end=by_end)
+            await self._flush(self._writer, out)
         except (Refused, OSError, TimeoutError) as error:
             connection.close()
             raise Broken from error
@@ -179,21 +192,21 @@ class Exchange:
             connection.close()
         return keep and self.is_sent
 
-    async def _pass_body(self, connection: Connection, *, chunked: bool, by_end: bool) -> None:
+    async def _pass_body(
+        self, connection: Connection, out: list[bytes], *, chunked: bool, by_end: bool
+    ) -> None:
+        """`out` is what goes before it, and at the end what is left to be sent."""
         while True:
+            if not connection.messages.has_more:
+                await self._flush(self._writer, out)
             event = await self._next(connection, self._limits.stall_seconds_max)
             if event is Mark.END or (event is Mark.LOST and by_end):
                 break
             if not isinstance(event, bytes):
                 raise ConnectionResetError("the backend went away")
-            self._writer.write(headers.chunk(event) if chunked else event)
-            await self._drain()
+            out.append(headers.chunk(event) if chunked else event)
         if chunked:
-            self._writer.write(headers.LAST_CHUNK)
-
-    async def _drain(self) -> None:
-        async with asyncio.timeout(self._limits.stall_seconds_max):
-            await self._writer.drain()
+            out.append(headers.LAST_CHUNK)
 
     async def _tunnel(self, connection: Connection, head: Head, answer: Head) -> bool:
         """Another protocol from here on, in which bytes are just bytes."""

@@ -92,6 +92,11 @@ class Messages:
         """Nothing of another message has come yet, and it still may."""
         return not self._events and self._head_bytes == 0 and not self._is_lost and not self.reader.at_eof()
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `next` would not have to wait."""
+        return bool(self._events)
+
     async def next(self, seconds: float) -> Event:
         """Raises TimeoutError, Malformed."""
         while not self._events:

@@ -350,6 +350,30 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(lab: Lab) -> Non
     assert not answer.endswith(b"0\r\n\r\n")
 
 
+async def test_a_stream_ends_when_nobody_listens_any_more(lab: Lab) -> None:
+    ended = asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        try:
+            while not writer.is_closing():
+                writer.write(b"data: tick\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        finally:
+            ended.set()
+
+    await lab.backend(endless)
+    reader, writer = await lab.connect()
+    writer.write(get(close=False))
+    await read_head(reader)
+    assert b"tick" in await reader.read(100), "each event is passed on as it comes"
+    writer.close()
+    async with asyncio.timeout(5):
+        await ended.wait()
+
+
 BAD = {
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
     "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
