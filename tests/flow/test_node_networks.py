@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from dnslib import RCODE, DNSRecord
 
+from alcove.api.objects import Object
 from alcove.client.kubeconfig import load
 from alcove.dataplane import namespaces
 from alcove.dataplane.maps import PathTaken
@@ -234,6 +235,39 @@ def came_as(cluster: Cluster, server: socket.socket, address: str, port: int) ->
         return str(source)
 
     return str(wait_until(attempt))
+
+
+def test_a_load_balancer_has_an_address_of_ring0s(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+    """The world routes the range to the nodes; which of its addresses is whose, ring0 knows."""
+    vpc = {"metadata": {"name": "outside"}, "spec": {"ip": "198.51.100.0", "prefix": 24}}
+    cluster.must(cluster.server.system.post("/apis/mizar.com/v1/vpcs", vpc))
+    pool = {"ip": "198.51.100.0", "prefix": 29, "vpc": "outside"}
+    metadata = {"name": "outside", "labels": {"alcove.io/outside": "true"}}
+    near, _, far = pods["red"]
+    path = f"/api/v1/tenants/red/namespaces/default/pods/{far.key.name}"
+    cluster.must(cluster.server.system.patch(path, {"metadata": {"labels": {"balanced": "red"}}}))
+    cluster.make_service("red", "balanced", type="LoadBalancer", selector={"balanced": "red"})
+    service = "/api/v1/tenants/red/namespaces/default/services/balanced"
+    cluster.must(
+        cluster.server.system.post("/apis/mizar.com/v1/subnets", {"metadata": metadata, "spec": pool})
+    )
+
+    def ingress() -> list[Object]:
+        found = cluster.server.system.get(service).json["status"]["loadBalancer"].get("ingress", [])
+        return list(found)
+
+    [told] = wait_until(ingress)
+    assert told == {"ip": "198.51.100.2", "ipMode": "VIP"}
+    cluster.lab.route(cluster.world, "198.51.100.0/24", near.node.node.address)
+    with tcp_server(far.namespace, far.address, 8080) as server:
+        assert came_as(cluster, server, "198.51.100.2", 80).startswith("10.7.0.")
+    cluster.must(cluster.server.system.patch(service, {"spec": {"type": "ClusterIP"}}))
+    wait_until(lambda: not ingress())
+    claim = "/apis/mizar.com/v1/endpoints?fieldSelector=spec.net%3Doutside"
+    wait_until(lambda: not cluster.server.system.get(claim).json["items"])
+    cluster.must(cluster.server.system.delete(service))
+    cluster.must(cluster.server.system.delete("/apis/mizar.com/v1/subnets/outside"))
+    cluster.must(cluster.server.system.delete("/apis/mizar.com/v1/vpcs/outside"))
 
 
 def test_a_node_port_is_one_tenants(cluster: Cluster) -> None:

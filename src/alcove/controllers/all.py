@@ -26,6 +26,7 @@ from alcove.controllers.replicasets import ReplicaSets, ReplicationControllers
 from alcove.controllers.rootca import RootCa
 from alcove.controllers.serviceaccounts import ServiceAccounts
 from alcove.controllers.services.addresses import ServiceAddressController
+from alcove.controllers.services.balancers import BalancerController
 from alcove.controllers.services.nodeports import NodePortController
 from alcove.controllers.statefulsets import StatefulSets
 from alcove.controllers.tenants import Tenants
@@ -82,5 +83,6 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     OrphanController,
     ServiceAddressController,
     NodePortController,
+    BalancerController,
     GatewayController,
 )

@@ -48,9 +48,10 @@ class Pod:
 
 
 class Cluster:
-    def __init__(self, server: LocalServer, nodes: NodeNetworks, world: int) -> None:
+    def __init__(self, server: LocalServer, nodes: NodeNetworks, lab: Lab, world: int) -> None:
         self.server = server
         self.nodes = nodes
+        self.lab = lab
         self.world = world
 
     def must(self, answer: Any, *statuses: int) -> Object:
@@ -129,4 +130,4 @@ def node_cluster(
         stack.enter_context(LocalControllers(server, directory))
         lab = stack.enter_context(Lab(nodes, started=False))
         networks = stack.enter_context(NodeNetworks(server, directory, lab, resolvers))
-        yield Cluster(server, networks, lab.add_host("world", world))
+        yield Cluster(server, networks, lab, lab.add_host("world", world))

@@ -96,6 +96,9 @@ class World:
         found = self.subnets.find("vpc", HOME, SYSTEM, vpc)
         return sorted(found, key=lambda each: (each["metadata"]["creationTimestamp"], objects.name(each)))
 
+    def all_subnets(self) -> list[Object]:
+        return self.subnets.list(HOME, SYSTEM)
+
     def endpoints_of(self, owner_uid: str) -> list[Object]:
         return self.endpoints.find("owner", HOME, SYSTEM, owner_uid)
 

@@ -1,0 +1,161 @@
+"""Addresses of load balancers, where ring0 has any to give: subnets labelled `alcove.io/outside`, whose range the world
+routes to the nodes. The label's value is the tenant that may have them, or `true`: everybody.
+
+Such an address is an endpoint of type `door`; making it is taking the address. It goes with the service, or when the
+service is no load balancer any more. Services that name a `loadBalancerClass` are somebody else's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from alcove.api import objects
+from alcove.api.ids import TenantId
+from alcove.api.kinds.core.networks import network_of
+from alcove.api.kinds.core.services import types
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Index, Kind
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
+from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.network.backings import Backing, Backings
+from alcove.controllers.network.networks import JOINED, turned_ready
+from alcove.controllers.network.owners import NetworkId, OwnerRef
+from alcove.vpc.addressing import DOOR, Place, Purpose, place_in
+from alcove.vpc.allocator import Allocator
+from alcove.vpc.claims import claimed_port
+from alcove.vpc.errors import OutOfRange, Unavailable, VpcError
+from alcove.vpc.states import is_going, is_provisioned
+from alcove.vpc.world import World, spec_of
+
+OUTSIDE_LABEL = "alcove.io/outside"
+EVERYBODY = "true"
+FAILED = "FailedProvision"
+RETRY_SECONDS = 30.0
+_BALANCED = "balanced"
+BALANCED: Index = lambda service: (_BALANCED,) if is_ours(service["spec"]) else ()  # noqa: E731
+
+
+def is_ours(spec: Object) -> bool:
+    return types.is_balanced(spec) and not spec.get("loadBalancerClass")
+
+
+class BalancerController(Controller):
+    name = "load-balancer"
+    resource = SERVICES
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._world = world = World(setup.planes, setup.clock)
+        self._networks = self.mirror(NETWORKS)
+        self._services = self.mirror(SERVICES, {"joined": JOINED, _BALANCED: BALANCED})
+        self._backings = Backings(world)
+        self._allocator = Allocator(world, setup.clock)
+        self.on(self._services, _concerned)
+        self.on(self._networks, self._of_network)
+        self.on(world.subnets, self._of_pool)
+
+    async def fresh(self, key: ObjectKey) -> None:
+        await super().fresh(key)
+        await self._world.caught_up(self._world.endpoints)
+
+    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
+        key = change.key
+        return (
+            self._services.find_keys("joined", key.plane, key.tenant, key.name)
+            if turned_ready(change)
+            else ()
+        )
+
+    def _of_pool(self, change: Change) -> Iterable[ObjectKey]:
+        """New addresses are for those who have none yet."""
+        if change.kind is Kind.DELETED or not is_pool(change.obj):
+            return ()
+        if change.old is not None and is_pool(change.old):
+            return ()
+        return [
+            key
+            for space in self._services.spaces()
+            for key in self._services.find_keys(_BALANCED, space.plane, space.tenant, _BALANCED)
+        ]
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        service = self._services.get(key)
+        if service is None or "deletionTimestamp" in service["metadata"]:
+            return DONE  # They go when it is gone (`network/orphans.py`).
+        there = self._held(service)
+        if not is_ours(service["spec"]):
+            await self._release(key, service, there)
+            return DONE
+        network = self._networks.get(key.of(network_of(service), ""))
+        backing = self._backings.of(NetworkId(key.tenant, network_of(service)), network) if network else None
+        pools = self._pools(key.tenant)
+        if backing is None or not (pools or there):
+            return DONE  # Network or subnet will tell.
+        try:
+            endpoint = there[0] if there else await self._claim(key, service, backing, pools)
+        except VpcError as error:
+            whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
+            self.events.warning(key.plane, whole, FAILED, str(error))
+            return Result(after_seconds=RETRY_SECONDS)
+        await self._tell(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
+        return DONE
+
+    def _held(self, service: Object) -> list[Object]:
+        found = self._world.endpoints_of(service["metadata"]["uid"])
+        return [
+            each
+            for each in found
+            if spec_of(each, "type") == DOOR and spec_of(each, "ip") and not claimed_port(objects.name(each))
+        ]
+
+    def _pools(self, tenant: TenantId) -> list[Object]:
+        """Its own first."""
+        found = [each for each in self._world.all_subnets() if is_pool(each)]
+        own = [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == tenant]
+        return own + [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == EVERYBODY]
+
+    async def _claim(self, key: ObjectKey, service: Object, backing: Backing, pools: list[Object]) -> Object:
+        wished = service["spec"].get("loadBalancerIP")
+        chosen = ipaddress.ip_address(wished) if wished else None
+        purpose = Purpose(
+            owner_uid=service["metadata"]["uid"],
+            what=str(OwnerRef(key.tenant, key.namespace, key.name)),
+            kind=DOOR,
+        )
+        refused: list[str] = []
+        for pool in pools:
+            place: Place = place_in(pool, backing.vni)
+            if place.network.version != backing.network.version:
+                refused.append(f'subnet "{place.net}" is IPv{place.network.version}')
+                continue
+            try:
+                return await self._allocator.claim(place, purpose, chosen)
+            except (Unavailable, OutOfRange) as error:
+                refused.append(str(error))
+        raise Unavailable("; ".join(refused))
+
+    async def _release(self, key: ObjectKey, service: Object, there: list[Object]) -> None:
+        if not there:
+            return
+        await self._tell(key, service, [])
+        for each in there:
+            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
+
+    async def _tell(self, key: ObjectKey, service: Object, ingress: list[Object]) -> None:
+        status = service.get("status") or {}
+        if (objects.get(status, "loadBalancer", "ingress") or []) == ingress:
+            return
+        told = {**status, "loadBalancer": {"ingress": ingress} if ingress else {}}
+        await self.client(key).update(key.tenant, SERVICES, {**service, "status": told}, subresource="status")
+
+
+def is_pool(subnet: Object) -> bool:
+    return OUTSIDE_LABEL in objects.labels(subnet) and is_provisioned(subnet) and not is_going(subnet)
+
+
+def _concerned(change: Change) -> Iterable[ObjectKey]:
+    old = change.old
+    is_concerned = is_ours(change.obj["spec"]) or (old is not None and is_ours(old["spec"]))
+    return (change.key,) if is_concerned and change.kind is not Kind.DELETED else ()
