@@ -12,6 +12,7 @@ from alcove.controllers.deployments import Deployments
 from alcove.controllers.disruption import Disruption
 from alcove.controllers.endpoints import Endpoints, EndpointSliceMirroring, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
+from alcove.controllers.ingress import Ingresses
 from alcove.controllers.jobs import Jobs
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
@@ -85,4 +86,5 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     NodePortController,
     BalancerController,
     GatewayController,
+    Ingresses,
 )
