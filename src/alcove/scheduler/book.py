@@ -18,21 +18,31 @@ from alcove.scheduler.shapes import Shape
 
 SELECTIONS_MAX = 8192
 """Distinct choices of pods that a tenant's pods may ask about at once: placing a pod stays bounded work."""
-_RULES_KEPT_MAX = 1024
 
 GroupKey = tuple[tuple[tuple[str, str], ...], str]
-Shelf = tuple[str, str]
-"""Where a selection is kept: by the controller or the one namespace it is about, so that only those
-that can matter are looked at."""
-_ANYWHERE: Shelf = ("", "")
+Shelf = tuple[str, ...]
+"""Where a selection is kept: by the controller it is about, or the one namespace and a label that its pods
+must have there; so that only those that can matter are looked at."""
+_ANYWHERE: Shelf = ()
 
 
 def _shelf(picked: Picked) -> Shelf:
     if picked.owner:
         return ("owner", picked.owner)
     if picked.namespace_selector is None and len(picked.namespaces) == 1 and not picked.also:
-        return ("namespace", next(iter(picked.namespaces)))
+        (namespace,) = picked.namespaces
+        labels = picked.selector.as_equality()
+        return ("label", namespace, *labels[0]) if labels else ("namespace", namespace)
     return _ANYWHERE
+
+
+def _label_shelves(group: Group) -> list[Shelf]:
+    return [("label", group.namespace, *label) for label in group.labels.items()]
+
+
+def _shelves(group: Group) -> list[Shelf]:
+    """Where whatever may pick the group is kept."""
+    return [("owner", group.owner), ("namespace", group.namespace), _ANYWHERE, *_label_shelves(group)]
 
 
 class Links(Struct):
@@ -55,11 +65,14 @@ class Book:
         self.namespaces: NamespaceLabels = {}
         self._groups: dict[str, dict[GroupKey, Group]] = {}
         """By namespace."""
+        self._labeled: dict[Shelf, dict[Group, None]] = {}
+        """The shelf of each label → groups that have it."""
         self._selections: dict[Shelf, dict[Picked, Selection]] = {}
         self._asked = 0
         """Selections that pods ask for, not counting those of default spreading."""
-        self._rules: dict[RuleKey, Rule] = {}
-        self._rule_list: list[Rule] = []
+        self._rules: dict[Shelf, dict[RuleKey, Rule]] = {}
+        self._rules_changed = 1
+        """Grows whenever a rule may begin or cease to speak of somebody."""
 
     def group(self, namespace: str, labels: Mapping[str, str], owner: str) -> Group:
         """The group of such pods; `leave` it for every time it was asked for."""
@@ -68,6 +81,8 @@ class Book:
         found = groups.get(key)
         if found is None:
             found = groups[key] = Group(namespace, dict(labels), owner)
+            for shelf in _label_shelves(found):
+                self._labeled.setdefault(shelf, {})[found] = None
             found.selections = [
                 each for each in self._around(found) if picks(each.picked, found, self.namespaces)
             ]
@@ -81,15 +96,31 @@ class Book:
             del groups[(tuple(sorted(group.labels.items())), group.owner)]
             if not groups:
                 del self._groups[group.namespace]
+            for shelf in _label_shelves(group):
+                del self._labeled[shelf][group]
+                if not self._labeled[shelf]:
+                    del self._labeled[shelf]
 
     def _around(self, group: Group) -> Iterator[Selection]:
         """Selections that may pick the group."""
-        for shelf in (("owner", group.owner), ("namespace", group.namespace), _ANYWHERE):
+        for shelf in _shelves(group):
             yield from self._selections.get(shelf, {}).values()
 
     def _every_group(self) -> Iterator[Group]:
         for groups in self._groups.values():
             yield from groups.values()
+
+    def _groups_around(self, picked: Picked) -> Iterator[Group]:
+        """Groups that it may pick."""
+        shelf = _shelf(picked)
+        if shelf[:1] == ("label",):
+            yield from self._labeled.get(shelf, ())
+            return
+        if picked.namespace_selector is not None:
+            yield from self._every_group()
+            return
+        for namespace in picked.namespaces:
+            yield from self._groups.get(namespace, {}).values()
 
     def link(self, shape: Shape) -> str:
         """Begin to count what the shape asks about. Returns why that cannot be, if it cannot."""
@@ -119,8 +150,7 @@ class Book:
         for rule in links.rules:
             rule.users -= 1
             if rule.users == 0:
-                rule.is_over = True
-                del self._rules[rule.key]
+                self._end_rule(rule)
         shape.links = _NO_LINKS
 
     def _spread_selections(self, spreads: tuple[Spread, ...]) -> tuple[Selection, ...]:
@@ -140,7 +170,7 @@ class Book:
         return found
 
     def _fill(self, selection: Selection) -> None:
-        for group in self._every_group():
+        for group in self._groups_around(selection.picked):
             if picks(selection.picked, group, self.namespaces):
                 group.selections.append(selection)
                 selection.join(group)
@@ -151,34 +181,36 @@ class Book:
         if not self._selections[shelf]:
             del self._selections[shelf]
         self._asked -= not selection.picked.owner
-        for group in self._every_group():
+        for group in self._groups_around(selection.picked):
             if selection in group.selections:
                 group.selections.remove(selection)
 
     def _rule(self, key: RuleKey) -> Rule:
-        found = self._rules.get(key)
+        shelf = self._rules.setdefault(_shelf(key.term.picked), {})
+        found = shelf.get(key)
         if found is None:
-            found = self._rules[key] = Rule(key)
-            self._rule_list.append(found)
-            if len(self._rule_list) > _RULES_KEPT_MAX + 2 * len(self._rules):
-                self._rule_list = list(self._rules.values())
-                self._forget_rules()
+            found = shelf[key] = Rule(key)
+            self._rules_changed += 1
         found.users += 1
         return found
 
-    def _forget_rules(self) -> None:
-        """Which rules speak of whom is found anew."""
-        for group in self._every_group():
-            group.rules, group.seen = [], 0
+    def _end_rule(self, rule: Rule) -> None:
+        shelf = _shelf(rule.key.term.picked)
+        del self._rules[shelf][rule.key]
+        if not self._rules[shelf]:
+            del self._rules[shelf]
+        self._rules_changed += 1
 
     def rules_about(self, group: Group) -> list[Rule]:
-        """Rules of the tenant's pods that speak of this group's; those that no pod has are left out."""
-        news = self._rule_list[group.seen :]
-        if news:
-            group.rules += [rule for rule in news if picks(rule.key.term.picked, group, self.namespaces)]
-            group.seen = len(self._rule_list)
-        if any(rule.is_over for rule in group.rules):
-            group.rules = [rule for rule in group.rules if not rule.is_over]
+        """Rules of the tenant's pods that speak of this group's."""
+        if group.rules_at != self._rules_changed:
+            group.rules = [
+                rule
+                for shelf in _shelves(group)
+                for rule in self._rules.get(shelf, {}).values()
+                if picks(rule.key.term.picked, group, self.namespaces)
+            ]
+            group.rules_at = self._rules_changed
         return group.rules
 
     def place(self, pod: Pod, slot: int, sign: int = 1) -> None:
@@ -214,7 +246,7 @@ class Book:
         for selection in list(self._selections.get(_ANYWHERE, {}).values()):
             if _depends_on_labels(selection.picked):
                 self._refill(selection)
-        self._forget_rules()
+        self._rules_changed += 1
 
     def _refill(self, selection: Selection) -> None:
         for group in self._every_group():

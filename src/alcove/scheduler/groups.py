@@ -26,7 +26,7 @@ class Group:
         "placed",
         "pods",
         "rules",
-        "seen",
+        "rules_at",
         "selections",
     )
 
@@ -43,7 +43,7 @@ class Group:
         """Which choices of pods this group is part of."""
         self.rules: list[Rule] = []
         """Which rules of other pods speak of this group."""
-        self.seen = 0
-        """How many of the tenant's rules were looked at for that."""
+        self.rules_at = 0
+        """As of which change of the tenant's rules."""
         self.pods = 0
         """How many pods are of it."""

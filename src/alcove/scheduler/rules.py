@@ -23,15 +23,13 @@ class RuleKey(Struct, frozen=True):
 
 
 class Rule:
-    __slots__ = ("is_over", "key", "owners", "users")
+    __slots__ = ("key", "owners", "users")
 
     def __init__(self, key: RuleKey) -> None:
         self.key = key
         self.owners = SlotCounts()
         """Placed pods that have the rule; once for each time they have it."""
         self.users = 0
-        self.is_over = False
-        """No pod has it any more: whoever knows it may forget it."""
 
 
 def rules_of(shape: Shape) -> list[RuleKey]:
