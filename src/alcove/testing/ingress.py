@@ -1,0 +1,112 @@
+"""An ingress proxy on this machine's own sockets, with backends that say exactly what they are told to.
+
+lab = ProxyLab()
+await lab.start(Limits())
+await lab.backend(answering(OK))
+answer = await lab.ask(get("/"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+
+from alcove.agent.ingress.certificates import Certificates
+from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.server import Server
+from alcove.agent.ingress.table import Target, Tenant, compiled
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.client.keys import HOME, Space
+from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+
+TENANT = Space(HOME, TenantId("blue"))
+HOST = "shop.example"
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class ProxyLab:
+    """A proxy with one route; each backend connection is the handler's."""
+
+    def __init__(self) -> None:
+        self.dialled: list[tuple[str, str, str, int]] = []
+        self.backends: list[asyncio.Server] = []
+        self.address = ("127.0.0.1", 0)
+
+    async def dial(self, space: Space, network: str, address: str, port: int) -> socket.socket:
+        self.dialled.append((space.tenant, network, address, port))
+        sock = socket.socket()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        return sock
+
+    async def start(self, limits: Limits) -> None:
+        self.server = Server(self.dial, limits)
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.address = listening.getsockname()
+        self.running = asyncio.create_task(self.server.run([listening], [], Certificates().context))
+
+    async def backend(self, handler: Handler) -> None:
+        """All requests for the host lead to it from now on."""
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await handler(reader, writer)
+            writer.close()
+
+        made = await asyncio.start_server(handle, "127.0.0.1", 0)
+        self.backends.append(made)
+        self.lead_to(made.sockets[0].getsockname()[:2])
+
+    def lead_to(self, *addresses: tuple[str, int]) -> None:
+        rule = Rule(HOST, "/", PathType.PREFIX, Backend("web", 80))
+        wanted = Wanted("2026", "u", "default", "i", "default", (rule,), None, ())
+        target = Target(TENANT, "default", addresses, "default/web")
+        tenant = Tenant(TENANT, (wanted,), {("default", "default", Backend("web", 80)): target})
+        self.server.table = compiled([tenant], {HOST: TENANT.tenant}, SYSTEM)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(*self.address[:2])
+
+    async def ask(self, raw: bytes) -> bytes:
+        """Everything that comes back until the proxy closes."""
+        reader, writer = await self.connect()
+        writer.write(raw)
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def close(self) -> None:
+        self.running.cancel()
+        await asyncio.wait([self.running])
+        for backend in self.backends:
+            backend.close()
+
+
+def get(path: str = "/", *headers: str, host: str = HOST, close: bool = True) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", f"Host: {host}", *headers, *(["Connection: close"] if close else [])]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def answering(*answers: bytes, seen: list[bytes] | None = None) -> Handler:
+    """One answer for each request of a connection, whose heads are noted."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            head = await read_head(reader)
+            if seen is not None:
+                seen.append(head)
+            writer.write(answer)
+            await writer.drain()
+
+    return handle
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Own: yes\r\n\r\nhello"
