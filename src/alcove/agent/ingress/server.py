@@ -128,7 +128,7 @@ class _Talk:
             try:
                 head = await self._head()
             except Malformed as error:
-                await self._refuse(None, Refused(error.status, str(error)), has_body=True)
+                await self._refuse(None, Refused(error.status, str(error)))
                 return
             if head is None or not await self._answer(head):
                 return
@@ -188,16 +188,19 @@ class _Talk:
             finally:
                 self._server.leave(target)
         except Refused as error:
-            await self._refuse(target, error, has_body=head.method != b"HEAD")
+            await self._refuse(target, error, head)
             return False
         except Malformed as error:
-            await self._refuse(target, Refused(error.status), has_body=head.method != b"HEAD")
+            await self._refuse(target, Refused(error.status), head)
             return False
 
-    async def _refuse(self, target: Target | None, error: Refused, *, has_body: bool) -> None:
+    async def _refuse(self, target: Target | None, error: Refused, head: Head | None = None) -> None:
+        """`head` is None: what was asked is not even known."""
         self._server.answers[target.space if target else None, error.status] += 1
-        self._writer.write(headers.refusal(error.status, str(error), has_body=has_body))
-        await self._linger()
+        silent = head is not None and head.method == b"HEAD"
+        self._writer.write(headers.refusal(error.status, str(error), has_body=not silent))
+        if head is None or head.is_chunked or head.length:
+            await self._linger()
 
     async def _linger(self) -> None:
         """A client that is still sending would lose our answer to a reset."""
