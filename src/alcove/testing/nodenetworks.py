@@ -17,18 +17,21 @@ from typing import Any, TypeVar
 import uvloop
 
 from alcove.agent.cni.server import CniServer
+from alcove.agent.ingress import start as ingress
 from alcove.agent.network.network import Network, Place
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.dataplane.namespaces import inside
 from alcove.dns.upstream import Resolver
 from alcove.testing.agent import node_kubeconfig
 from alcove.testing.nodes import UNDERLAY, Lab, Node
 from alcove.testing.server import LocalServer
 
 SECONDS_MAX = 30.0
+INGRESS_PORT = 80
 T = TypeVar("T")
 
 
@@ -83,9 +86,12 @@ class NodeNetwork:
             await transport.close()
 
     async def _run(self, planes: Planes) -> None:
+        with inside(self.node.namespace):
+            plain = ingress.bind(str(self.node.address), INGRESS_PORT)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.network.run())
             tasks.create_task(CniServer(self.network, planes, self.cni_socket).run())
+            tasks.create_task(ingress.serve(planes, self.network, lambda *_: None, plain, []))
 
     @property
     def cni_socket(self) -> Path:

@@ -1,0 +1,124 @@
+"""What tests ask from the network namespaces of a cluster's pods (`nodecluster`): who is reached, which names there are,
+what the world sees of them."""
+
+import socket
+import threading
+import time
+from contextlib import suppress
+
+from dnslib import RCODE, DNSRecord
+
+from alcove.testing.nodecluster import Cluster, Pod
+from alcove.testing.probes import TIMEOUT, connect, family_of, opened
+from alcove.testing.server import wait_until
+
+TENANTS = ("red", "blue")
+"""Two that have everything alike."""
+WORLD = "203.0.113.5"
+"""A host beside the nodes."""
+
+
+def reaches(pod: Pod, address: str, port: int) -> bool:
+    """Whether somebody listens there; the kernel answers for whoever does."""
+    client = connect(pod.namespace, address, port, timeout=0.2)
+    if client is not None:
+        client.close()
+    return client is not None
+
+
+def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
+    """What the pod's DNS says: the answers, or the code."""
+    question = DNSRecord.question(name, kind)
+    server = server or pod.attachment.nameservers[0]
+    with opened(pod.namespace, family_of(server), socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.5)
+        sock.connect((server, 53))
+        sock.send(question.pack())
+        answer = DNSRecord.parse(sock.recv(4096))
+    assert answer.header.id == question.header.id
+    return [str(each.rdata) for each in answer.rr] or [RCODE[answer.header.rcode]]
+
+
+def came_as(cluster: Cluster, server: socket.socket, address: str, port: int) -> str:
+    """Whom a pod sees when the world comes in."""
+
+    def attempt() -> str:
+        client = connect(cluster.world, address, port, timeout=0.2)
+        if client is None:
+            return ""
+        client.close()
+        accepted, (source, _) = server.accept()
+        accepted.close()
+        return str(source)
+
+    return str(wait_until(attempt))
+
+
+def site(pod: Pod, text: str) -> socket.socket:
+    """A small web server in the pod, until it is closed."""
+    server = opened(pod.namespace, socket.AF_INET, socket.SOCK_STREAM)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((pod.address, 8080))
+    server.listen()
+    body = f"this is {text}"
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+def fetched(cluster: Cluster, address: str, host: str) -> str:
+    """What the world gets from a node for a host; nothing, unless it is a page."""
+    client = connect(cluster.world, address, 80, timeout=0.5)
+    if client is None:
+        return ""
+    with client, suppress(OSError):
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: client.recv(65536), b"")).decode()
+        return answer if answer.startswith("HTTP/1.1 200") else ""
+    return ""
+
+
+class Stream:
+    """Bytes that go round a connection all the time; a gap is a fault."""
+
+    GAP_SECONDS_MAX = 0.15
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self._client, self._server = client, server
+        self._ended = threading.Event()
+        self._rounds = 0
+        self._gap = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Stream":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(TIMEOUT)
+        assert self._gap < self.GAP_SECONDS_MAX, f"nothing for {self._gap:.3f} s"
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            begun = time.monotonic()
+            self._client.sendall(b"x")
+            self._server.recv(1)
+            self._server.sendall(b"y")
+            self._client.recv(1)
+            self._gap = max(self._gap, time.monotonic() - begun)
+            self._rounds += 1
+            time.sleep(0.001)
+
+    def must_flow(self) -> None:
+        before = self._rounds
+        wait_until(lambda: self._rounds > before + 10)

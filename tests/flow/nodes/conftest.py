@@ -1,0 +1,63 @@
+"""A real API server, the controllers, three nodes' data planes and what drives them; two tenants that have the same range.
+
+The third node has no pods. Needs root and BPF; else skipped.
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from dnslib import DNSRecord
+
+from alcove.dns.upstream import Resolver
+from alcove.testing.nodecluster import Cluster, Pod, node_cluster
+from alcove.testing.nodes import lacking
+from alcove.testing.podprobes import TENANTS, WORLD
+from alcove.testing.resolver import one_address
+
+WHY = lacking()
+RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/flow/nodes" in str(item.path):
+            item.add_marker(pytest.mark.root)
+            if WHY:
+                item.add_marker(pytest.mark.skip(reason=WHY))
+
+
+@contextmanager
+def resolver() -> Iterator[Resolver]:
+    """The world's DNS: one address for every name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    question, peer = sock.recvfrom(4096)
+                    for answer in one_address(DNSRecord.parse(question)):
+                        sock.sendto(answer, peer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield Resolver(*sock.getsockname())
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with (
+        resolver() as told,
+        node_cluster(tmp_path_factory.mktemp("node-networks"), 3, f"{WORLD}/24", (told,)) as made,
+    ):
+        for tenant in TENANTS:
+            made.make_tenant(tenant, RANGE)
+        yield made
+
+
+@pytest.fixture(scope="session")
+def pods(cluster: Cluster) -> dict[str, list[Pod]]:
+    """Of each tenant two on the first node and one on the second."""
+    return {tenant: [cluster.place_pod(tenant, node) for node in (0, 0, 1)] for tenant in TENANTS}
