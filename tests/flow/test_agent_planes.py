@@ -94,3 +94,31 @@ def test_a_plane_that_is_away_changes_nothing_for_the_other(planes: Planes) -> N
         assert is_ready(planes.beta, "stays")
         planes.create(planes.beta, "beta", "later")
         wait_until(lambda: is_ready(planes.beta, "later"), 40)
+
+
+def test_planes_come_and_go_while_the_agent_runs(planes: Planes, tmp_path: Path) -> None:
+    folder = tmp_path / "planes"
+    folder.mkdir()
+    way = node_kubeconfig(planes.own, "n1")
+    agent = LocalAgent(
+        node_kubeconfig(planes.home, "n1"), tmp_path / "n1", "n1", "--hollow", "--planes", str(folder)
+    )
+    with agent:
+        planes.create(planes.acme, "acme", "web")
+        planes.create(planes.beta, "beta", "web")
+        wait_until(lambda: is_ready(planes.acme, "web"))
+        assert not is_ready(planes.beta, "web"), "the node has not heard of that plane"
+        (folder / "beta.kubeconfig").write_bytes(way.read_bytes())
+        wait_until(lambda: is_ready(planes.beta, "web"))
+        before = planes.beta.get(f"{PODS}/web").json["status"]["containerStatuses"]
+        (folder / "beta.kubeconfig").write_text(f"# another certificate, say\n{way.read_text()}")
+        wait_until(lambda: agent.log.count("joined plane='beta'") == 2)
+        planes.create(planes.beta, "beta", "another")
+        wait_until(lambda: is_ready(planes.beta, "another"))
+        assert planes.beta.get(f"{PODS}/web").json["status"]["containerStatuses"] == before
+        (folder / "beta.kubeconfig").unlink()
+        wait_until(lambda: "left plane='beta'" in agent.log)
+        assert is_ready(planes.acme, "web")
+        (folder / "beta.kubeconfig").write_bytes(way.read_bytes())
+        planes.create(planes.beta, "beta", "again")
+        wait_until(lambda: is_ready(planes.beta, "again"))

@@ -63,6 +63,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where the node serves tenants' ingresses by HTTP and HTTPS; 0: it does not."""
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
+    planes_folder: Path | None = None
+    """Where kubeconfigs of further planes come and go."""
     insecure_registries: tuple[str, ...] = ()
     """Registries without TLS."""
     drains_on_stop: bool = False
@@ -82,7 +84,7 @@ class Agent:
     """What hollow and real nodes have in common: planes, events, pods' statuses, and the tasks of the process."""
 
     def __init__(
-        self, config: Config, planes: Planes, tasks: asyncio.TaskGroup, accounts: Mapping[PlaneId, Account]
+        self, config: Config, planes: Planes, tasks: asyncio.TaskGroup, accounts: dict[PlaneId, Account]
     ) -> None:
         self.config = config
         self.planes = planes
@@ -92,6 +94,16 @@ class Agent:
         self.troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
         self._writes = asyncio.Semaphore(WRITES_MAX)
         self.rosters: dict[str, Roster] = {}
+        self.on_plane: list[Callable[[PlaneId, Account | None], None]] = [self._hear]
+        """Called with every plane that comes later, or goes."""
+
+    def _hear(self, plane: PlaneId, account: Account | None) -> None:
+        if account is not None:
+            self.accounts[plane] = account
+
+    def heard(self, plane: PlaneId, account: Account | None) -> None:
+        for each in self.on_plane:
+            each(plane, account)
 
     def roster(self, node: str, site_of: SiteOf, left: Found) -> Roster:
         around = Surroundings(
@@ -150,6 +162,7 @@ async def _sweep(roster: Roster, source: PodSource) -> None:
 async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `ready` is called once the API knows the nodes."""
     from alcove.processes.nodes import hollow, real
+    from alcove.processes.nodes.following import Following
 
     accounts = {HOME: kubeconfig.load(config.kubeconfig)}
     accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
@@ -161,6 +174,10 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
                 planes.join(plane, pool)
             tasks.create_task(keep_trimmed(), name="memory")
             agent = Agent(config, planes, tasks, accounts)
+            if config.planes_folder is not None:
+                following = Following(config.planes_folder, planes, agent.heard)
+                await following.look()
+                tasks.create_task(following.run(), name="planes")
             keepers = None if config.is_hollow else await real.start(agent)
             for keeper in keepers if keepers is not None else hollow.start(agent):
                 await keeper.registered.wait()

@@ -49,6 +49,7 @@ from alcove.agent.volumes.volumes import Volumes
 from alcove.agent.volumes.wiping import Wiper
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
+from alcove.client.kubeconfig import Account
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
 from alcove.processes.agent import Agent
@@ -107,6 +108,14 @@ async def _serve(agent: Agent, pods: RunningPods) -> None:
     callers = Callers(serving.certificate, serving.key)
     for plane, account in agent.accounts.items():
         callers.trust(plane, account.ca_pem)
+
+    def heard(plane: PlaneId, account: Account | None) -> None:
+        if account is None:
+            callers.distrust(plane)
+        else:
+            callers.trust(plane, account.ca_pem)
+
+    agent.on_plane.append(heard)
     async with Server(pods, callers, config.address, config.port):
         await serving.keep(callers.reload)
 

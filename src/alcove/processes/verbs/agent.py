@@ -43,6 +43,10 @@ def agent(
         list[str] | None,
         typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
     ] = None,
+    planes: Annotated[
+        Path | None,
+        typer.Option(help="A folder of TENANT.kubeconfig files: planes that come and go while it runs."),
+    ] = None,
     insecure_registry: Annotated[
         list[str] | None, typer.Option(help="Host[:port] of a registry that has no TLS; repeatable.")
     ] = None,
@@ -75,6 +79,7 @@ def agent(
         bpf_root=bpf or BPF_ROOT,
         ingress_ports=(http_port, https_port),
         planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
+        planes_folder=planes,
         insecure_registries=tuple(insecure_registry or ()),
         drains_on_stop=drain_on_stop,
     )

@@ -1,0 +1,116 @@
+"""Planes that come and go while the agent runs: a folder with a kubeconfig for each dedicated tenant.
+
+    DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file is there
+
+When a file goes, the node leaves the plane, and the plane's pods end here: nobody could tell it what becomes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from alcove.client import kubeconfig
+from alcove.client.errors import BadKubeconfig
+from alcove.client.keys import HOME, PlaneId
+from alcove.client.kubeconfig import Account
+from alcove.client.planes import Planes
+from alcove.client.pool import HttpPool
+from alcove.client.transport import Response, Stream
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+SUFFIX = ".kubeconfig"
+
+Heard = Callable[[PlaneId, Account | None], None]
+"""A plane joined, with what reaches it, or left."""
+
+
+class Way:
+    """A transport that can be exchanged under those who use it: a plane's certificate is renewed, its pods go on."""
+
+    def __init__(self, pool: HttpPool) -> None:
+        self._pool = pool
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Response:
+        return await self._pool.request(method, path, headers, body)
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
+        return self._pool.stream(path, headers)
+
+    async def exchange(self, pool: HttpPool) -> None:
+        """Watches over the old one end, and are resumed over the new."""
+        before, self._pool = self._pool, pool
+        await before.close()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class Following:
+    """`run` until cancelled."""
+
+    def __init__(self, folder: Path, planes: Planes, heard: Heard) -> None:
+        self._folder = folder
+        self._planes = planes
+        self._heard = heard
+        self._joined: dict[PlaneId, tuple[Way, bytes]] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for way, _ in self._joined.values():
+                await way.close()
+
+    async def look(self) -> None:
+        found = await asyncio.to_thread(_read, self._folder)
+        for plane in [each for each in self._joined if each not in found]:
+            await self._leave(plane)
+        for plane, content in found.items():
+            before = self._joined.get(plane)
+            is_new = before is None and plane not in self._planes.ids()
+            has_changed = before is not None and before[1] != content
+            if is_new or has_changed:
+                await self._join(plane, content)
+
+    async def _join(self, plane: PlaneId, content: bytes) -> None:
+        try:
+            account = kubeconfig.load(self._folder / f"{plane}{SUFFIX}")
+            pool = HttpPool(account)
+        except BadKubeconfig as error:
+            log.warning("plane not joined", extra={"plane": plane, "error": str(error)})
+            return
+        self._heard(plane, account)
+        if plane in self._joined:
+            way, _ = self._joined[plane]
+            await way.exchange(pool)
+        else:
+            way = Way(pool)
+            self._planes.join(plane, way)
+        self._joined[plane] = (way, content)
+        log.info("joined", extra={"plane": plane})
+
+    async def _leave(self, plane: PlaneId) -> None:
+        way, _ = self._joined.pop(plane)
+        await self._planes.leave(plane)
+        self._heard(plane, None)
+        await way.close()
+        log.info("left", extra={"plane": plane})
+
+
+def _read(folder: Path) -> dict[PlaneId, bytes]:
+    found: dict[PlaneId, bytes] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+        plane = PlaneId(path.name.removesuffix(SUFFIX))
+        if plane != HOME:
+            found[plane] = path.read_bytes()
+    return found
