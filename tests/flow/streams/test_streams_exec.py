@@ -4,8 +4,11 @@ import asyncio
 import os
 from pathlib import Path
 
+import kubernetes
+import kubernetes.stream
 import pytest
 
+from alcove.agent.server import server as node_server
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer
 from alcove.testing.terminal import Terminal
@@ -77,6 +80,47 @@ async def test_a_process_ends_with_its_client(rig: NodeRig, server: LocalServer)
     async with asyncio.timeout(20):
         while "4321" in (await rig.kubectl(acme, "exec", "left", "--", "ps")).out:
             pass
+
+
+@pytest.mark.parametrize("size", [8 << 20, 1 << 20])
+async def test_a_process_that_reads_nothing_ends_with_its_client_too(
+    rig: NodeRig, server: LocalServer, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(node_server, "WATCH_SECONDS", 0.2)
+    await rig.stop()
+    await rig.start()
+    await rig.pod("acme", "deaf", [SLEEPS])
+    acme = server.as_tenant("acme")
+    running = await rig.begin(acme, "exec", "-i", "deaf", "--", "sh", "-c", "echo begun; exec sleep 5432")
+    assert running.stdin is not None and running.stdout is not None
+    async with asyncio.timeout(20):
+        assert await running.stdout.readline() == b"begun\n"
+    # Enough to fill what is between them, or so little that nothing is left to be sent.
+    running.stdin.write(bytes(size))
+    await asyncio.sleep(0.5)
+    running.kill()
+    await running.wait()
+    async with asyncio.timeout(40):
+        while "5432" in (await rig.kubectl(acme, "exec", "deaf", "--", "ps")).out:
+            pass
+
+
+async def test_the_python_client_runs_commands_as_it_is(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "python", [SLEEPS])
+    config = server.as_tenant("acme").kubeconfig
+
+    def run() -> tuple[str, str, int]:
+        api = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(str(config)))  # type: ignore[no-untyped-call]
+        command = ["sh", "-c", "read x; echo got $x; echo bad >&2; exit 5"]
+        stream = kubernetes.stream.stream(
+            api.connect_get_namespaced_pod_exec, "python", "default", command=command, stdin=True,
+            stdout=True, stderr=True, tty=False, _preload_content=False,
+        )  # fmt: skip
+        stream.write_stdin("it\n")
+        stream.run_forever(timeout=20)
+        return stream.read_stdout(), stream.read_stderr(), stream.returncode
+
+    assert await asyncio.to_thread(run) == ("got it\n", "bad\n", 5)
 
 
 async def test_a_node_that_dies_ends_the_client(rig: NodeRig, server: LocalServer) -> None:

@@ -27,6 +27,7 @@ from alcove.client.keys import PlaneId
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1_024
+HANDSHAKE_SECONDS_MAX = 10.0
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 _ESTABLISHED = 1
@@ -54,7 +55,8 @@ class Server:
     async def __aenter__(self) -> Server:
         self._listener = await asyncio.start_server(
             self._accept, self._host, self._port,
-            ssl=self._callers.context, limit=http.HEAD_BYTES_MAX, reuse_address=True,
+            ssl=self._callers.context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+            limit=http.HEAD_BYTES_MAX, reuse_address=True,
         )  # fmt: skip
         self._watching = asyncio.create_task(self._watch())
         return self
@@ -71,6 +73,11 @@ class Server:
     def port(self) -> int:
         assert self._listener is not None
         return int(self._listener.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._connections)
 
     async def _watch(self) -> None:
         """Ends what is done for clients that are gone, also where nothing is read from them at the moment."""

@@ -5,6 +5,7 @@ places      where a node is: from ring0's Node, never from anything a tenant wri
 agents      mutual TLS to a node's agent
 requests    one request to an agent, up to the head of its answer
 relays      bytes both ways, or a log's body, with what either side can take
+hanging_up  the end of a connection to an agent, also to one that takes nothing
 counting    how many streams a tenant may have
 connect     the handler: checks, admission, and the way to the node
 """

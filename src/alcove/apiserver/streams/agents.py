@@ -21,6 +21,8 @@ from alcove.apiserver.streams.places import Place
 
 CERTIFICATE = "apiserver-node-client.pem"
 CONNECT_SECONDS_MAX = 5.0
+GOODBYE_SECONDS_MAX = 5.0
+"""For TLS' own end, which an agent that reads nothing does not answer."""
 
 _P = TypeVar("_P", bound=asyncio.Protocol)
 
@@ -61,7 +63,12 @@ class Agents:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 transport, protocol = await loop.create_connection(
-                    made, place.host, place.port, ssl=self._context, server_hostname=place.host
+                    made,
+                    place.host,
+                    place.port,
+                    ssl=self._context,
+                    server_hostname=place.host,
+                    ssl_shutdown_timeout=GOODBYE_SECONDS_MAX,
                 )
         except (OSError, TimeoutError) as error:
             raise unreachable(place.node, _why(error)) from error

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
 from alcove.api import objects
-from alcove.api.errors import ApiError, BadRequest, NotFound
+from alcove.api.errors import ApiError, BadRequest, MethodNotAllowed, NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.nodeapi import pod_path
 from alcove.api.objects import Object
@@ -57,6 +57,8 @@ class Streams:
                 f"proxy of {call.kind.resource} is not served: tenants' networks are not reachable from the API "
                 "server; use `kubectl port-forward`"
             )
+        if call.request.method == "HEAD":
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
         if verb != "log":
             self._check_upgrade(call)
         asked = await self._admitted(call, streams.parse(verb, call.request.raw_query))

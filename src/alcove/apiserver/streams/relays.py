@@ -7,12 +7,16 @@ one that is left still goes out, for a while.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 from alcove.apiserver.http.messages import Writer
-from alcove.apiserver.streams.requests import FLUSH_SECONDS_MAX, AgentRequest
+from alcove.apiserver.streams.hanging_up import FLUSH_SECONDS_MAX
+from alcove.apiserver.streams.requests import AgentRequest
 
 IDLE_SECONDS_MAX = 4 * 3600.0
+HELD_SECONDS = 5.0
+_ESTABLISHED = 1
 
 
 class Relay:
@@ -32,6 +36,8 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._moved = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_held = False
+        """The client is not read from."""
 
     # The client's side (http.messages.Takeover)
 
@@ -71,12 +77,24 @@ class Relay:
         self._finish()
 
     def hold(self) -> None:
+        self._is_held = True
         if self._client is not None:
             _set_reading(self._client, False)
+            self._loop.call_later(HELD_SECONDS, self._check_client)
 
     def release(self) -> None:
+        self._is_held = False
         if self._client is not None:
             _set_reading(self._client, True)
+
+    def _check_client(self) -> None:
+        """Of a connection that is not read from, nobody tells that it was closed."""
+        if not self._is_held or self._client is None:
+            return
+        if _is_connected(self._client):
+            self._loop.call_later(HELD_SECONDS, self._check_client)
+        else:
+            self._client.abort()
 
     def _check_idle(self) -> None:
         left = self._moved + self._idle_seconds_max - self._loop.time()
@@ -146,6 +164,14 @@ class LogBody:
 def _set_reading(transport: asyncio.Transport, wanted: bool) -> None:
     if not transport.is_closing():
         (transport.resume_reading if wanted else transport.pause_reading)()
+
+
+def _is_connected(transport: asyncio.Transport) -> bool:
+    found = transport.get_extra_info("socket")
+    try:
+        return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
+    except OSError:
+        return False
 
 
 def _nothing() -> None:

@@ -13,12 +13,12 @@ import httptools
 import orjson
 
 from alcove.api.errors import ApiError, InternalError, from_status
+from alcove.apiserver.streams.hanging_up import hang_up
 
 HEAD_SECONDS_MAX = 30.0
 HEAD_BYTES_MAX = 64 << 10
 ERROR_BYTES_MAX = 64 << 10
 WRITE_BUFFER_BYTES_MAX = 256 << 10
-FLUSH_SECONDS_MAX = 10.0
 
 
 class Receiver(Protocol):
@@ -88,9 +88,7 @@ class AgentRequest(asyncio.Protocol):
     def close(self) -> None:
         """What was written still goes out, if the agent takes it in time."""
         self._receiver = None
-        if not self.transport.is_closing():
-            self.transport.close()
-            asyncio.get_running_loop().call_later(FLUSH_SECONDS_MAX, self.transport.abort)
+        hang_up(self.transport)
 
     # The transport's side
 

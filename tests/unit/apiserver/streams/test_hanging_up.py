@@ -1,0 +1,45 @@
+"""An agent that takes nothing notices all the same that it was hung up on."""
+
+import asyncio
+import socket
+
+import pytest
+
+from alcove.apiserver.streams import hanging_up
+from alcove.apiserver.streams.requests import AgentRequest
+
+
+async def connected() -> tuple[AgentRequest, socket.socket]:
+    """A request's connection, and its other end, which nobody reads from."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        loop = asyncio.get_running_loop()
+        _, request = await loop.create_connection(AgentRequest, *listener.getsockname())
+        other, _ = listener.accept()
+    return request, other
+
+
+async def test_what_was_written_goes_out_before_the_end() -> None:
+    request, other = await connected()
+    with other:
+        request.transport.write(b"last words")
+        request.close()
+        request.close()
+        other.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(5):
+            assert await loop.sock_recv(other, 100) == b"last words"
+
+
+async def test_a_full_window_is_no_hiding_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging_up, "FLUSH_SECONDS_MAX", 0.1)
+    request, other = await connected()
+    with other:
+        request.transport.write(bytes(64 << 20))
+        request.close()
+        other.setblocking(False)
+        await asyncio.sleep(0.3)
+        received = 0
+        with pytest.raises(ConnectionResetError):
+            while data := other.recv(1 << 20):
+                received += len(data)
+        assert received < 64 << 20
