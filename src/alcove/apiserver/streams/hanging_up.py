@@ -12,6 +12,7 @@ import struct
 import termios
 
 FLUSH_SECONDS_MAX = 10.0
+LOOK_SECONDS = 0.05
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -26,7 +27,20 @@ def hang_up(transport: asyncio.Transport) -> None:
     # As long as it is held, the connection can still be reset, whatever the transport has done by then.
     held = socket.socket(fileno=os.dup(found.fileno()))
     transport.close()
-    asyncio.get_running_loop().call_later(FLUSH_SECONDS_MAX, _cut, transport, held)
+    loop = asyncio.get_running_loop()
+    _settle(loop, transport, held, loop.time() + FLUSH_SECONDS_MAX)
+
+
+def _settle(
+    loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, held: socket.socket, deadline: float
+) -> None:
+    """Lets go when everything was taken; cuts what was not in time."""
+    if not transport.get_write_buffer_size() and not _unsent_bytes(held.fileno()):
+        held.close()
+    elif loop.time() < deadline:
+        loop.call_later(LOOK_SECONDS, _settle, loop, transport, held, deadline)
+    else:
+        _cut(transport, held)
 
 
 def _unsent_bytes(descriptor: int) -> int:
