@@ -12,7 +12,7 @@ import pytest
 from alcove.api import objects
 from alcove.cli.connectivity.world import Pod, pod_manifest
 from alcove.cli.session import Session
-from alcove.client.resources import NODES, PODS, TENANTS
+from alcove.client.resources import EVENTS, NODES, PODS, TENANTS
 from alcove.processes import down
 from alcove.processes.machine import cluster, findings, holding
 from alcove.testing.machine import FORWARDING, traces
@@ -58,7 +58,7 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
     way = ("--kubeconfig", str(machine / "admin.kubeconfig"))
     assert alcove("tenant", "create", POD.tenant, *way).returncode == 0
     session.create(PODS, pod_manifest(POD), POD.tenant, POD.namespace)
-    first = wait_until(lambda: started(session), 30)
+    first = _await_start(session)
 
     _agent_is_killed_and_pods_do_not_notice(machine, session, first)
     _node_is_a_namespace_of_its_own(machine, session)
@@ -82,6 +82,15 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
     assert alcove("destroy", "--yes", *place).stdout == "gone\n"
     assert not machine.exists()
     assert traces(asked) == []
+
+
+def _await_start(session: Session) -> str:
+    try:
+        return str(wait_until(lambda: started(session), 30))
+    except AssertionError as error:
+        status = session.get(PODS, POD.name, POD.tenant, POD.namespace).get("status")
+        told = [(each.get("reason"), each.get("message")) for each in session.items(EVENTS, POD.tenant)]
+        raise AssertionError(f"{error}\n{status}\n{told}") from None
 
 
 def _agent_is_killed_and_pods_do_not_notice(machine: Path, session: Session, first: str) -> None:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from alcove.cli.connection import ConnectionFailed
 from alcove.cli.session import Session
 from alcove.client.resources import NODES
 from alcove.dataplane.errors import DataPlaneError
-from alcove.processes.machine import claims, holding, nodekeys, readiness, sweep, underlay
+from alcove.processes.machine import claims, findings, holding, nodekeys, readiness, sweep, underlay
 from alcove.processes.machine.asked import NotUp, Wanted, decide
 from alcove.processes.machine.cluster import BadCluster, Cluster, Node
 from alcove.processes.machine.logs import last_lines
@@ -86,7 +87,10 @@ def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
     _drop_surplus(asked, session)
     for node in asked.all_nodes():
         with progress.step(node.name) as step:
-            step.detail = _described(_await_node(asked, node, session))
+            ready = _await_node(asked, node, session)
+            step.detail = f"ready ({', '.join(_runtimes(ready))})"
+        if not asked.hollow and (told := _weakness(asked, node, _runtimes(ready))):
+            progress.warn(f"  ! {told}")
     return asked
 
 
@@ -158,13 +162,23 @@ def _await_node(asked: Cluster, node: Node, session: Session) -> Object:
         raise NotUp(f"{error}; it says: {readiness.why_not(session.find(NODES, node.name))}") from error
 
 
-def _described(node: Object) -> str:
-    """What a ready node runs pods with."""
-    runtimes = sorted(
-        {each.get("name", "") for each in get(node, "status", "runtimeHandlers", default=[])} - {""}
-    )
-    version = get(node, "status", "nodeInfo", "containerRuntimeVersion", default="")
-    return f"ready ({', '.join(runtimes) or version})"
+def _runtimes(node: Object) -> list[str]:
+    """What a node runs pods with."""
+    names = {each.get("name", "") for each in get(node, "status", "runtimeHandlers", default=[])} - {""}
+    version = str(get(node, "status", "nodeInfo", "containerRuntimeVersion", default=""))
+    return sorted(names) or [version]
+
+
+def _weakness(asked: Cluster, node: Node, runtimes: Sequence[str]) -> str:
+    """A node that turned out to be less than this machine promised; empty: it did not."""
+    log = asked.logs / f"{node.name}.log"
+    if "hollow" in runtimes:
+        return f"{node.name} is hollow: it could not do what the machine can; see {log}"
+    if shutil.which("runsc", path=findings.PATH) and not {"gvisor", "runsc"} & set(runtimes):
+        return (
+            f"{node.name}: gVisor is installed but failed its trial, so tenants' pods do not start; see {log}"
+        )
+    return ""
 
 
 def _check_alive(asked: Cluster, name: str) -> holding.State:
