@@ -17,6 +17,11 @@ def test_the_world_comes_in_by_node_ports(cluster: Cluster, pods: dict[str, list
     cluster.make_service("red", "outside", type="NodePort", selector={"door": "red"})
     service = "/api/v1/tenants/red/namespaces/default/services/outside"
     port = wait_until(lambda: cluster.server.system.get(service).json["spec"]["ports"][0].get("nodePort"))
+    near, stranger = pods["red"][0], pods["blue"][0]
+    with tcp_server(far.namespace, far.address, 8080):
+        for node in cluster.nodes.all:
+            wait_until(partial(reaches, near, str(node.node.address), port))
+            assert not reaches(stranger, str(node.node.address), port), "another network's"
     with tcp_server(far.namespace, far.address, 8080) as server:
         for node in cluster.nodes.all[:2]:
             assert came_as(cluster, server, str(node.node.address), port).startswith("10.7.0.")

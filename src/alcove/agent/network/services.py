@@ -26,6 +26,7 @@ API_PORT = 6443
 DNS_PORT = 53
 """Where the gateway's servers are, in every network."""
 AFFINITY_SECONDS = 10800
+ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
@@ -64,7 +65,7 @@ def served(standpoint: Standpoint, service: Object, slices: Iterable[Object], gr
     doors: list[Door] = []
     for port in (service["spec"].get("ports") or ()) if addresses else ():
         part = _Part(standpoint, service, port, _targets(parts, port))
-        services += [*part.virtual(addresses), *part.at_doors(grant)]
+        services += [*part.virtual(addresses), *part.at_any_node(addresses, grant), *part.at_doors(grant)]
         doors += part.doors(addresses, grant)
     extra = dict.fromkeys(host_prefix(door.service_address) for door in doors if door.keep_client)
     return Served(tuple(services), tuple(doors), tuple(extra), is_local(service["spec"]))
@@ -141,6 +142,18 @@ class _Part:
         for address in addresses:
             yield self._at(address, self._number, self._standpoint.here if is_local else None)
 
+    def at_any_node(self, addresses: Iterable[Address], grant: Grant) -> Iterable[Service]:
+        """Node ports as the network's own pods see them: at any node's address, to any backend."""
+        if number := self._node_port(grant):
+            for address in addresses:
+                yield self._at(ANY_NODE[address.version], number, None)
+
+    def _node_port(self, grant: Grant) -> int:
+        """0: it has none."""
+        number: int = self._port.get("nodePort") or 0
+        is_granted = (number, self._protocol.name) in grant.node_ports
+        return number if is_granted and types.has_node_ports(self._spec) else 0
+
     def _at(self, address: Address, number: int, here: frozenset[Address] | None) -> Service:
         backends = self._own_server(address.version) or _chosen(self._targets, address.version, here)
         return Service(
@@ -185,8 +198,7 @@ class _Part:
 
     def _ways(self, grant: Grant) -> Iterable[tuple[Address, int]]:
         """Addresses and ports that the world may come to."""
-        number: int = self._port.get("nodePort") or 0
-        if types.has_node_ports(self._spec) and (number, self._protocol.name) in grant.node_ports:
+        if number := self._node_port(grant):
             for address in self._standpoint.nodes:
                 yield address, number
         for address in self._outside(grant.outside):

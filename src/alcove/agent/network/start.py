@@ -1,8 +1,8 @@
 """A node's network from what its agent is told at the start. To be called in the node's network namespace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import IPv4Address, ip_interface
+from ipaddress import IPv4Address, IPv6Address, IPv6Interface, ip_interface
 from pathlib import Path
 
 from pyroute2 import IPRoute
@@ -11,9 +11,8 @@ from alcove.agent.network.network import Network, Place
 from alcove.agent.network.proxy import Address
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
-from alcove.dataplane.address import Prefix
 from alcove.dataplane.instance import BPF_ROOT
-from alcove.dataplane.model import Settings
+from alcove.dataplane.model import Interface, Settings
 from alcove.dataplane.plane import Plane
 from alcove.dns import resolvconf
 from alcove.dns.upstream import Resolver
@@ -33,30 +32,37 @@ def start(
     bpf_root: Path = BPF_ROOT,
 ) -> Network:
     """Takes up the data plane of that instance, or begins one. Raises DataPlaneError."""
-    plane = Plane(Settings(instance, IPv4Address(address), underlay), bpf_root=bpf_root)
+    found = _beside(underlay)
+    settings = Settings(instance, IPv4Address(address), underlay, node6=global6(found))
     place = Place(
         node=node,
         address=IPv4Address(address),
-        underlay=_beside(underlay),
+        underlay=tuple(dict.fromkeys(each.network for each in found)),
         folder=folder,
         resolvers=resolvers(RESOLV_CONF),
     )
-    return Network(plane, planes, place, api_server)
+    return Network(Plane(settings, bpf_root=bpf_root), planes, place, api_server)
 
 
-def _beside(device: str) -> tuple[Prefix, ...]:
+def _beside(device: str) -> list[Interface]:
     """In a thread: the library that asks runs an event loop of its own, and here one runs already."""
     with ThreadPoolExecutor(1) as threads:
-        return threads.submit(prefixes, device).result()
+        return threads.submit(interfaces, device).result()
 
 
-def prefixes(device: str) -> tuple[Prefix, ...]:
-    """The ranges that the device is in."""
+def interfaces(device: str) -> list[Interface]:
+    """The addresses of the device, with the ranges that they are of."""
     with IPRoute() as route:
         [index, *_] = route.link_lookup(ifname=device) or [0]
         found = [each for each in route.get_addr(index=index) if index]
-    texts = (f"{each.get_attr('IFA_ADDRESS')}/{each['prefixlen']}" for each in found)
-    return tuple(dict.fromkeys(ip_interface(text).network for text in texts))
+    return [ip_interface(f"{each.get_attr('IFA_ADDRESS')}/{each['prefixlen']}") for each in found]
+
+
+def global6(found: Iterable[Interface]) -> IPv6Address | None:
+    """The first address that others than neighbours can reach by IPv6; None: there is none."""
+    return next(
+        (each.ip for each in found if isinstance(each, IPv6Interface) and not each.is_link_local), None
+    )
 
 
 def resolvers(path: Path) -> tuple[Resolver, ...]:

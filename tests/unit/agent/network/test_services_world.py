@@ -174,6 +174,7 @@ def test_local_ways_lead_to_local_backends_and_keep_the_client() -> None:
     assert found.doors == (Door(7, NODE, 30080, Protocol.TCP, NODE, 30080, keep_client=True),)
     assert found.services == (
         Service(7, VIP, 80, Protocol.TCP, backends(HERE, FAR)),
+        Service(7, IPv4Address("0.0.0.0"), 30080, Protocol.TCP, backends(HERE, FAR)),
         Service(7, NODE, 30080, Protocol.TCP, backends(HERE)),
     )
     assert found.prefixes == (ip_network("192.0.2.1/32"),)
