@@ -9,7 +9,7 @@ from functools import partial
 
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
-from alcove.api.errors import ApiError, NotFound
+from alcove.api.errors import ApiError, BadRequest, Invalid, NotFound
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
@@ -102,6 +102,10 @@ class Telling:
                 return
             except NotFound:
                 self.is_gone = True
+                return
+            except (BadRequest, Invalid) as error:
+                # It would never be taken; a pod must not stay for that.
+                log.error("status refused", extra={"pod": str(self._key), "error": str(error)})
                 return
             except (ApiError, ClientError) as error:
                 log.info("pod not told of", extra={"pod": str(self._key), "error": str(error)})

@@ -172,7 +172,7 @@ class Worker:
             self._note(WARNING, error.reason, str(error))
             self._end(End(Why.FAILED, 0.0, error.reason, str(error)))
         except (PodTrouble, RuntimeFailure, OSError) as error:
-            self._trouble(error)
+            self._trouble(step, error)
             if not isinstance(step, SetUp | MakeSandbox):
                 await asyncio.sleep(backoff.try_seconds(self.view.failures))
         else:
@@ -181,11 +181,13 @@ class Worker:
             if not isinstance(step, SetUp):
                 self.view.failures, self.view.trouble = 0, None
 
-    def _trouble(self, error: Exception) -> None:
+    def _trouble(self, step: Step, error: Exception) -> None:
         view = self.view
+        is_end = isinstance(step, Discard | DropSandbox | Dismantle)
         view.failures += 1
         view.retry_at = self._around.clock() + backoff.try_seconds(view.failures)
-        event = error.event if isinstance(error, PodTrouble) else "FailedCreatePodSandBox"
+        usual = "FailedKillPod" if is_end else "FailedCreatePodSandBox"
+        event = error.event if isinstance(error, PodTrouble) else usual
         view.trouble = Waiting(error.reason if isinstance(error, PodTrouble) else "ContainerCreating")
         log.info("pod in trouble", extra={"pod": str(self.key), "error": str(error)})
         if event and view.failures > 1:

@@ -35,13 +35,16 @@ class Listening:
     def __init__(self) -> None:
         self.statuses: list[Object] = []
         self.deleted = False
-        self.is_away = False
+        self.is_away = self.refuses = False
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
         if self.is_away:
             raise Unreachable("away", sent=False)
+        if method == "PATCH" and self.refuses:
+            told = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "no"}
+            return Response(422, {}, orjson.dumps(told))
         if method == "PATCH":
             self.statuses.append(orjson.loads(body)["status"])
         elif method == "DELETE":
@@ -369,6 +372,18 @@ def test_an_api_that_is_away_for_minutes_changes_nothing_for_pods_that_run() -> 
             stage.api.is_away = False
             await asyncio.sleep(20)
             assert stage.told["containerStatuses"][0]["restartCount"] == 1
+
+    play(scene)
+
+
+def test_a_status_that_is_refused_does_not_keep_the_pod_for_ever() -> None:
+    async def scene(stage: Stage) -> None:
+        worker = stage.hire()
+        async with working(worker) as task:
+            stage.api.refuses = True
+            worker.change(stage.deleted(1))
+            await asyncio.wait_for(task, 60)
+            assert stage.api.deleted
 
     play(scene)
 
