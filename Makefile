@@ -37,7 +37,7 @@ bench: setup ## Measure; every published figure comes from here
 	$(PY) -m bench.apiserver
 
 up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
-	-@$(PY) -m alcove.dataplane.build >/dev/null
+	@$(PY) -m alcove.dataplane.build >/dev/null 2>&1 || true
 	.venv/bin/alcove up $(UP)
 
 down: setup ## Stop the cluster of this machine; its state stays

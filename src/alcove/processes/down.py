@@ -18,6 +18,7 @@ from alcove.processes.machine.cluster import BadCluster, Cluster
 
 STOP_SECONDS_MAX = 45.0
 BUSY_SECONDS_MAX = 3.0
+ORPHAN_SECONDS_MAX = 5.0
 OWN = frozenset(("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs"))
 """What there can be before a cluster has a `cluster.json`."""
 
@@ -39,6 +40,7 @@ def stop(data: Path) -> bool:
 
 def _stop(data: Path) -> bool:
     was_up = _end_supervisor(data)
+    _end_orphans(data)
     for found in _found(data):
         _unplug(found)
     return was_up
@@ -71,6 +73,25 @@ def _end_supervisor(data: Path) -> bool:
             time.sleep(0.1)
         time.sleep(0.02)
     return True
+
+
+def _end_orphans(data: Path) -> None:
+    """Processes whose supervisor was killed: they were told to end, and have a moment for it."""
+    deadline = time.monotonic() + ORPHAN_SECONDS_MAX
+    pids = [state.pid for state in holding.states(data).values() if state.pid]
+    while left := [pid for pid in pids if _works_in(pid, data)]:
+        if time.monotonic() > deadline:
+            for pid in left:
+                _kill(pid)
+        time.sleep(0.05)
+
+
+def _works_in(pid: int, data: Path) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"alcove" in words and os.fsencode(data) in words
 
 
 def _kill(pid: int) -> None:

@@ -1,5 +1,6 @@
 """What `up` decides before it changes anything: ports, nodes, and what a running cluster can no longer become."""
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,8 +80,6 @@ def test_what_a_running_cluster_cannot_become(
     ("number", "said"), [(28, "free some space"), (30, "--data"), (13, "--data"), (5, "Input/output")]
 )
 def test_failures_of_the_machine_say_what_to_do(number: int, said: str) -> None:
-    import os
-
     told = explained(OSError(number, os.strerror(number), "/x/y"), Path("/x"))
     assert said in told and "/x/y" in told
 
