@@ -17,7 +17,7 @@ from alcove.dataplane.apply import KEY_ONLY, read_back
 from alcove.dataplane.desired import desired, gateway_name
 from alcove.dataplane.errors import MapFull, ProgramRejected, Unsupported
 from alcove.dataplane.instance import handle_of
-from alcove.dataplane.maps import MapName
+from alcove.dataplane.maps import PORT, MapName
 from alcove.dataplane.model import (
     Backend,
     Block,
@@ -34,6 +34,7 @@ from alcove.dataplane.model import (
 )
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.plane import Plane
+from alcove.dataplane.ports import make_guarded, port_name
 from alcove.testing.networks import LabNetwork, tell
 from alcove.testing.nodes import Lab, Node, Pod
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
@@ -206,7 +207,7 @@ class Changing:
 
     def ready(self, plane: Plane) -> list[Port]:
         """Ports that have been finished: the last step of making one is its entry."""
-        done = {int.from_bytes(key, "little") for key in plane.held[MapName.PORTS]}
+        done = {PORT.unpack(raw)["ifindex"] for raw in plane.held[MapName.PORTS].values()}
         own = {link.name: link.index for link in links.read_links(plane.netlink)}
         return [pod.port for pod in self.pods if own.get(pod.port.name) in done]
 
@@ -344,6 +345,32 @@ def test_a_device_that_vanished_leaves_no_entry(changing: Changing) -> None:
         plane.apply(world)
         changing.check(plane, world)
     changing.works(world)
+    plane.close()
+
+
+def test_a_link_whose_place_is_taken_is_made_anew(changing: Changing) -> None:
+    """Numbers of links that are far apart share a place."""
+    node = changing.node
+    plane = node.start()
+    refused: list[int] = []
+
+    def taken(index: int) -> bool:
+        refused.append(index)
+        return len(refused) <= 2
+
+    name = port_name(node.instance, "unlucky")
+    namespace = namespaces.make(f"{node.name}-unlucky")
+    program = plane.programs.descriptors["from_pod"]
+    made = make_guarded(
+        plane.netlink, name, ("eth0", "0e:00:00:00:09:09"), namespace, 1500, program, lambda _: None, taken
+    )
+    assert len(set(refused)) == 3
+    assert refused[-1] == made
+    assert plane._own_links()[name] == made
+    os.close(namespace)
+    with inside(node.namespace):
+        plane.apply(World())
+    assert name not in plane._own_links()
     plane.close()
 
 

@@ -190,6 +190,22 @@ class Map:
             self.fd = -1
 
 
+class ArrayMap(Map):
+    """An array, as if it were a map: places of zeros are empty."""
+
+    def items(self) -> dict[bytes, bytes]:
+        empty = bytes(self.value_size)
+        return {key: value for key, value in super().items().items() if value != empty}
+
+    def delete_all(self, keys: Sequence[bytes]) -> None:
+        self.put_all(dict.fromkeys(keys, bytes(self.value_size)))
+
+    def delete(self, key: bytes) -> bool:
+        was_there = self.get(key) != bytes(self.value_size)
+        self.put(key, bytes(self.value_size))
+        return was_there
+
+
 def create_map(name: str, kind: int, key_size: int, value_size: int, entries: int) -> Map:
     made = library().bpf_map_create(kind, name.encode()[:15], key_size, value_size, entries, None)
     return Map(name, _checked(made, f"create map {name}"), key_size, value_size)

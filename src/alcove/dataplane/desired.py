@@ -31,6 +31,7 @@ from alcove.dataplane.maps import (
     MapName,
     PortFlag,
     RouteKind,
+    port_key,
 )  # fmt: skip
 from alcove.dataplane.model import Gateway, Network, Port, Profile, Subnet, TrafficClass, World
 from alcove.dataplane.policies import compile_profile
@@ -284,8 +285,8 @@ def add_port(
     flags |= flags_before & PortFlag.BACKEND
     rate = port.rate_bytes_per_second
     mac = pack_mac(port.mac)
-    entries[MapName.PORTS][INDEX.pack(index)] = PORT.pack(
-        port.vni, slot, mac, flags, PRIORITY[port.traffic_class], TOS[port.traffic_class],
+    entries[MapName.PORTS][port_key(index)] = PORT.pack(
+        port.vni, slot, mac, flags, PRIORITY[port.traffic_class], TOS[port.traffic_class], index,
         address_of(port, 4), address_of(port, 6), policy_in, policy_out, rate, burst_ns(rate),
     )  # fmt: skip
     if rate:
@@ -315,9 +316,9 @@ def add_gateway(
     for one in gateway.addresses:
         own.setdefault(one.version, one.ip)
     first4, first6 = (pack(own[version]) if version in own else NO_ADDRESS for version in (4, 6))
-    entries[MapName.PORTS][INDEX.pack(index)] = PORT.pack(
-        gateway.vni, slot, mac, flags, PRIORITY[TrafficClass.PREMIUM], TOS[TrafficClass.PREMIUM], first4, first6,
-        0, 0, 0, 0,
+    entries[MapName.PORTS][port_key(index)] = PORT.pack(
+        gateway.vni, slot, mac, flags, PRIORITY[TrafficClass.PREMIUM], TOS[TrafficClass.PREMIUM], index, first4,
+        first6, 0, 0, 0, 0,
     )  # fmt: skip
     common = EndpointFlag.LOCAL | (EndpointFlag.SERVICES if has_services else 0)
     anycast = ENDPOINT.pack(NO_NODE, index, mac, common | EndpointFlag.ANYCAST, slot, 0, 0)

@@ -24,7 +24,7 @@ from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.model import Gateway, Settings, World
 from alcove.dataplane.namespaces import inside, path_of
 from alcove.dataplane.netlink import Netlink, Request
-from alcove.dataplane.ports import HOST_MAC, equip, make_guarded
+from alcove.dataplane.ports import HOST_MAC, Taken, equip, make_guarded
 from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ruleset
 
 EXIT_MAC = "06:00:01:00:00:01"
@@ -49,8 +49,9 @@ def uplink_addresses(slot: int) -> tuple[Uplink, Uplink]:
 
 
 class Gateways:
-    def __init__(self, settings: Settings, netlink: Netlink, checkpoint: Checkpoint) -> None:
+    def __init__(self, settings: Settings, netlink: Netlink, checkpoint: Checkpoint, taken: Taken) -> None:
         self.settings = settings
+        self.taken = taken
         self.netlink = netlink
         self.checkpoint = checkpoint
         self.prefix = f"alcove-{settings.instance}-"
@@ -130,7 +131,7 @@ class Gateways:
         link_name = gateway_name(self.settings.instance, gateway.vni)
         if links.read_link(self.netlink, link_name) is None:
             inner = ("net", gateway_mac(gateway.vni))
-            make_guarded(self.netlink, link_name, inner, namespace, mtu, program, self.checkpoint)
+            make_guarded(self.netlink, link_name, inner, namespace, mtu, program, self.checkpoint, self.taken)
         equip(namespace, "net", gateway.addresses, ())
         with inside(namespace):
             _forward()

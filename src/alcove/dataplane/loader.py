@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from alcove.dataplane import bpf
-from alcove.dataplane.bpf import Map
+from alcove.dataplane.bpf import ArrayMap, Map
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.maps import FLOW, INDEX, MEMORIES, MEMORIES_MAX, SHAPES, TUPLE, MapName, layout_version
 from alcove.dataplane.namespaces import mount_bpf
@@ -90,7 +90,9 @@ class Pins:
 
     def open_maps(self) -> dict[MapName, Map]:
         return {
-            name: Map.pinned(self.maps_folder / name.value, shape.key.size, shape.value.size)
+            name: (ArrayMap if shape.is_array else Map).pinned(
+                self.maps_folder / name.value, shape.key.size, shape.value.size
+            )
             for name, shape in SHAPES.items()
         }
 

@@ -41,8 +41,8 @@ CONFIG = Layout(
     router_mac="6s", exit_mac="6s", path_ticks="H", node6="16s",
 )  # fmt: skip
 PORT = Layout(
-    "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", address4="16s",
-    address6="16s", policy_in="Q", policy_out="Q", rate="Q", burst_ns="Q",
+    "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", ifindex="I", pad2="4x",
+    address4="16s", address6="16s", policy_in="Q", policy_out="Q", rate="Q", burst_ns="Q",
 )  # fmt: skip
 BUCKET = Layout("bucket", busy_until_ns="Q")
 ENDPOINT_KEY = Layout("endpoint_key", vni="I", address="16s")
@@ -162,6 +162,8 @@ class MapName(Enum):
 class MapShape(Struct, frozen=True):
     key: Layout
     value: Layout
+    is_array: bool = False
+    """All its places are there always; what is nothing but zeros is empty."""
 
 
 SHAPES: dict[MapName, MapShape] = {
@@ -174,7 +176,7 @@ SHAPES: dict[MapName, MapShape] = {
     MapName.POLICY_RULES: MapShape(RULE_KEY, WORD),
     MapName.POLICY_PEERS: MapShape(PEER_KEY, CLASS),
     MapName.BUCKETS: MapShape(INDEX, BUCKET),
-    MapName.PORTS: MapShape(INDEX, PORT),
+    MapName.PORTS: MapShape(INDEX, PORT, is_array=True),
     MapName.ENDPOINTS: MapShape(ENDPOINT_KEY, ENDPOINT),
     MapName.ROUTES: MapShape(ROUTE_KEY, ROUTE),
     MapName.DOORS: MapShape(DOOR_KEY, WORD),
@@ -185,6 +187,14 @@ def layout_version() -> str:
     """Names the layouts all together. Programs of one version share maps; those of another have their own."""
     told = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
     return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
+
+
+PORT_PLACES = 16384
+
+
+def port_key(ifindex: int) -> bytes:
+    """The place of a link's port. Links that are far apart in number share one: only one of them can be a port."""
+    return INDEX.pack(ifindex % PORT_PLACES)
 
 
 MEMORIES = "memories"

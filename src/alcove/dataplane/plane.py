@@ -39,7 +39,17 @@ from alcove.dataplane.errors import KernelRefused, Unsupported
 from alcove.dataplane.gateways import Gateways
 from alcove.dataplane.instance import BPF_ROOT, checked, handle_of, own_links, remove
 from alcove.dataplane.loader import Memories, Pins, Programs
-from alcove.dataplane.maps import CONFIG, DROP_COUNT, INDEX, NETWORK_KEY, PORT, WORD, MapName, PathTaken
+from alcove.dataplane.maps import (
+    CONFIG,
+    DROP_COUNT,
+    INDEX,
+    NETWORK_KEY,
+    PORT,
+    WORD,
+    MapName,
+    PathTaken,
+    port_key,
+)
 from alcove.dataplane.model import Endpoint, Port, Settings, World
 from alcove.dataplane.netlink import Netlink
 from alcove.dataplane.ports import guard, make_port
@@ -73,7 +83,7 @@ class Plane:
         self.bulk = NO_BULK
         self.underlay = self._underlay()
         self.mtu = self.underlay.mtu - TUNNEL_BYTES
-        self.gateways = Gateways(settings, self.netlink, checkpoint)
+        self.gateways = Gateways(settings, self.netlink, checkpoint, self._is_taken)
         self.pins = Pins(bpf_root, settings.instance)
         try:
             self._start(program or build())
@@ -153,9 +163,8 @@ class Plane:
         """A pod's port, ready for traffic: link, addresses, programs, entries. The next `World` has it."""
         # What a kill has left of it, or a pod of the same name before.
         self.remove_port(port.name)
-        index = make_port(
-            self.netlink, port, namespace, self.mtu, self.programs.descriptors["from_pod"], self.checkpoint
-        )
+        program = self.programs.descriptors["from_pod"]
+        index = make_port(self.netlink, port, namespace, self.mtu, program, self.checkpoint, self._is_taken)
         self.world = _with_port(self.world, port)
         slots = self._ensure_memories({port.vni})
         entries: Entries = {name: {} for name in MapName}
@@ -163,6 +172,10 @@ class Plane:
         add_port(entries, port, index, slots[port.vni], self.bulk.services)
         changes = [Change(name, puts=entries[name]) for name in MapName if entries[name]]
         apply(self.maps, changes, self.held, self.checkpoint)
+
+    def _is_taken(self, index: int) -> bool:
+        there = self.held[MapName.PORTS].get(port_key(index))
+        return there is not None and bool(PORT.unpack(there)["ifindex"] != index)
 
     def remove_port(self, name: str) -> None:
         """Its entries, then its link. Idempotent."""
@@ -173,7 +186,7 @@ class Plane:
                 self._delete(MapName.ENDPOINTS, doomed)
         link = links.read_link(self.netlink, name)
         if link is not None:
-            self._delete(MapName.PORTS, [INDEX.pack(link.index)])
+            self._delete(MapName.PORTS, [port_key(link.index)])
             self._delete(MapName.BUCKETS, [INDEX.pack(link.index)])
             self.checkpoint(f"delete {name}")
             self.netlink.do(links.delete_link(link.index))
@@ -239,8 +252,8 @@ class Plane:
             hop = links.read_next_hop(self.netlink, node)
             if hop is not None:
                 hops[node] = hop
-        ports = self.held[MapName.PORTS].items()
-        flags = {INDEX.unpack(key)["index"]: PORT.unpack(raw)["flags"] for key, raw in ports}
+        ports = [PORT.unpack(raw) for raw in self.held[MapName.PORTS].values()]
+        flags = {port["ifindex"]: port["flags"] for port in ports}
         return Found(self._own_links(), slots, hops, flags)
 
     def slots(self) -> dict[int, int]:

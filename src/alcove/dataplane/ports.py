@@ -6,7 +6,7 @@ packet of the pod could reach the host's own stack.
 
 import errno
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from alcove.dataplane import links
 from alcove.dataplane.address import Address
@@ -23,6 +23,12 @@ HELD_BURST_BYTES = 65536
 """Below what the other side lets through at once (`desired.BURST_BYTES_MIN`)."""
 
 
+TRIES_MAX = 8
+
+Taken = Callable[[int], bool]
+"""Whether a link of that index would have the place of another's port (`maps.port_key`)."""
+
+
 def port_name(instance: str, identity: str) -> str:
     """A link name for a pod, by whatever identifies it (its UID, say). At most 15 characters."""
     digest = hashlib.blake2b(identity.encode(), digest_size=5).hexdigest()
@@ -37,16 +43,27 @@ def make_guarded(
     mtu: int,
     program: int,
     checkpoint: Checkpoint,
+    taken: Taken,
 ) -> int:
     """The link `name` with its inner side (name, MAC) in the namespace, guarded and up. Its index."""
     checkpoint(f"make {name}")
-    netlink.do(links.veth(name, HOST_MAC, inner[0], inner[1], namespace, mtu))
-    link = links.read_link(netlink, name)
-    if link is None:
-        raise KernelRefused(f"find the new link {name}", errno.ENODEV)
+    index = _make(netlink, links.veth(name, HOST_MAC, inner[0], inner[1], namespace, mtu), name, taken)
     checkpoint(f"guard {name}")
-    netlink.do(*guard(link.index, program), links.set_link(link.index))
-    return link.index
+    netlink.do(*guard(index, program), links.set_link(index))
+    return index
+
+
+def _make(netlink: Netlink, request: Request, name: str, taken: Taken) -> int:
+    """One whose place is free: the kernel gives another number each time."""
+    for _ in range(TRIES_MAX):
+        netlink.do(request)
+        link = links.read_link(netlink, name)
+        if link is None:
+            raise KernelRefused(f"find the new link {name}", errno.ENODEV)
+        if not taken(link.index):
+            return link.index
+        netlink.do(links.delete_link(link.index))
+    raise KernelRefused(f"find a free place for {name}", errno.EBUSY)
 
 
 def guard(index: int, program: int, name: str = "from_pod", handle: int = links.SOLE) -> Sequence[Request]:
@@ -85,10 +102,10 @@ def _default(index: int, gateway: Address) -> Request:
 
 
 def make_port(
-    netlink: Netlink, port: Port, namespace: int, mtu: int, program: int, checkpoint: Checkpoint
+    netlink: Netlink, port: Port, namespace: int, mtu: int, program: int, checkpoint: Checkpoint, taken: Taken
 ) -> int:
     inner = (port.pod_interface, port.mac)
-    index = make_guarded(netlink, port.name, inner, namespace, mtu, program, checkpoint)
+    index = make_guarded(netlink, port.name, inner, namespace, mtu, program, checkpoint, taken)
     checkpoint(f"equip {port.name}")
     equip(namespace, port.pod_interface, port.addresses, port.gateways, port.rate_bytes_per_second)
     return index

@@ -16,6 +16,8 @@ struct port {
 	__u32 priority;		/* of its packets on the underlay: the class */
 	__u8 tos;		/* of the outer header */
 	__u8 pad[3];
+	__u32 ifindex;		/* whose it is: links that are far apart in number share a place */
+	__u32 pad2;
 	struct address address4;
 	struct address address6;
 	__u64 policy_in;
@@ -23,11 +25,15 @@ struct port {
 	__u64 rate;		/* bytes a second, 0: no limit */
 	__u64 burst_ns;		/* how far ahead of the rate it may run */
 };
-_Static_assert(sizeof(struct port) == 88, "port");
+_Static_assert(sizeof(struct port) == 96, "port");
 
+#define PORT_PLACES 16384
+
+/* An array: every packet of a pod comes by here, and finding its port in a hash would be a fifth of all our work.
+ * What of a port changes while it lives is its policies, each a word by itself. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_PLACES);
 	__type(key, __u32);
 	__type(value, struct port);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -35,9 +41,10 @@ struct {
 
 INLINE const struct port *port_of(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex;
+	__u32 ifindex = skb->ifindex, place = ifindex & (PORT_PLACES - 1);
+	const struct port *port = bpf_map_lookup_elem(&ports, &place);
 
-	return bpf_map_lookup_elem(&ports, &ifindex);
+	return port && port->ifindex == ifindex ? port : NULL;
 }
 
 INLINE bool port_owns_source(const struct port *port, const struct packet *pkt)
