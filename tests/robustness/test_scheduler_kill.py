@@ -90,14 +90,16 @@ class Chaos:
             self._missing.add(name)
 
     def _kill_plane(self) -> None:
-        self._planes.own.kill()
+        plane = self._chance.choice([self._planes.own, self._planes.home])
+        plane.kill()
         time.sleep(self._chance.random())
-        self._planes.own.start()
+        plane.start()
 
     def _pause_plane(self) -> None:
-        self._planes.own.send(signal.SIGSTOP)
+        plane = self._chance.choice([self._planes.own, self._planes.home])
+        plane.send(signal.SIGSTOP)
         time.sleep(self._chance.random() * 3)
-        self._planes.own.send(signal.SIGCONT)
+        plane.send(signal.SIGCONT)
 
     def check(self) -> None:
         assert all(used <= CPU for used in self._planes.placed().values())

@@ -54,6 +54,9 @@ class TwoPlanes:
         self.own = LocalServer(directory / "own")
         self.home.start()
         self.own.start()
+        # A copy: a server that starts again writes its own anew.
+        self._kubeconfig = directory / "home.kubeconfig"
+        self._kubeconfig.write_bytes(self.home.admin_kubeconfig.read_bytes())
         self.home.make_namespace("system", "kube-system")
         self.small = self.home.make_tenant("small")
         self.big = self.own.make_tenant("big")
@@ -68,13 +71,12 @@ class TwoPlanes:
     def scheduler(self, *options: str, own: Path | None = None) -> LocalScheduler:
         """`own`: the kubeconfig by which it finds the other plane."""
         plane = f"big={own or self.own.admin_kubeconfig}"
-        return LocalScheduler(
-            self.home.admin_kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options
-        )
+        return LocalScheduler(self._kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options)
 
     def leader(self) -> int:
-        """The pid of the scheduler that holds the lease."""
-        holder = self.home.system.get(LEASE).json["spec"]["holderIdentity"]
+        """The pid of the scheduler that holds the lease; 0: none does."""
+        lease = self.home.system.get(LEASE)
+        holder = lease.json["spec"].get("holderIdentity") if lease.status == 200 else ""
         return int(holder.split("_")[1]) if holder else 0
 
     def placed(self) -> Counter[str]:
