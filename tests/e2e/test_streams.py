@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from alcove.processes import down
-from alcove.processes.machine import findings
+from alcove.processes.machine import findings, holding
 from alcove.testing.server import wait_until
 from alcove.testing.terminal import Terminal
 
@@ -184,6 +185,26 @@ def test_usage_of_pods_and_of_the_node(users: dict[str, User], ring0: User) -> N
         assert user.kubectl("top", "node").returncode != 0
     told = wait_until(lambda: ring0.kubectl("top", "node", "--no-headers").stdout, 30)
     assert told.split()[0] == "node-1"
+
+
+def test_an_agent_that_is_killed_ends_streams_and_serves_again(users: dict[str, User], cluster: Path) -> None:
+    user = users["shop"]
+    following = subprocess.Popen(
+        [*user.command, "logs", "-f", "web"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    running = subprocess.Popen([*user.command, "exec", "web", "--", "sleep", "600"])
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"of shop\n"
+    pid = holding.states(cluster)["node-1"].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert following.communicate(timeout=30)[1] != b""
+    assert following.returncode != 0
+    assert running.wait(30) != 0
+    told = user.kubectl("exec", "web", "--", "true").stderr
+    assert 'node "node-1" cannot be reached' in told or not told
+    wait_until(lambda: user.kubectl("logs", "web").stdout.startswith("of shop"), 60)
+    assert user.must("exec", "web", "--", "cat", "/tmp/who") == "shop\n"
 
 
 @pytest.mark.parametrize(

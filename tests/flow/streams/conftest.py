@@ -19,7 +19,8 @@ _NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    with LocalServer(tmp_path_factory.mktemp("streams")) as running:
+    # Tenants' webhooks may be on loopback, where the tests' are.
+    with LocalServer(tmp_path_factory.mktemp("streams"), "--webhook-network", "127.0.0.0/8") as running:
         running.make_tenant("acme")
         running.make_tenant("beta")
         yield running

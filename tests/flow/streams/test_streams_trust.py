@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from alcove.api.nodeapi import pod_path
+from alcove.api.objects import Object
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer, wait_until
+from alcove.testing.webhook_server import WebhookServer, allowed, denied, patched
 
 pytestmark = [pytest.mark.root]
 
@@ -129,6 +131,43 @@ async def test_a_policy_of_the_tenants_own_is_asked(rig: NodeRig, server: LocalS
     refused = await rig.kubectl(beta, "exec", "policed", "--", "sh", "-c", "true")
     assert "no shells here" in refused.errors
     assert (await rig.kubectl(beta, "exec", "policed", "--", "true")).code == 0
+
+
+async def test_webhooks_see_what_is_asked_for_and_may_refuse_it(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("beta", "hooked", [{"name": "main"}])
+    beta = server.as_tenant("beta")
+
+    def respond(path: str, review: Object) -> Object:
+        request = review["request"]
+        assert (request["kind"]["kind"], request["operation"]) == ("PodExecOptions", "CONNECT")
+        assert (request["subResource"], request["name"]) == ("exec", "hooked")
+        if path == "/change":
+            change = {"op": "replace", "path": "/command/1", "value": "changed"}
+            return patched(review, change) if request["object"]["command"][0] == "echo" else allowed(review)
+        return (
+            denied(review, message="not this")
+            if "forbidden" in request["object"]["command"]
+            else allowed(review)
+        )
+
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}
+    ]
+    common = {"rules": rules, "sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    with WebhookServer(respond) as webhook:
+        for kind, path in (("mutating", "/change"), ("validating", "/check")):
+            hook = {"name": "exec.example.com", "clientConfig": webhook.client(path), **common}
+            body = {"metadata": {"name": "exec-hooks"}, "webhooks": [hook]}
+            where = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+            assert beta.post(where, body).status == 201
+        assert (await rig.kubectl(beta, "exec", "hooked", "--", "printf", "asked")).out == "asked"
+        changed = await rig.kubectl(beta, "exec", "hooked", "--", "echo", "asked")
+        assert "not supported for this operation" in changed.errors
+        refused = await rig.kubectl(beta, "exec", "hooked", "--", "test", "forbidden")
+        assert "not this" in refused.errors
+        for kind in ("mutating", "validating"):
+            where = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/exec-hooks"
+            assert beta.delete(where).status == 200
 
 
 async def test_mistakes_are_told_in_kubernetes_words(rig: NodeRig, server: LocalServer) -> None:
