@@ -19,6 +19,7 @@ import uvloop
 from alcove.agent.cni.server import CniServer
 from alcove.agent.ingress import start as ingress
 from alcove.agent.network.network import Network, Place
+from alcove.agent.podkey import PodKey
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.keys import HOME
@@ -92,6 +93,10 @@ class NodeNetwork:
             tasks.create_task(self.network.run())
             tasks.create_task(CniServer(self.network, planes, self.cni_socket).run())
             tasks.create_task(ingress.serve(planes, self.network, lambda *_: None, plain, []))
+
+    def record_of(self, key: PodKey) -> Path:
+        """Where the agent has written down what it made for a pod."""
+        return self._folder / "network" / f"{key.place}.json"
 
     @property
     def cni_socket(self) -> Path:

@@ -1,11 +1,13 @@
 """Agents and API servers come and go; what pods have goes on."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from alcove.dataplane import namespaces
+from alcove.dataplane import links, namespaces
+from alcove.dataplane.netlink import Netlink
 from alcove.testing.nodecluster import Cluster, Pod
 from alcove.testing.podprobes import Stream, asked, reaches
 from alcove.testing.probes import IMPATIENT, connect, ping, tcp_server, tcp_talks
@@ -57,10 +59,60 @@ def test_an_agent_that_starts_again_drops_nothing(pods: dict[str, list[Pod]], ad
         assert tcp_talks(near.namespace, address, 80, server)
 
 
+def lose_nothing(_pod: Pod) -> None:
+    """Killed after everything was made."""
+
+
+def lose_namespace(pod: Pod) -> None:
+    """Killed before it was made; or the machine was started again."""
+    os.close(pod.namespace)
+    namespaces.remove(Path(pod.attachment.namespace_path).name)
+
+
+def lose_link(pod: Pod) -> None:
+    """Killed between namespace and link."""
+    with namespaces.inside(pod.namespace):
+        netlink = Netlink()
+    link = links.read_link(netlink, "eth0")
+    assert link is not None
+    netlink.do(links.delete_link(link.index))
+    netlink.close()
+
+
+@pytest.mark.parametrize("lose", [lose_nothing, lose_namespace, lose_link])
+def test_whatever_a_kill_left_attaching_again_makes_it_whole(
+    cluster: Cluster, pods: dict[str, list[Pod]], lose: Callable[[Pod], None]
+) -> None:
+    pod, other = cluster.place_pod("blue", 0), pods["blue"][2]
+    pod.node.stop()
+    lose(pod)
+    pod.node.start()
+    assert pod.key in pod.node.network.attached()
+    again = Pod(pod.node, pod.key, pod.obj, pod.node.call(pod.node.network.attach(pod.key, pod.obj)))
+    assert again.attachment == pod.attachment
+    wait_until(lambda: ping(other.namespace, again.address, timeout=0.2))
+    with tcp_server(again.namespace, again.address, 8080) as server:
+        assert tcp_talks(other.namespace, again.address, 8080, server)
+    cluster.remove_pod(again)
+    assert not Path(again.attachment.namespace_path).exists()
+
+
+def test_a_record_that_is_lost_leaves_nothing_behind(cluster: Cluster) -> None:
+    """Nobody knows whose it was: namespace and link go."""
+    pod = cluster.place_pod("blue", 0)
+    pod.node.stop()
+    pod.node.record_of(pod.key).unlink()
+    pod.node.start()
+    wait_until(lambda: not Path(pod.attachment.namespace_path).exists())
+    assert pod.key not in pod.node.network.attached()
+    cluster.remove_pod(pod)
+
+
 def test_networks_go_on_without_an_api_server(
     cluster: Cluster, pods: dict[str, list[Pod]], address: str
 ) -> None:
     near, _, far = pods["blue"]
+    wait_until(lambda: asked(near, "kept.default.svc.cluster.local") == [address])
     cluster.server.kill()
     try:
         with tcp_server(far.namespace, far.address, 8080):
