@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from alcove.agent.cgroups import Usage as Used
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
-from alcove.agent.server.running import Running
+from alcove.agent.runtime.base import ContainerId, Isolation, Phase, Runtime, RuntimeFailure
+from alcove.agent.server.running import PodHandle, Running
 from alcove.api.nodeapi import ContainerUsage, PodUsage, Summary, Usage
 from alcove.client.keys import HOME, PlaneId
 
@@ -27,12 +27,15 @@ AT_ONCE_MAX = 8
 _NANOSECONDS = 1_000_000_000
 
 
+_Measured = tuple[PodKey, str, ContainerId]
+
+
 class Look(Struct, frozen=True):
     """All of a node at one moment."""
 
     at: float
     node: Used
-    containers: Mapping[tuple[PodKey, str, ContainerId], Used]
+    containers: Mapping[_Measured, Used]
 
 
 class Meter:
@@ -77,24 +80,54 @@ class Meter:
         return is_apart and now.containers.keys() <= before.containers.keys()
 
     async def _look(self) -> Look:
-        wanted = [
-            (pod.runtime, (pod.key, name, container.id))
-            for pod in self._pods.all()
-            for name, container in pod.containers.items()
-        ]
         room = asyncio.Semaphore(AT_ONCE_MAX)
-        found = await asyncio.gather(*(_used(runtime, each[2], room) for runtime, each in wanted))
-        used = {key: usage for (_, key), usage in zip(wanted, found, strict=True) if usage is not None}
-        return Look(self._clock(), self._node(), used)
+        found = await asyncio.gather(*(_used(pod, room) for pod in self._pods.all()))
+        return Look(self._clock(), self._node(), {key: used for each in found for key, used in each.items()})
 
 
-async def _used(runtime: Runtime, container: ContainerId, room: asyncio.Semaphore) -> Used | None:
-    """None where nothing runs."""
+async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, Used]:
+    """What each container of the pod has used that runs."""
+    containers = {name: handle.id for name, handle in pod.containers.items()}
     async with room:
+        if pod.runtime.isolation is Isolation.SANDBOX:
+            containers = await _running(pod.runtime, containers)
+            if len(containers) == 1:
+                return await _used_in_sandbox(pod, *containers.popitem())
+        found: dict[_Measured, Used] = {}
+        for name, id in containers.items():
+            used = await _stats(pod.runtime, id)
+            if used is not None:
+                found[pod.key, name, id] = used
+        return found
+
+
+async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_Measured, Used]:
+    """A container that is alone in its sandbox uses what that uses, which is what limits are on. To look into the
+    sandbox takes a hundred times as long."""
+    try:
+        used = await _stats(pod.runtime, (await pod.runtime.status(id)).sandbox)
+    except RuntimeFailure:
+        return {}
+    return {(pod.key, name, id): used} if used is not None else {}
+
+
+async def _running(runtime: Runtime, containers: Mapping[str, ContainerId]) -> dict[str, ContainerId]:
+    found: dict[str, ContainerId] = {}
+    for name, id in containers.items():
         try:
-            used = await runtime.stats(container)
-        except (RuntimeFailure, OSError):
-            return None
+            if (await runtime.status(id)).phase is Phase.RUNNING:
+                found[name] = id
+        except RuntimeFailure:
+            continue
+    return found
+
+
+async def _stats(runtime: Runtime, container: ContainerId) -> Used | None:
+    """None where nothing runs."""
+    try:
+        used = await runtime.stats(container)
+    except (RuntimeFailure, OSError):
+        return None
     return used if used.processes or used.cpu_nanoseconds else None
 
 

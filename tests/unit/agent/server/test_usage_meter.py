@@ -6,10 +6,11 @@ from msgspec import Struct
 
 from alcove.agent.cgroups import Usage as Used
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, NoSuchContainer, Runtime
+from alcove.agent.runtime.base import ContainerId, Isolation, NoSuchContainer, Phase, Runtime, Status
 from alcove.agent.server.running import ContainerHandle, Running
 from alcove.agent.server.usage import Meter, machine
 from alcove.api.ids import TenantId
+from alcove.api.nodeapi import PodUsage
 from alcove.client.keys import HOME, PlaneId
 
 SECOND = 1_000_000_000
@@ -22,6 +23,12 @@ class Spending:
         self.cores = dict(cores)
         self.now = 1_000.0
         self.looks = 0
+        self.isolation = Isolation.NAMESPACES
+
+    async def status(self, container: ContainerId) -> Status:
+        if container not in self.cores:
+            raise NoSuchContainer(container)
+        return Status(container, ContainerId("box"), Phase.RUNNING, {}, 0.0)
 
     async def stats(self, container: ContainerId) -> Used:
         if container not in self.cores:
@@ -102,6 +109,22 @@ async def test_a_new_container_is_measured_and_one_that_is_gone_is_not() -> None
         "old": SECOND,
         "new": SECOND // 4,
     }
+
+
+async def test_one_alone_in_a_sandbox_uses_what_the_sandbox_uses() -> None:
+    spending = Spending({"box": 0.75, "only": 0.5, "other": 0.25})
+    spending.isolation = Isolation.SANDBOX
+    alone, pair = pod(spending, "only"), pod(spending, "only")
+    alone.containers["ended"] = ContainerHandle(ContainerId("ended"), Path("/nonexistent"))
+    summary = await metered(spending, alone)[0].summary(HOME)
+    assert _cores(summary.pods[0]) == {"main": 3 * SECOND // 4}
+    pair.containers["side"] = ContainerHandle(ContainerId("other"), Path("/nonexistent"))
+    summary = await metered(spending, pair)[0].summary(HOME)
+    assert _cores(summary.pods[0]) == {"main": SECOND // 2, "side": SECOND // 4}
+
+
+def _cores(usage: PodUsage) -> dict[str, int]:
+    return {each.name: each.usage.cpu_nanocores for each in usage.containers}
 
 
 async def test_a_plane_is_told_of_its_own_pods_and_not_of_the_node() -> None:
