@@ -124,6 +124,47 @@ def test_one_tenant_never_evicts_another(cluster: LocalServer, admin: Caller) ->
     wait_until(lambda: node_of(admin, "mine"))
 
 
+def test_budgets_choose_whom_to_evict(admin: Caller) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert admin.post(classes, {"metadata": {"name": "high"}, "value": 1000}).status == 201
+    create(admin, "guarded", cpu="4", labels={"app": "db"})
+    create(admin, "free", cpu="4")
+    wait_until(lambda: node_of(admin, "guarded") and node_of(admin, "free"))
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}
+    # Without a controller nobody says how much may be disrupted: nothing may.
+    assert admin.post(budgets, {"metadata": {"name": "db"}, "spec": spec}).status == 201
+    create(admin, "urgent", cpu="4", priorityClassName="high")
+    nominated = wait_until(lambda: admin.get(f"{PODS}/urgent").json["status"].get("nominatedNodeName"))
+    assert nominated == node_of(admin, "free")
+    assert "deletionTimestamp" not in admin.get(f"{PODS}/guarded").json["metadata"]
+
+
+def test_a_sandbox_is_had_only_where_it_was_proven(cluster: LocalServer, admin: Caller) -> None:
+    runtime = {"metadata": {"name": "strong"}, "handler": "runsc"}
+    assert admin.post("/apis/node.k8s.io/v1/runtimeclasses", runtime).status == 201
+    create(admin, "sandboxed", runtimeClassName="strong")
+    told = wait_until(lambda: condition(admin, "sandboxed").get("message"))
+    assert told.startswith("0/2 nodes are available: 2 node(s) didn't have the pod's runtime handler.")
+    proven = {"status": {"runtimeHandlers": [{"name": "runc"}, {"name": "runsc"}]}}
+    assert cluster.system.patch("/api/v1/nodes/n2/status", proven).status == 200
+    wait_until(lambda: node_of(admin, "sandboxed") == "n2")
+
+
+def test_what_is_guaranteed_to_one_tenant_no_other_gets(cluster: LocalServer, admin: Caller) -> None:
+    name = f"guaranteed-{next(_NUMBERS)}"
+    cluster.make_tenant(name)
+    path = f"/api/v1/tenants/{name}"
+    assert cluster.system.patch(path, {"spec": {"quota": {"min": {"requests.cpu": "6"}}}}).status == 200
+    create(admin, "small", cpu="2")
+    wait_until(lambda: node_of(admin, "small"))
+    create(admin, "more", cpu="1")
+    told = wait_until(lambda: condition(admin, "more").get("message"))
+    assert told == "what is left of cpu is guaranteed to other tenants"
+    assert cluster.system.patch(path, {"spec": {"quota": None}}).status == 200
+    wait_until(lambda: node_of(admin, "more"))
+
+
 def test_volumes_are_chosen_with_the_node(cluster: LocalServer, admin: Caller) -> None:
     storage = "/apis/storage.k8s.io/v1/storageclasses"
     waiting = {
