@@ -21,6 +21,7 @@ from alcove.testing.server import wait_until
 LACKING = findings.lacking(findings.look(findings.Place(Path("/"), 6443, True), findings.NODE_CHECKS))
 pytestmark = [
     pytest.mark.root,
+    pytest.mark.alone,
     pytest.mark.timeout(200),
     pytest.mark.skipif(
         bool(LACKING), reason=f"nodes cannot run pods here: {[each.name for each in LACKING]}"
