@@ -35,7 +35,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import PODS
 from alcove.testing.agent import LocalAgent
-from alcove.testing.cluster import RealCluster, condition, lacking, pod
+from alcove.testing.cluster import RealCluster, condition, lacking, pod, tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
@@ -214,16 +214,7 @@ def hollow(count: int) -> dict[str, float]:
 
 def _tenant(server: LocalServer) -> Path:
     assert server.system.post("/api/v1/tenants", {"metadata": {"name": TENANT}}).status == 201
-    account = f"/api/v1/tenants/{TENANT}/namespaces/default/serviceaccounts/default"
-    network = f"/apis/arktos.futurewei.com/v1/tenants/{TENANT}/networks/default"
-
-    def is_ready() -> bool:
-        if server.system.get(account).status != 200:
-            return False
-        found = server.system.get(network)
-        return found.status == 200 and (found.json.get("status") or {}).get("phase") == "Ready"
-
-    wait_until(is_ready, 60)
+    wait_until(lambda: tenant_is_ready(server, TENANT), 60)
     return server.as_tenant(TENANT).kubeconfig
 
 

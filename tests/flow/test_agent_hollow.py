@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.controllers.all import CONTROLLERS
+from alcove.processes.agent import Config, run
 from alcove.testing.agent import LocalAgent, node_kubeconfig
+from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -28,14 +31,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     ):
         for tenant in ("acme", "beta"):
             assert server.system.post("/api/v1/tenants", {"metadata": {"name": tenant}}).status == 201
-            wait_until(lambda tenant=tenant: _is_ready(server.as_tenant(tenant)))
+            wait_until(lambda tenant=tenant: tenant_is_ready(server, tenant), 30)
         yield server
-
-
-def _is_ready(caller: Caller) -> bool:
-    accounts = caller.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
-    network = caller.get("/apis/arktos.futurewei.com/v1/networks/default")
-    return accounts and network.status == 200 and (network.json.get("status") or {}).get("phase") == "Ready"
 
 
 def pod(name: str, **spec: object) -> Object:
@@ -166,3 +163,22 @@ def test_pods_keep_running_when_the_agent_stops(cluster: LocalServer, tmp_path: 
     assert caller.get(f"{PODS}/kept").json["status"]["phase"] == "Running"
     caller.delete(f"{PODS}/kept?gracePeriodSeconds=0")
     cluster.system.delete("/api/v1/nodes/n3")
+
+
+async def test_a_machine_without_the_rights_says_so(
+    cluster: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1_000)
+    config = Config(kubeconfig=node_kubeconfig(cluster, "n4"), name="n4", data=tmp_path)
+    ready = asyncio.Event()
+    working = asyncio.create_task(run(config, ready.set))
+    try:
+        async with asyncio.timeout(20):
+            await ready.wait()
+    finally:
+        working.cancel()
+        await asyncio.wait((working,))
+    node = cluster.system.get("/api/v1/nodes/n4").json
+    told = {each["type"]: each for each in node["status"]["conditions"]}["AlcoveHollow"]
+    assert told["status"] == "True" and "root's rights" in told["message"]
+    cluster.system.delete("/api/v1/nodes/n4")

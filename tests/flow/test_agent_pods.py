@@ -353,6 +353,32 @@ def test_somebody_looks_into_a_pod(cluster: RealCluster, acme: Caller) -> None:
     gone(acme, "looked-into")
 
 
+@pytest.mark.parametrize("runtime_class", ["plain", None])
+def test_a_sandbox_that_is_killed_is_made_again_with_the_same_address(
+    cluster: RealCluster, acme: Caller, runtime_class: str | None
+) -> None:
+    name = f"phoenix-{runtime_class or 'strong'}"
+    more = {"runtimeClassName": runtime_class} if runtime_class else {}
+    wanted = pod(name, "sleep 1000", **more)
+    wanted["spec"]["containers"][0]["readinessProbe"] = {
+        "exec": {"command": ["sh", "-c", "ip addr | grep 'inet ' | grep -vq 127.0.0.1"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 5,
+    }
+    uid = create(acme, wanted)
+    before = ready(acme, name)
+    Cgroups.of_machine().kill(f"/alcove/{cluster.nodes[0].instance}/{uid}")
+
+    def is_back(found: Object) -> bool:
+        status = found["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] >= 1 and condition(found, "Ready") == "True")
+
+    after = until(acme, name, is_back, 60)
+    assert after["status"]["podIP"] == before["status"]["podIP"]
+    acme.delete(f"{PODS}/{name}")
+    gone(acme, name)
+
+
 def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) -> None:
     uid = create(acme, plain("leaves"))
     ready(acme, "leaves")

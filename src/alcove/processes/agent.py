@@ -167,7 +167,9 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
     accounts = {HOME: kubeconfig.load(config.kubeconfig)}
     accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
     pools = {plane: HttpPool(account) for plane, account in accounts.items()}
-    config.data.mkdir(parents=True, exist_ok=True)
+    config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
+    # What tenants' containers say is nobody's business on the machine.
+    (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
     try:
         async with Planes(user_agent=USER_AGENT) as planes, asyncio.TaskGroup() as tasks:
             for plane, pool in pools.items():

@@ -155,11 +155,12 @@ class RealCluster:
         """A tenant whose network is ready."""
         answer = self.server.system.post("/api/v1/tenants", {"metadata": {"name": name}})
         assert answer.status == 201, answer.body
-        wait_until(lambda: _is_ready(self.server, name), 30)
+        wait_until(lambda: tenant_is_ready(self.server, name), 30)
         return self.server.as_tenant(name)
 
 
-def _is_ready(server: LocalServer, tenant: str) -> bool:
+def tenant_is_ready(server: LocalServer, tenant: str) -> bool:
+    """Its administrator may act, and its network is there."""
     caller = server.system
     account = caller.get(f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default")
     network = caller.get(f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/default")
