@@ -35,14 +35,15 @@ class Ring0:
         self._planes = planes
         self._node = node
         self._changed = changed
-        self._nodes: dict[str, IPv4Address] | None = None
+        self._nodes: dict[str, IPv4Address] = {}
         self._backings: dict[tuple[str, int], Backing | None] = {}
         by_droplet, by_vpc = by_spec("droplet"), by_spec("vpc")
         self._vpcs = self._mirror(Selection(VPCS))
         self._subnets = self._mirror(Selection(SUBNETS), vpc=by_vpc)
         self._bouncers = self._mirror(Selection(BOUNCERS), vpc=by_vpc, droplet=by_droplet)
         self._dividers = self._mirror(Selection(DIVIDERS), vpc=by_vpc, droplet=by_droplet)
-        self._droplets = self._mirror(Selection(DROPLETS))
+        self._droplets = planes.mirror(Selection(DROPLETS), tenant=SYSTEM, only=HOME)
+        self._droplets.subscribe(self._droplet_changed)
         self._own = planes.mirror(
             Selection(VPC_ENDPOINTS, fields=f"spec.droplet={node}"),
             {"owner": _owner},
@@ -57,14 +58,22 @@ class Ring0:
         return mirror
 
     def _fabric_changed(self, change: Change) -> None:
-        if (
-            change.kind is Kind.UPDATED
-            and change.old is not None
-            and change.old.get("spec") == change.obj["spec"]
-        ):
+        if change.old is not None and change.kind is Kind.UPDATED and _told(change.old) == _told(change.obj):
             return  # Its status tells people how full it is.
         self._backings.clear()
-        self._nodes = None
+        self._changed()
+
+    def _droplet_changed(self, change: Change) -> None:
+        """Most changes leave all addresses where they are."""
+        name = change.key.name
+        address = fabric.nodes_of([change.obj]).get(name) if change.kind is not Kind.DELETED else None
+        if self._nodes.get(name) == address:
+            return
+        # Another object: who has made something of the old one sees that it is not this one.
+        self._nodes = {each: there for each, there in self._nodes.items() if each != name}
+        if address is not None:
+            self._nodes[name] = address
+        self._backings.clear()
         self._changed()
 
     def is_synced(self) -> bool:
@@ -78,9 +87,7 @@ class Ring0:
     # Reading
 
     def nodes(self) -> dict[str, IPv4Address]:
-        """The same object as long as no droplet changes."""
-        if self._nodes is None:
-            self._nodes = fabric.nodes_of(self._droplets.list(HOME, SYSTEM))
+        """The same object as long as no address changes."""
         return self._nodes
 
     def nics(self, owner_uid: str, pod: OwnerRef) -> list[Nic]:
@@ -137,3 +144,8 @@ class Ring0:
 def _owner(endpoint: Object) -> Iterable[str]:
     owner = objects.labels(endpoint).get(OWNER_LABEL)
     return (owner,) if owner else ()
+
+
+def _told(obj: Object) -> tuple[object, object]:
+    """All that backings are made of."""
+    return obj.get("spec"), objects.annotations(obj)
