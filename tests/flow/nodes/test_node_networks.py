@@ -178,6 +178,30 @@ def test_a_pod_may_have_several_interfaces(cluster: Cluster) -> None:
         cluster.remove_pod(each)
 
 
+def test_a_network_may_have_a_vpc_of_ring0s_and_give_it_to_another(cluster: Cluster) -> None:
+    system = cluster.server.system
+    vpc = {"metadata": {"name": "given"}, "spec": {"ip": "10.20.0.0", "prefix": 16}}
+    cluster.must(system.post("/apis/mizar.com/v1/vpcs", vpc))
+    subnet = {"metadata": {"name": "given-a"}, "spec": {"ip": "10.20.1.0", "prefix": 24, "vpc": "given"}}
+    cluster.must(system.post("/apis/mizar.com/v1/subnets", subnet))
+    path = "/apis/mizar.com/v1/subnets/given-a"
+    wait_until(lambda: system.get(path).json["spec"]["status"] == "Provisioned")
+    for name in ("first", "second"):
+        cluster.make_network("red", name, {"type": "vpc", "vpcID": "given"})
+        pod = cluster.place_pod("red", 0, name)
+        assert pod.address == "10.20.1.2"
+        api = cluster.service_address("red", "default", f"kubernetes-{name}")
+        assert asked(pod, "kubernetes.default.svc.cluster.local") == [api]
+        cluster.remove_pod(pod)
+        cluster.must(system.delete(f"/apis/arktos.futurewei.com/v1/tenants/red/networks/{name}"))
+        networks = f"/apis/arktos.futurewei.com/v1/tenants/red/networks/{name}"
+        wait_until(partial(_is_gone, cluster, networks), 20.0)
+
+
+def _is_gone(cluster: Cluster, path: str) -> bool:
+    return cluster.server.system.get(path).status == 404
+
+
 def test_who_bounces_and_divides_need_have_no_pod(cluster: Cluster) -> None:
     """The third node has no pods at all; the others find each other by it, at first."""
     third = cluster.nodes[2].node

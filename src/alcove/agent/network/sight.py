@@ -33,7 +33,7 @@ class Sight:
         present = self.ring0.present()
         await self._begin_anew({self._space_of(nic) for nic in present.values()})
         wanted = self._wanted(records, present)
-        for vni in [each for each in self.views if each not in wanted]:
+        for vni in [vni for vni, view in self.views.items() if not _is_of(view, wanted.get(vni))]:
             await self.views.pop(vni).close()
         for space in set(self._tenants) - {space for space, _ in wanted.values()}:
             await self._forget(space)
@@ -116,3 +116,11 @@ class Sight:
             await tenant.close()
         for holdings in self._bounced.values():
             await holdings.close()
+
+
+def _is_of(view: View, wanted: tuple[Space, Backing] | None) -> bool:
+    """Whether the view is of the network that is wanted: a VPC may have been another's before."""
+    if wanted is None:
+        return False
+    space, backing = wanted
+    return view.tenant.space == space and view.backing.owner == backing.owner
