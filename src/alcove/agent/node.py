@@ -176,7 +176,8 @@ class NodeKeeper:
         pressures: Callable[[], Pressures] = Pressures,
         images: Callable[[], Sequence[Mapping[str, object]]] = tuple,
     ) -> None:
-        self._facts = facts
+        self.facts = facts
+        """What is told; whoever learns more may change it."""
         self._client = client
         self._wall = wall
         self._pressures = pressures
@@ -197,7 +198,7 @@ class NodeKeeper:
                 await self._keep(began)
                 self.registered.set()
             except (ApiError, ClientError) as error:
-                log.warning("node not told of", extra={"node": self._facts.name, "error": str(error)})
+                log.warning("node not told of", extra={"node": self.facts.name, "error": str(error)})
                 self._node = self._lease = None
             waits = RENEW_SECONDS if self._node is not None else 1.0
             await asyncio.sleep(max(0.0, began + waits - clock()))
@@ -215,35 +216,35 @@ class NodeKeeper:
 
     async def _registered(self) -> Object:
         """The node's object, made if there is none. What others wrote on it stays; its own labels are kept true."""
-        wanted = node_of(self._facts)
+        wanted = node_of(self.facts)
         try:
-            node = await self._client.get(SYSTEM, NODES, self._facts.name)
+            node = await self._client.get(SYSTEM, NODES, self.facts.name)
         except NotFound:
-            log.info("registering", extra={"node": self._facts.name})
-            wanted["status"] = status_of(self._facts, self._pressures(), (), self._wall())
+            log.info("registering", extra={"node": self.facts.name})
+            wanted["status"] = status_of(self.facts, self._pressures(), (), self._wall())
             return await self._client.create(SYSTEM, NODES, wanted)
         labels = wanted["metadata"]["labels"]
         if any(objects.labels(node).get(name) != value for name, value in labels.items()):
             patch = {"metadata": {"labels": labels}}
-            node = await self._client.patch(SYSTEM, NODES, self._facts.name, patch)
+            node = await self._client.patch(SYSTEM, NODES, self.facts.name, patch)
         return node
 
     async def _tell_status(self, now: float) -> None:
         before = self._told.get("conditions") or objects.get(
             self._node or {}, "status", "conditions", default=[]
         )
-        status = status_of(self._facts, self._pressures(), before, self._wall())
+        status = status_of(self.facts, self._pressures(), before, self._wall())
         if images := self._images():
             status["images"] = list(images)
         if _without_times(status) == _without_times(self._told) and now - self._told_at < STATUS_SECONDS:
             return
         await self._client.patch(
-            SYSTEM, NODES, self._facts.name, {"status": status}, kind=Patch.STRATEGIC, subresource="status"
+            SYSTEM, NODES, self.facts.name, {"status": status}, kind=Patch.STRATEGIC, subresource="status"
         )
         self._told, self._told_at = status, now
 
     async def _renew(self, node: Object) -> None:
-        name, now = self._facts.name, meta.format_micro_time(self._wall())
+        name, now = self.facts.name, meta.format_micro_time(self._wall())
         if self._lease is None:
             self._lease = await self._found_lease(node, now)
         self._lease["spec"]["renewTime"] = now
@@ -255,7 +256,7 @@ class NodeKeeper:
             log.info("lease changed", extra={"node": name})
 
     async def _found_lease(self, node: Object, now: str) -> Object:
-        name = self._facts.name
+        name = self.facts.name
         try:
             return await self._client.get(SYSTEM, LEASES, name, namespace=LEASE_NAMESPACE)
         except NotFound:

@@ -66,9 +66,16 @@ class Handlers(Struct):
 
 async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
     """Tries every handler that is installed and was not proven since the machine was started."""
-    handlers, proofs = Handlers({}, {}), Proofs(folder / "proofs")
+    handlers = Handlers({}, {})
+    await prove_more(handlers, folder, cgroups, canary)
+    return handlers
+
+
+async def prove_more(handlers: Handlers, folder: Path, cgroups: Cgroups, canary: Canary) -> bool:
+    """Tries those that are installed and not proven, also what failed before; whether there are more now."""
+    proofs, before = Proofs(folder / "proofs"), len(handlers.proven)
     for name, flavors in TRIED.items():
-        if flavors[0].find() is None:
+        if flavors[0].find() is None or name in handlers.proven:
             continue
         known = proofs.find(name)
         if known is not None:
@@ -77,7 +84,7 @@ async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
         await _prove(handlers, name, flavors, folder / name, cgroups, canary)
         if (proven := handlers.proven.get(name)) is not None and isinstance(proven, OciRuntime):
             proofs.keep(proven.flavor)
-    return handlers
+    return len(handlers.proven) > before
 
 
 async def _prove(
@@ -100,6 +107,7 @@ async def _prove(
             reasons.append(str(error) or type(error).__name__)
             continue
         handlers.proven[name] = runtime
+        handlers.failed.pop(name, None)
         log.info("runtime proven", extra={"handler": name})
         return
     why = handlers.failed[name] = "; ".join(reasons)

@@ -5,6 +5,7 @@ same containers, and waits for the same ends.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import signal as signals
@@ -169,19 +170,14 @@ class OciRuntime:
         return bundle
 
     async def _start_by_stand_in(self, bundle: Bundle) -> None:
-        try:
-            pipe = os.open(bundle.path / GO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            raise CreateFailed(f"nobody is there to start {bundle.id}: {error}") from error
-        try:
-            os.write(pipe, b"\n")
-        finally:
-            os.close(pipe)
+        has_told = False
         for _ in range(int(CALL_SECONDS_MAX / _POLL_SECONDS)):
             if bundle.started_at:
                 return
             if bundle.failed or not bundle.is_alive():
                 raise CreateFailed(_complaint(bundle.path / START_LOG))
+            # On a busy machine the one who stands in may not be there yet.
+            has_told = has_told or _tell_to_start(bundle)
             await asyncio.sleep(_POLL_SECONDS)
         raise CreateFailed(f"start did not end within {CALL_SECONDS_MAX:.0f} seconds")
 
@@ -339,6 +335,21 @@ class OciRuntime:
         if child.returncode:
             raise CreateFailed(complaint.decode(errors="replace").strip() or f"{arguments[0]} failed")
         return told
+
+
+def _tell_to_start(bundle: Bundle) -> bool:
+    """Whether anybody was there to be told."""
+    try:
+        pipe = os.open(bundle.path / GO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        raise CreateFailed(f"nobody is there to start {bundle.id}: {error}") from error
+    try:
+        os.write(pipe, b"\n")
+    finally:
+        os.close(pipe)
+    return True
 
 
 def _install(path: Path, text: str) -> None:

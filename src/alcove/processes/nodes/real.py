@@ -5,6 +5,7 @@ Where the machine lacks what that takes, the node is hollow, and says why.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from alcove.agent import hardware
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.cni.server import CniServer
-from alcove.agent.images.model import Image, ToolMissing
+from alcove.agent.images.model import ToolMissing
 from alcove.agent.images.owners import Owners
 from alcove.agent.images.policy import Pulls
 from alcove.agent.images.snapshots import Snapshots
@@ -39,7 +40,7 @@ from alcove.agent.pods.workshop import Folders, IdRanges, Workshop
 from alcove.agent.runtime import seccomp, security
 from alcove.agent.runtime.base import Runtime, SpecRefused, Status
 from alcove.agent.runtime.canary import Canary
-from alcove.agent.runtime.handlers import Handlers, prove_all
+from alcove.agent.runtime.handlers import Handlers, prove_all, prove_more
 from alcove.agent.runtime.resources import Machine
 from alcove.agent.server.callers import Callers
 from alcove.agent.server.server import Server
@@ -58,6 +59,8 @@ from alcove.processes.nodes import hollow
 log = logging.getLogger(__name__)
 
 RESOLV_CONF = Path("/etc/resolv.conf")
+CANARY_AGAIN_SECONDS = 15.0
+CANARY_AGAIN_SECONDS_MAX = 600.0
 
 
 class Unable(Exception):
@@ -86,6 +89,7 @@ async def start(agent: Agent) -> list[NodeKeeper]:
         ("wiping", wiper.run()),
         ("owners of images", Owners(node.images, agent.planes).run()),
         ("ingress", _serve_ingress(agent, node.network)),
+        ("canaries", node.prove_more(keeper)),
     ):
         agent.tasks.create_task(work, name=name)
     agent.start([keeper])
@@ -128,7 +132,9 @@ class _Node:
         shop: Workshop,
         images: ImageStore,
         machine: hardware.Hardware,
+        proving: tuple[Path, Cgroups, Canary],
     ) -> None:
+        self._proving = proving
         self._agent = agent
         self._handlers = handlers
         self.shop = shop
@@ -155,7 +161,9 @@ class _Node:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
             raise Unable(str(error)) from error
-        handlers = await _proven(config.data, cgroups, pause, f"/alcove/{config.instance}/canary")
+        folder = _own_folder(config.data / "runtimes")
+        canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
+        handlers = await _proven(folder, cgroups, canary)
         network = _network(agent)
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
@@ -188,10 +196,19 @@ class _Node:
             ids=IdRanges(config.data / "pods"),
             note=agent.note(config.name),
         )
-        return cls(agent, handlers, shop, images, machine)
+        return cls(agent, handlers, shop, images, machine, (folder, cgroups, canary))
 
     def facts(self) -> NodeFacts:
         return _facts(self._agent, self._hardware, self._handlers)
+
+    async def prove_more(self, keeper: NodeKeeper) -> None:
+        """What failed its canary is tried again: the machine may only have been too busy."""
+        waits = CANARY_AGAIN_SECONDS
+        while self._handlers.failed:
+            await asyncio.sleep(waits)
+            waits = min(waits * 2, CANARY_AGAIN_SECONDS_MAX)
+            if await prove_more(self._handlers, *self._proving):
+                keeper.facts = self.facts()
 
     async def found(self) -> Found:
         """What runs here, by pod; what is left of pods in other ways is swept."""
@@ -214,10 +231,8 @@ class _Node:
         return RealSite(key, self.shop, runtime or default, found)
 
 
-async def _proven(data: Path, cgroups: Cgroups, image: Image, group: str) -> Handlers:
-    folder = data / "runtimes"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handlers = await prove_all(folder, cgroups, Canary(image.rootfs, folder / "canary", group))
+async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
+    handlers = await prove_all(folder, cgroups, canary)
     if not handlers.proven:
         told = "; ".join(f"{name}: {why}" for name, why in handlers.failed.items())
         raise Unable(f"no container runtime works here: {told or 'none is installed'}")
@@ -261,6 +276,11 @@ def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> Node
 
 def _node_resolv_conf() -> resolvconf.ResolvConf:
     return resolvconf.parse(RESOLV_CONF.read_text() if RESOLV_CONF.exists() else "")
+
+
+def _own_folder(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
 
 
 def _oom_score_floor() -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.base import HandlerName, NoSuchHandler, Runtime, RuntimeFailure
-from alcove.agent.runtime.handlers import Handlers, prove_all
+from alcove.agent.runtime.handlers import Handlers, prove_all, prove_more
 from alcove.agent.runtime.hollow import HollowRuntime
 
 
@@ -97,3 +97,19 @@ async def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     before = len(tried)
     await prove_all(tmp_path, Cgroups(""), canary)
     assert len(tried) == 2 * before
+
+
+async def test_what_failed_can_be_proven_later(tmp_path: Path) -> None:
+    is_busy = True
+
+    async def canary(_runtime: Runtime) -> None:
+        if is_busy:
+            raise RuntimeFailure("too slow")
+
+    found = await prove_all(tmp_path, Cgroups(""), canary)
+    if not found.failed:
+        pytest.skip("no runtime is installed")
+    assert not await prove_more(found, tmp_path, Cgroups(""), canary)
+    is_busy = False
+    assert await prove_more(found, tmp_path, Cgroups(""), canary)
+    assert found.proven and not found.failed
