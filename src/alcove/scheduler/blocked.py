@@ -25,6 +25,7 @@ class Blocked:
         self._accounts = np.zeros(0, dtype=np.int64)
         self._wants: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
         self._numbers: dict[Account, int] = {}
+        self._last = 0
 
     def __len__(self) -> int:
         return len(self._cohorts) - len(self._free)
@@ -36,17 +37,28 @@ class Blocked:
         row = cohort.row = self._free.pop()
         self._cohorts[row] = cohort
         self._causes[row] = cohort.cured_by.value
-        self._accounts[row] = self._numbers.setdefault(cohort.account, len(self._numbers))
+        self._accounts[row] = self._number(cohort.account)
         self._wants[row] = 0
         for resource, amount in wants:
             if resource < _RESOURCES:
                 self._wants[row, resource] = amount
+
+    def _number(self, account: Account) -> int:
+        found = self._numbers.get(account)
+        if found is None:
+            self._last += 1
+            found = self._numbers[account] = self._last
+        return found
 
     def remove(self, cohort: Cohort) -> None:
         row, cohort.row = cohort.row, -1
         self._cohorts[row] = None
         self._causes[row] = 0
         self._free.append(row)
+
+    def forget(self, account: Account) -> None:
+        """Nothing of the tenant's is blocked or will be."""
+        self._numbers.pop(account, None)
 
     def _grow(self) -> None:
         old = len(self._cohorts)

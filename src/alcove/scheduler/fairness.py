@@ -86,6 +86,13 @@ class Fairness:
             found = self.accounts[tenant] = Account(tenant)
         return found
 
+    def forget(self, tenant: TenantId) -> None:
+        """The tenant is gone, and so is all it had."""
+        account = self.accounts.pop(tenant, None)
+        if account is not None:
+            self.set_head(account, None)
+            self._owe(account, -1)
+
     def set_limits(self, account: Account, limits: Limits) -> None:
         self._owe(account, -1)
         if account.head is not None:

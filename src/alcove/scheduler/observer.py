@@ -49,6 +49,8 @@ class Observer:
         self._profiles = profiles
         self._budgets: dict[TenantId, dict[tuple[str, str], Budget]] = {}
         self._victims: dict[TenantId, tuple[TenantId, ...]] = {}
+        self._ended: set[TenantId] = set()
+        """Tenants that are gone, of whom something is still known."""
         self.preemption = Preemption(world, judge, self.budgets, self.victims)
         self._takers: dict[Kind, Callable[[Event], None]] = {
             Kind.POD: self._pod,
@@ -63,7 +65,15 @@ class Observer:
         }
 
     def take(self, event: Event) -> None:
+        if event.is_gone and event.kind not in (Kind.NODE, Kind.TENANT) and not self._knows(event.tenant):
+            return
         self._takers[event.kind](event)
+
+    def _knows(self, tenant: TenantId) -> bool:
+        """Whether anything of the tenant's is known: of one that is gone, the last news may come late."""
+        world = self._world
+        places = (self._roster.pods, world.books, world.storages, world.handlers, self._budgets)
+        return any(tenant in place for place in places)
 
     def budgets(self, tenant: TenantId) -> list[Budget]:
         return list(self._budgets.get(tenant, {}).values())
@@ -108,7 +118,21 @@ class Observer:
             self._waking.quota(None)
         self._victims[tenant] = tenants.read_victims(given)
         if event.is_gone:
+            self._ended.add(tenant)
+        else:
+            self._ended.discard(tenant)
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Tenants that are gone leave nothing behind, once the last of their pods is known to be gone too."""
+        for tenant in [each for each in self._ended if not self._roster.pods.get(each)]:
+            self._ended.remove(tenant)
             self._victims.pop(tenant, None)
+            self._budgets.pop(tenant, None)
+            self._roster.forget(tenant)
+            self._queue.forget(tenant)
+            self._fairness.forget(tenant)
+            self._world.forget(tenant)
 
     def _namespace(self, event: Event) -> None:
         given = None if event.is_gone else dict(labels(event.obj))
@@ -243,6 +267,8 @@ class Observer:
         self.let_go(pod)
         del self._roster.pods[pod.tenant][pod.uid]
         self._roster.release(pod)
+        if self._ended:
+            self._forget_ended()
 
     def let_go(self, pod: Pod) -> None:
         """The pod holds nothing any more; others may find room."""

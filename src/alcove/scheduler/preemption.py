@@ -80,6 +80,8 @@ class Preemption:
             del nodes[pod.node]
         if not nodes:
             del priorities[pod.priority]
+        if not priorities:
+            del self._placed[pod.tenant]
 
     def ineligible(self, pod: Pod, nominated: str, why: Explanation) -> str:
         """Why the pod may not preempt now; empty if it may."""

@@ -107,6 +107,12 @@ class Queue:
             line = self._lines[tenant] = Line(self._fairness.account(tenant))
         return line
 
+    def forget(self, tenant: TenantId) -> None:
+        """The tenant is gone, and has no pods in line."""
+        line = self._lines.pop(tenant, None)
+        if line is not None:
+            self.blocked.forget(line.account)
+
     def _update(self, line: Line) -> None:
         first = None if line.is_held else line.first()
         self._fairness.set_head(line.account, None if first is None else first.head())

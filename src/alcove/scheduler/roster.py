@@ -76,6 +76,11 @@ class Roster:
             book.unlink(shape)
             del self._shapes[shape.key]
 
+    def forget(self, tenant: TenantId) -> None:
+        """The tenant is gone, with all its pods."""
+        self.pods.pop(tenant, None)
+        self._tenants.pop(tenant, None)
+
     def adopt(self, pod: Pod, read: Pod) -> None:
         """A pod that takes nothing just now becomes as it was read anew."""
         old_shape, old_group = pod.shape, pod.group

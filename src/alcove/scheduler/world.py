@@ -47,6 +47,12 @@ class World:
             found = self.storages[tenant] = Storage()
         return found
 
+    def forget(self, tenant: TenantId) -> None:
+        """The tenant is gone, with all its pods."""
+        self.books.pop(tenant, None)
+        self.storages.pop(tenant, None)
+        self.handlers.pop(tenant, None)
+
     def demand(self, shape: Shape) -> Demand:
         """What a pod of this shape takes. Resources that no node has are not counted."""
         rows = self.nodes.rows
