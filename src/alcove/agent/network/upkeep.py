@@ -41,7 +41,7 @@ MEND_SECONDS = 60.0
 GATEWAYS_AT_ONCE = 4
 """So many are made sure of at a time: pods that start wait meanwhile."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 30.0
-STRANGE_PLANE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0
 """So long the first world waits for a tenant's own API server; its pods then open nothing until it is back."""
 
 
@@ -148,18 +148,27 @@ class Upkeep:
 
     async def _begin(self) -> None:
         """Removes what no record speaks of, and waits until everything is known that attached pods depend on."""
-        await self.kernel.sweep(self.prefix, {record.namespace for record in self.records.all()})
+        try:
+            await self.kernel.sweep(self.prefix, {record.namespace for record in self.records.all()})
+        except (DataPlaneError, OSError) as error:
+            log.warning("namespaces of nobody are left", extra={"error": str(error)})
         await self.sight.ring0.synced()
         await self.sight.follow(self.records.all())
-        deadline = asyncio.get_running_loop().time() + STRANGE_PLANE_SECONDS
-        while True:
-            waiting = [view for view in self.sight.views.values() if not view.is_synced()]
-            late = asyncio.get_running_loop().time() > deadline
-            if all(late and view.tenant.space.plane != HOME for view in waiting):
-                break
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while not self._knows_enough(is_late=asyncio.get_running_loop().time() > deadline):
             await self.news(AGAIN_SECONDS)
             await self.sight.follow(self.records.all())
         self._changed.set()
+
+    def _knows_enough(self, *, is_late: bool) -> bool:
+        """For the first world: what it does not have is removed. The home plane is waited for, however long it takes;
+        what a network is made of and a tenant's own API server only for some time."""
+        views = self.sight.views
+        needed = {plug.vni for record in self.records.all() for plug in record.plugs}
+        waiting = [view for view in views.values() if not view.is_synced()]
+        if is_late:
+            return all(view.tenant.space.plane != HOME for view in waiting)
+        return not waiting and needed <= views.keys()
 
     async def _converge(self) -> None:
         try:
