@@ -361,11 +361,11 @@ class Scheduler:
 
     def _check_preparing(self, tenant: TenantId) -> None:
         """Pods of the tenant that wait for volumes: whose are all there, and whose will not come."""
-        claims = self.world.storage(tenant).claims
         for flight in list(self.ledger.flights.values()):
             pod = flight.pod
             if not flight.is_preparing or pod.tenant != tenant:
                 continue
+            claims = self.world.storage(tenant).claims
             found = [claims.get((pod.namespace, use.name)) for use in pod.shape.claims]
             asked = {claim.key for claim in found if claim is not None and claim.selected_node}
             if any(claim is None for claim in found) or flight.selected - asked - _bound(found):
