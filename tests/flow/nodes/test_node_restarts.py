@@ -108,6 +108,20 @@ def test_a_record_that_is_lost_leaves_nothing_behind(cluster: Cluster) -> None:
     cluster.remove_pod(pod)
 
 
+def test_a_pod_that_went_while_the_agent_was_away_keeps_nobody_waiting(cluster: Cluster) -> None:
+    """With its last pod the node lost the right to see the tenant; others are attached all the same."""
+    cluster.make_tenant("green", {"type": "vpc", "ip": "10.7.0.0", "prefix": 16})
+    pod = cluster.place_pod("green", 0)
+    pod.node.stop()
+    path = f"/api/v1/tenants/green/namespaces/default/pods/{pod.key.name}"
+    cluster.must(cluster.server.system.delete(f"{path}?gracePeriodSeconds=0"))
+    pod.node.start()
+    other = cluster.place_pod("blue", 0)
+    assert pod.key in pod.node.network.attached(), "until it is told"
+    pod.node.call(pod.node.network.detach(pod.key))
+    cluster.remove_pod(other)
+
+
 def test_networks_go_on_without_an_api_server(
     cluster: Cluster, pods: dict[str, list[Pod]], address: str
 ) -> None:

@@ -103,6 +103,10 @@ class Sight:
                 found.append((backing, [self._bounced[net] for net in duty.nets if net in self._bounced]))
         return found
 
+    def has_lapsed(self, space: Space) -> bool:
+        """Whether the tenant's last pod here is gone: nothing more will be seen of it."""
+        return space in self._lapsed
+
     def present(self) -> dict[Space, Tenant]:
         return dict(self._tenants)
 

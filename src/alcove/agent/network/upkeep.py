@@ -164,8 +164,14 @@ class Upkeep:
         """For the first world: what it does not have is removed. The home plane is waited for, however long it takes;
         what a network is made of and a tenant's own API server only for some time."""
         views = self.sight.views
+        # Of networks that ring0 no longer has a pod of here, nothing will come.
         needed = {plug.vni for record in self.records.all() for plug in record.plugs}
-        waiting = [view for view in views.values() if not view.is_synced()]
+        needed &= self.sight.ring0.present().keys()
+        waiting = [
+            view
+            for view in views.values()
+            if not view.is_synced() and not self.sight.has_lapsed(view.tenant.space)
+        ]
         if is_late:
             return all(view.tenant.space.plane != HOME for view in waiting)
         return not waiting and needed <= views.keys()
