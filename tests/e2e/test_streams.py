@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -39,6 +40,11 @@ def alcove(*words: str) -> str:
     return done.stdout
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 class User:
     """One who has nothing but kubectl and a kubeconfig."""
 
@@ -66,7 +72,7 @@ class User:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     data = tmp_path_factory.mktemp("streams") / "state"
     try:
-        alcove("up", "--no-demo", "--data", str(data))
+        alcove("up", "--no-demo", "--data", str(data), "--port", str(_free_port()))
         yield data
     finally:
         down.destroy(data)
@@ -131,6 +137,31 @@ async def test_a_shell_on_a_terminal(users: dict[str, User]) -> None:
         terminal.type("exit 7\r")
         async with asyncio.timeout(30):
             assert await terminal.process.wait() == 7
+
+
+async def test_a_pod_of_ones_own_for_a_moment(users: dict[str, User]) -> None:
+    words = ("run", "box", "-it", "--rm", "--restart=Never", *IMAGE, "--command", "--", "sh")
+    async with Terminal(*users["bank"].command, *words) as terminal:
+        await terminal.sees("If you don't see a command prompt")
+        await asyncio.sleep(1)
+        terminal.type("echo I am $((40 + 2))\r")
+        await terminal.sees("I am 42")
+        terminal.type("exit\r")
+        async with asyncio.timeout(60):
+            assert await terminal.process.wait() == 0
+    assert users["bank"].kubectl("get", "pod", "box").returncode != 0
+
+
+async def test_a_look_into_a_pod_from_a_container_beside(users: dict[str, User]) -> None:
+    words = ("debug", "-it", "web", "--image=alcove/busybox:latest", "--image-pull-policy=Never", "--", "sh")
+    async with Terminal(*users["shop"].command, *words) as terminal:
+        await terminal.sees("If you don't see a command prompt")
+        await asyncio.sleep(1)
+        terminal.type("echo beside $((40 + 2))\r")
+        await terminal.sees("beside 42")
+        terminal.type("exit\r")
+        async with asyncio.timeout(60):
+            await terminal.process.wait()
 
 
 def test_files_there_and_back(users: dict[str, User], tmp_path: Path) -> None:

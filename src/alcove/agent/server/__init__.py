@@ -2,9 +2,12 @@
 
 running     what the server must know of the node's pods (the agent implements it)
 server      listening, who may call, which path is what
+callers     which API servers may call, by their certificates
 http        one request per connection, over asyncio streams
 websocket   a WebSocket on such a connection
 spdy        SPDY/3.1: frames without I/O, and a session over any connection
+inbox       bytes received and not yet wanted, bounded
+descriptors pipes and terminals, without blocking
 channels    the streams of an exec or attach, however they are carried
 exec        a process in a container, its streams and its exit code
 attach      the streams of a container's own process
