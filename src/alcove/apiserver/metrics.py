@@ -197,6 +197,9 @@ class Metrics(Collector):
     def add_watchers(self, count: Callable[[], int]) -> None:
         self.add(_gauge("apiserver_registered_watchers", "Watches being served.", count))
 
+    def add_streams(self, count: Callable[[], int]) -> None:
+        self.add(_gauge("alcove_apiserver_streams", "Streams of pods being relayed.", count))
+
     async def render(self, accept: str = "") -> tuple[bytes, str]:
         """The text, and its content type, in the form that `accept` asks for."""
         encode, content_type = choose_encoder(accept)

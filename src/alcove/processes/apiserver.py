@@ -153,6 +153,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
+        metrics.add_streams(lambda: streams.counting.total)
         recorder = Recorder(metrics, audit)
         discovery = Discovery(custom)
         openapi = OpenApi(custom)

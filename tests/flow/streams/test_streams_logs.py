@@ -7,7 +7,7 @@ import pytest
 
 from alcove.agent.logs.rotation import Rotation
 from alcove.testing.nodeserver import NodeRig
-from alcove.testing.server import LocalServer
+from alcove.testing.server import LocalServer, wait_until
 
 pytestmark = [pytest.mark.root]
 
@@ -67,6 +67,26 @@ async def test_one_of_both_streams(rig: NodeRig, server: LocalServer) -> None:
     assert told == ["out\n", "bad\n"]
     refused = await rig.kubectl(acme, "get", "--raw", f"{path}?stream=Stdout&tailLines=1")
     assert "mutually exclusive" in refused.errors
+
+
+async def test_streams_are_counted_while_they_last(rig: NodeRig, server: LocalServer) -> None:
+    await rig.pod("acme", "counted", [shell("echo here; sleep 1000")])
+
+    def open_now() -> int:
+        lines = server.system.get("/metrics").body.decode().splitlines()
+        return int(
+            float(next(line for line in lines if line.startswith("alcove_apiserver_streams ")).split()[1])
+        )
+
+    before = open_now()
+    following = await rig.begin(server.as_tenant("acme"), "logs", "-f", "counted")
+    assert following.stdout is not None
+    async with asyncio.timeout(20):
+        await following.stdout.readline()
+    assert open_now() == before + 1
+    following.kill()
+    await following.wait()
+    await asyncio.to_thread(wait_until, lambda: open_now() == before)
 
 
 async def test_a_log_is_followed_to_the_end_of_its_container(any_rig: NodeRig, server: LocalServer) -> None:

@@ -46,7 +46,7 @@ class Streams:
         self._services = services
         self._authorizer = authorizer
         self._agents = agents
-        self._counting = counting or Counting()
+        self.counting = counting or Counting()
         self._plane = plane
 
     async def answer(self, call: Call) -> Response:
@@ -71,7 +71,7 @@ class Streams:
         if not node:
             raise BadRequest(f"pod {call.target.name} does not have a host assigned")
         place = place_of(self._services.cache, node)
-        done = self._counting.enter(call.tenant)
+        done = self.counting.enter(call.tenant)
         try:
             return await self._open(call, place, pod, asked, container, done)
         except BaseException:
