@@ -94,3 +94,24 @@ def test_a_container_that_is_not_made_has_no_stand_in(tmp_path: Path) -> None:
     arguments = ["create", "--bundle", str(tmp_path), "--pid-file", str(tmp_path / "pid"), "x_"]
     assert subprocess.run(["sh", str(caller), *arguments], check=False).returncode == 3
     assert not (tmp_path / "pid").exists()
+
+
+@pytest.mark.parametrize(("verb", "is_hidden"), [("create", True), ("delete", True), ("start", False)])
+def test_only_what_makes_control_groups_is_called_elsewhere(
+    tmp_path: Path, verb: str, is_hidden: bool
+) -> None:
+    """What the script does, with programs in place of the real ones that say how they were called."""
+    for name in ("unshare", "program"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    text = script(CRUN, str(tmp_path / "program"), Path("/state"), Cgroups(HYBRID))
+    called = tmp_path / "script"
+    called.write_text(text)
+    done = subprocess.run(
+        ["sh", str(called), verb, "x"],
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{tmp_path}:/bin:/usr/bin"},
+    )
+    assert done.stdout.split()[0] == ("unshare" if is_hidden else "program")
+    assert done.stdout.split()[-2:] == [verb, "x"]
