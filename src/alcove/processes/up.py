@@ -76,10 +76,11 @@ def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
     asked.save()
     if not asked.hollow:
         asked = _connect(asked, progress)
+    # Before the API server is there: agents have other things to see to first.
+    nodekeys.issue(asked)
     _supervise(data)
     session = _await_server(asked, progress)
     readiness.release_dead(session)
-    nodekeys.issue(asked)
     for name in ("controllers", "scheduler"):
         with progress.step(name) as step:
             _await_leader(asked, name, session)
