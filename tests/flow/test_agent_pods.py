@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
-from alcove.testing.cluster import PODS, RealCluster, condition, ended, gone, lacking, pod, ready, until
+from alcove.testing.cluster import (
+    PODS,
+    RealCluster,
+    condition,
+    ended,
+    gone,
+    lacking,
+    pod,
+    ready,
+    traces,
+    until,
+)
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
@@ -383,26 +392,10 @@ def test_nothing_of_a_deleted_pod_is_left(cluster: RealCluster, acme: Caller) ->
     uid = create(acme, plain("leaves"))
     ready(acme, "leaves")
     data = cluster.nodes[0].data
-    assert _traces(data, uid)
+    assert traces(data, uid)
     acme.delete(f"{PODS}/leaves")
     gone(acme, "leaves")
-    wait_until(lambda: not _traces(data, uid), 10)
+    wait_until(lambda: not traces(data, uid), 10)
     group = f"/alcove/{cluster.nodes[0].instance}"
     assert uid not in Cgroups.of_machine().children(group)
     assert not [name for name in namespaces.names("alcove-") if uid in name]
-
-
-def _traces(data: Path, uid: str) -> list[str]:
-    """Paths, mounts and processes that have the pod's uid in their names."""
-    paths = [str(path) for path in data.rglob(f"*{uid}*")]
-    mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if uid in line]
-    processes = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if uid.encode() in line:
-                processes.append(line.decode(errors="replace"))
-    return [*paths, *mounts, *processes]

@@ -80,7 +80,7 @@ class RealNode:
         self.namespace = f"alcove-{self.instance}-node"
         self.data = directory / name
         self._link = f"alcove-{self.instance}"
-        number = secrets.randbelow(250) + 1
+        number = _free_range()
         self.gateway, self.address = f"10.249.{number}.1", f"10.249.{number}.2"
 
     def make(self) -> None:
@@ -216,6 +216,28 @@ def ended(caller: Caller, name: str, seconds_max: float = 30.0) -> Object:
 
 def gone(caller: Caller, name: str, seconds_max: float = 30.0) -> None:
     wait_until(lambda: caller.get(f"{PODS}/{name}").status == 404, seconds_max)
+
+
+def traces(data: Path, uid: str) -> list[str]:
+    """What is left of a pod on a node: paths, mounts and processes that have its uid in their names."""
+    found = []
+    for folder, folders, names in os.walk(data):  # Which does not mind what goes while it looks.
+        found += [str(Path(folder, name)) for name in (*folders, *names) if uid in name]
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if uid in line]
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes()
+                if uid.encode() in line:
+                    found.append(line.decode(errors="replace"))
+    return found
+
+
+def _free_range() -> int:
+    """The third number of a range of addresses that no other test uses now."""
+    known = Path("/proc/net/fib_trie").read_text()
+    free = [each for each in range(1, 251) if f"10.249.{each}.1\n" not in known]
+    return secrets.choice(free)
 
 
 def _free_port() -> int:
