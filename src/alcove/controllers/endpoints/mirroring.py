@@ -32,13 +32,17 @@ class EndpointSliceMirroring(Controller):
         self._services = self.mirror(SERVICES)
         self._slices = self.mirror(ENDPOINT_SLICES, {"copied": copied_of})
         self.on(self._endpoints, self._by_hand)
-        self.on(self._services)
+        self.on(self._services, self._with_endpoints)
         self.on(self._slices, _copied)
 
     def _by_hand(self, change: Change) -> Iterable[ObjectKey]:
         """Most endpoints follow a selector, and are none of ours."""
         service = self._services.get(change.key)
         return () if service is not None and service["spec"].get("selector") else (change.key,)
+
+    def _with_endpoints(self, change: Change) -> Iterable[ObjectKey]:
+        """Most services without a selector have nothing behind them that anybody keeps by hand."""
+        return (change.key,) if change.key in self._endpoints else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         there = self._slices.find("copied", key.plane, key.tenant, f"{key.namespace}/{key.name}")
