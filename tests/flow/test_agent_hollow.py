@@ -182,3 +182,22 @@ async def test_a_machine_without_the_rights_says_so(
     told = {each["type"]: each for each in node["status"]["conditions"]}["AlcoveHollow"]
     assert told["status"] == "True" and "root's rights" in told["message"]
     cluster.system.delete("/api/v1/nodes/n4")
+
+
+def test_credentials_are_renewed_under_a_running_agent(cluster: LocalServer, tmp_path: Path) -> None:
+    way = tmp_path / "kubeconfig"
+    first = node_kubeconfig(cluster, "n5")
+    way.write_bytes(first.read_bytes())
+    caller = cluster.as_tenant("acme")
+    agent = LocalAgent(way, tmp_path / "n5", "n5", "--hollow")
+    with agent:
+        first.unlink()
+        cluster.system.delete("/apis/certificates.k8s.io/v1/certificatesigningrequests/node-n5")
+        way.write_bytes(node_kubeconfig(cluster, "n5").read_bytes())
+        wait_until(lambda: "kubeconfig read anew" in agent.log, 20)
+        wanted = pod("renewed")
+        wanted["spec"]["nodeName"] = "n5"
+        assert caller.post(PODS, wanted).status == 201
+        running(caller, "renewed")
+    caller.delete(f"{PODS}/renewed?gracePeriodSeconds=0")
+    cluster.system.delete("/api/v1/nodes/n5")

@@ -162,18 +162,20 @@ async def _sweep(roster: Roster, source: PodSource) -> None:
 async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `ready` is called once the API knows the nodes."""
     from alcove.processes.nodes import hollow, real
-    from alcove.processes.nodes.following import Following
+    from alcove.processes.nodes.following import Following, Way, follow_file
 
     accounts = {HOME: kubeconfig.load(config.kubeconfig)}
     accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
-    pools = {plane: HttpPool(account) for plane, account in accounts.items()}
+    ways = {plane: Way(HttpPool(account)) for plane, account in accounts.items()}
     config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
     # What tenants' containers say is nobody's business on the machine.
     (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
     try:
         async with Planes(user_agent=USER_AGENT) as planes, asyncio.TaskGroup() as tasks:
-            for plane, pool in pools.items():
-                planes.join(plane, pool)
+            for plane, way in ways.items():
+                planes.join(plane, way)
+                path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
+                tasks.create_task(follow_file(path, way), name=f"kubeconfig of {plane}")
             tasks.create_task(keep_trimmed(), name="memory")
             agent = Agent(config, planes, tasks, accounts)
             if config.planes_folder is not None:
@@ -187,8 +189,8 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
             if config.drains_on_stop:
                 await _until_drained(agent)
     finally:
-        for pool in pools.values():
-            await pool.close()
+        for way in ways.values():
+            await way.close()
 
 
 async def _until_drained(agent: Agent) -> None:

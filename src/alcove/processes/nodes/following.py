@@ -24,6 +24,7 @@ from alcove.client.transport import Response, Stream
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+FILE_SECONDS = 5.0
 SUFFIX = ".kubeconfig"
 
 Heard = Callable[[PlaneId, Account | None], None]
@@ -51,6 +52,22 @@ class Way:
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+async def follow_file(path: Path, way: Way) -> None:
+    """Exchanges the way whenever the kubeconfig changes: its certificate was renewed. Until cancelled."""
+    known = await asyncio.to_thread(path.read_bytes)
+    while True:
+        await asyncio.sleep(FILE_SECONDS)
+        try:
+            content = await asyncio.to_thread(path.read_bytes)
+            if content != known:
+                await way.exchange(HttpPool(kubeconfig.load(path)))
+                known = content
+                log.info("kubeconfig read anew", extra={"path": str(path)})
+        except (OSError, BadKubeconfig) as error:
+            # It is being written, or was removed: what is known is good until it ends.
+            log.warning("kubeconfig not read", extra={"path": str(path), "error": str(error)})
 
 
 class Following:
