@@ -24,7 +24,19 @@ def cohort_key(pod: Pod) -> CohortKey:
 
 
 class Cohort:
-    __slots__ = ("_heap", "account", "cured_by", "entry", "has_untold", "key", "row", "since", "size", "text")
+    __slots__ = (
+        "_heap",
+        "account",
+        "cured_by",
+        "entry",
+        "has_untold",
+        "key",
+        "row",
+        "since",
+        "size",
+        "text",
+        "was_blocked",
+    )
 
     def __init__(self, key: CohortKey, account: Account) -> None:
         self.key = key
@@ -37,6 +49,8 @@ class Cohort:
         self._heap: list[tuple[str, int, Pod]] = []
         self.row = -1
         """Where it is in the table of blocked ones; -1: it is not blocked."""
+        self.was_blocked = False
+        """One of them was tried before, and fitted nowhere."""
         self.cured_by = Cause.NOTHING
         self.since = 0.0
         self.text = ""

@@ -12,6 +12,7 @@ and `queue`; where a pod goes, of `judge`; who holds what, of `ledger`.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -53,8 +54,11 @@ class Scheduler:
         fairness: Fairness | None = None,
         profiles: Profiles = PROFILES,
         flights_max: int = PLANE_FLIGHTS_MAX,
+        work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
+        """`work_clock` tells how much was worked: what others do to the machine is no tenant's fault."""
         self._clock = clock
+        self._work_clock = work_clock
         self._flights_max = flights_max
         self.world = World()
         self.fairness = fairness or Fairness()
@@ -256,10 +260,10 @@ class Scheduler:
             return None
         amounts = pod.shape.requests.amounts
         if objection := self.fairness.objection(account, amounts):
-            self.fairness.failed(account)
+            self.fairness.failed(account, is_again=self.queue.was_blocked(pod))
             self.queue.block(pod, ticket, Cause.QUOTA, objection, now)
             return None
-        self._attempt_began = self._clock()
+        self._attempt_began = self._work_clock()
         try:
             return self._attempt(account, pod, ticket, now)
         except Exception:
@@ -267,7 +271,7 @@ class Scheduler:
                 raise
             # Nothing was decided: whatever it is about this pod must not keep the others waiting.
             log.exception("pod not judged", extra={"tenant": pod.tenant, "pod": pod.key})
-            self._charge(account)
+            self._charge(account, pod)
             self.queue.block(pod, ticket, Cause.NOTHING, FAILED, now)
             return None
 
@@ -325,7 +329,7 @@ class Scheduler:
         self, account: Account, pod: Pod, ticket: int, nominated: str, why: Explanation, now: float
     ) -> Decision | None:
         found = self._preempt(pod, nominated, why) if why.nodes else Outcome()
-        self._charge(account)
+        self._charge(account, pod)
         if found.candidate is not None:
             return self._make_room(pod, ticket, found.candidate, why, now)
         text = f"{why.text} preemption: {found.text}" if found.text else why.text
@@ -336,9 +340,10 @@ class Scheduler:
             self.queue.block(pod, ticket, why.cured_by, text, now)
         return None
 
-    def _charge(self, account: Account) -> None:
+    def _charge(self, account: Account, pod: Pod) -> None:
         """The tenant's attempt failed."""
-        self.fairness.failed(account, self._clock() - self._attempt_began)
+        worked = self._work_clock() - self._attempt_began
+        self.fairness.failed(account, worked, self.queue.was_blocked(pod))
 
     def _preempt(self, pod: Pod, nominated: str, why: Explanation) -> Outcome:
         """Whom to evict, or why that does not help."""

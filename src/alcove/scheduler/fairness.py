@@ -6,9 +6,10 @@ guaranteed minimum goes before all. Three things bound what one tenant can do to
 
 - aging: a ready tenant that was passed over ten times as long as its weight would have it is served,
   whatever its share;
-- tries: an attempt that fails costs a try for every millisecond it took, and tries come back slowly; a
+- tries: an attempt that fails costs a try, or several if it was much work, and tries come back slowly; a
   tenant without any waits for those that have some, so pods that fit nowhere cost the others next to
-  nothing, however hard they are to judge;
+  nothing, however hard they are to judge. To try again what failed before costs little: in a full
+  cluster everybody does so whenever there is room for one, and shares have to follow weights there too;
 - ceilings and minima, in `Tenant.spec.quota`.
 """
 
@@ -27,7 +28,10 @@ AGING = 10
 TRIES_MAX = 64.0
 TRIES_OWED_MAX = 512.0
 TRIES_PER_TURN = 1 / 8
-TRY_SECONDS = 0.001
+TRY_AGAIN = 2 * TRIES_PER_TURN
+"""What it costs to try again: less than comes back while one other tenant tries as often."""
+TRY_SECONDS = 0.005
+"""The work of one try: what an attempt takes at most on thousands of nodes, unless it is made hard."""
 _SMOOTHING = 1 / 64
 
 Head = tuple[int, str, int]
@@ -78,6 +82,9 @@ class Fairness:
         """Ready accounts whose place in the order has to be found anew."""
         self._ready: list[tuple[tuple[float, ...] | Head, int, Account]] = []
         self._tired: list[tuple[int, int, Account]] = []
+        """By when they are rested."""
+        self._weary: list[tuple[tuple[float, ...] | Head, int, Account]] = []
+        """The same, by whose turn it is, should nobody else be ready."""
         self._waiting: list[tuple[float, int, Account]] = []
 
     def account(self, tenant: TenantId) -> Account:
@@ -186,6 +193,7 @@ class Fairness:
             if self._is_tired(account):
                 rested = self.turns + int((1 - account.tries) / TRIES_PER_TURN) + 1
                 heapq.heappush(self._tired, (rested, account.entry, account))
+                heapq.heappush(self._weary, (self._key(account), account.entry, account))
             else:
                 heapq.heappush(self._ready, (self._key(account), account.entry, account))
         self._moved.clear()
@@ -193,9 +201,10 @@ class Fairness:
             _, entry, account = heapq.heappop(self._tired)
             if entry == account.entry and account.head is not None:
                 heapq.heappush(self._ready, (self._key(account), entry, account))
-        if len(self._ready) > 64 + 4 * len(self.accounts):
-            self._ready = [each for each in self._ready if each[1] == each[2].entry]
-            heapq.heapify(self._ready)
+        for heap in (self._ready, self._weary):
+            if len(heap) > 64 + 4 * len(self.accounts):
+                heap[:] = [each for each in heap if each[1] == each[2].entry]
+                heapq.heapify(heap)
 
     def _key(self, account: Account) -> tuple[float, ...] | Head:
         least = account.limits.least
@@ -210,14 +219,11 @@ class Fairness:
 
     def _first(self) -> Account | None:
         """The first of those that have tries left, or else of those that have not."""
-        while self._ready:
-            _, entry, account = heapq.heappop(self._ready)
-            if entry == account.entry and account.head is not None:
-                return account
-        while self._tired:
-            _, entry, account = heapq.heappop(self._tired)
-            if entry == account.entry and account.head is not None:
-                return account
+        for heap in (self._ready, self._weary):
+            while heap:
+                _, entry, account = heapq.heappop(heap)
+                if entry == account.entry and account.head is not None:
+                    return account
         return None
 
     def _overdue(self) -> Account | None:
@@ -254,9 +260,10 @@ class Fairness:
         account.size += (size - account.size) * (_SMOOTHING if account.size else 1.0)
         self._size += (size - self._size) * (_SMOOTHING if self._size else 1.0)
 
-    def failed(self, account: Account, seconds: float = 0.0) -> None:
-        """The tenant's turn led to nothing, and took so long."""
-        account.tries = max(account.tries - max(1.0, seconds / TRY_SECONDS), -TRIES_OWED_MAX)
+    def failed(self, account: Account, seconds: float = 0.0, is_again: bool = False) -> None:
+        """The tenant's turn led to nothing, and was so much work. `is_again`: it was tried before."""
+        cost = max(TRY_AGAIN if is_again else 1.0, seconds / TRY_SECONDS - 1.0)
+        account.tries = max(account.tries - cost, -TRIES_OWED_MAX)
 
 
 class FirstCome(Fairness):

@@ -45,6 +45,7 @@ class Pod:
         "told",
         "told_at",
         "uid",
+        "was_blocked",
     )
 
     def __init__(self, uid: str, plane: PlaneId, tenant: TenantId, namespace: str, name: str) -> None:
@@ -77,6 +78,8 @@ class Pod:
         """Why it is pending, as last told."""
         self.told_at = 0.0
         self.is_to_be_told = False
+        self.was_blocked = False
+        """It was tried before, and fitted nowhere."""
         self.queued = 0
         """The order of arrival."""
 

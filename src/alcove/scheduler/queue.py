@@ -170,6 +170,11 @@ class Queue:
         pod.queued = -self._tickets
         heapq.heappush(self._later, (now + delay, self._tickets, pod))
 
+    def was_blocked(self, pod: Pod) -> bool:
+        """Whether the pod, or one that is its equal, was tried before in vain."""
+        cohort = self._line(pod.tenant).cohorts.get(cohort_key(pod))
+        return pod.was_blocked or (cohort is not None and cohort.was_blocked)
+
     def block_for_now(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> None:
         """As `block`; but not all that could be tried was, so there will be another attempt, later each time."""
         delay = min(BACKOFF_SECONDS * 2 ** min(pod.attempts, _DOUBLINGS_MAX), BLOCKED_SECONDS_MAX)
@@ -191,6 +196,7 @@ class Queue:
         if cohort.is_blocked:
             self.blocked.remove(cohort)
         cohort.cured_by, cohort.text, cohort.since = cured_by, text, now
+        pod.was_blocked = cohort.was_blocked = True
         self.blocked.add(cohort, self._world.demand(pod.shape).amounts)
         self._tell_later(pod, cohort)
         if cohort.has_untold:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -292,3 +294,34 @@ def test_a_call_ends_though_what_is_left_is_hard_to_judge() -> None:
     first = desk.core.schedule_next(may_tell=False) or desk.core.schedule_next(may_tell=False)
     assert isinstance(first, Bind)
     assert first.pod.name == "easy"
+
+
+@pytest.mark.parametrize("attempt_seconds", [0.0, 0.004, 0.03])
+def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attempt_seconds: float) -> None:
+    random, worked = Random(7), iter(range(10**9))
+    desk = Desk(
+        *(node(f"n{number}", cpu="50") for number in range(4)),
+        work_clock=lambda: next(worked) * attempt_seconds,
+    )
+    weights = {TenantId("one"): 1, TenantId("three"): 3}
+    running: list[tuple[TenantId, Object]] = []
+    waiting: dict[str, tuple[TenantId, Object]] = {}
+    for tenant, weight in weights.items():
+        desk.see(Kind.TENANT, {"metadata": {"name": str(tenant)}, "spec": {"weight": weight}}, SYSTEM)
+        for number in range(700):
+            # Of several sizes: what is left on a node fits some and not others.
+            made = desk.pod(f"{tenant}-{number}", tenant, cpu=random.choice(["1", "2", "3"]))
+            waiting[made["metadata"]["uid"]] = (tenant, made)
+    totals: Counter[TenantId] = Counter()
+    for turn in range(500):
+        while (decision := desk.core.schedule_next(may_tell=False)) or desk.core.fairness.has_ready:
+            if isinstance(decision, Bind):
+                desk.core.bound(decision.pod)
+                running.append(waiting.pop(decision.pod.uid))
+        if turn >= 150:
+            for tenant in weights:
+                used = desk.core.fairness.account(tenant).used.get("cpu", 0)
+                totals[tenant] += used
+        tenant, ended = running.pop(random.randrange(len(running)))
+        desk.see(Kind.POD, ended, tenant, gone=True)
+    assert totals[TenantId("three")] / totals[TenantId("one")] == pytest.approx(3, rel=0.06)

@@ -137,14 +137,14 @@ def test_attempts_that_fail_cost_the_others_little(weights: list[int]) -> None:
     assert _error(fairness, working) < 0.02
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(_weights, st.sampled_from([0.002, 0.02, 0.2, 20.0]))
 def test_attempts_that_take_long_are_few(weights: list[int], seconds: float) -> None:
     """Whatever one attempt costs, in the long run one tenant's failures take a part of the others' time."""
     fairness = Fairness()
     failing, *_ = _backlogged(fairness, weights)
     failed, waited, longest = 0, 0, 0
-    for _ in range(20_000):
+    for _ in range(8_000):
         account = fairness.next()
         assert account is not None
         if account is failing:
@@ -155,8 +155,8 @@ def test_attempts_that_take_long_are_few(weights: list[int], seconds: float) -> 
             longest = max(longest, waited)
             fairness.charge(account, {"cpu": 10, "pods": 1})
             fairness.succeeded(account, {"cpu": 10, "pods": 1})
-    cost = min(seconds / TRY_SECONDS, TRIES_OWED_MAX)
-    assert failed <= 1 + (TRIES_MAX + 20_000 * TRIES_PER_TURN) / cost
+    cost = min(max(1.0, seconds / TRY_SECONDS - 1.0), TRIES_OWED_MAX)
+    assert failed <= 1 + (TRIES_MAX + 8_000 * TRIES_PER_TURN) / cost
     # Nor is it forgotten: should one of its pods fit by now, its turn comes.
     assert longest <= (1 + TRIES_OWED_MAX) / TRIES_PER_TURN + AGING * sum(weights) / failing.limits.weight
 
