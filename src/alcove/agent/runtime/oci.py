@@ -37,6 +37,8 @@ from alcove.agent.runtime.flavors import GO, START_LOG, Flavor, script
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
+PID_SECONDS_MAX = 2.0
+KILL_SECONDS, KILLS_MAX = 1.0, 5
 _POLL_SECONDS = 0.01
 
 
@@ -264,17 +266,27 @@ class OciRuntime:
 
     async def _end_exec(self, bundle: Bundle, pid_file: Path, child: asyncio.subprocess.Process) -> None:
         """Whoever asked for the process has left: it must not go on."""
-        pid = _content(pid_file)
-        try:
-            if pid and self.isolation is Isolation.SANDBOX:
-                await self._call("kill", "--pid", pid, bundle.runtime_id, str(int(signals.SIGKILL)))
-            elif pid:
-                os.kill(int(pid), signals.SIGKILL)
-        except (CreateFailed, ProcessLookupError):
-            pass  # It ended by itself meanwhile.
+        pid = await _pid(pid_file, child)
+        for _ in range(KILLS_MAX if pid else 0):
+            await self._kill_process(bundle, pid)
+            try:
+                async with asyncio.timeout(KILL_SECONDS):
+                    await child.wait()
+                return
+            except TimeoutError:
+                continue  # The runtime did not get through to it, or is slow to say so.
         if child.returncode is None:
             child.kill()
         await child.wait()
+
+    async def _kill_process(self, bundle: Bundle, pid: str) -> None:
+        try:
+            if self.isolation is Isolation.SANDBOX:
+                await self._call("kill", "--pid", pid, bundle.runtime_id, str(int(signals.SIGKILL)))
+            else:
+                os.kill(int(pid), signals.SIGKILL)
+        except (CreateFailed, ProcessLookupError):
+            pass  # It ended by itself meanwhile.
 
     async def _delete(self, bundle: Bundle) -> None:
         """Safe to repeat, and from any point on where another was stopped."""
@@ -371,6 +383,15 @@ def _complaint(log: Path) -> str:
 
 def _content(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
+
+
+async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
+    """The id of a process that was started, perhaps this very moment: it may run before its id is written."""
+    for _ in range(int(PID_SECONDS_MAX / _POLL_SECONDS)):
+        if (pid := _content(pid_file)) or child.returncode is not None:
+            return pid
+        await asyncio.sleep(_POLL_SECONDS)
+    return _content(pid_file)
 
 
 def _stream(descriptor: int | None) -> int:
