@@ -56,6 +56,7 @@ from alcove.apiserver.usage.answers import UsageAnswers
 from alcove.apiserver.usage.collecting import Collecting
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
+from alcove.processes.memory import keep_trimmed
 from alcove.store.base import ABSENT, Mismatch, Op, Store
 from alcove.store.compaction import Compactor
 from alcove.store.sqlite import SqliteStore
@@ -193,6 +194,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                 asyncio.create_task(Compactor(store).run(), name="compaction"),
                 asyncio.create_task(_forget(store, cache), name="forgetting"),
                 asyncio.create_task(ends.run(services), name="removal of CRDs"),
+                asyncio.create_task(keep_trimmed(), name="memory"),
             ]
             try:
                 yield Running(url, authority, app)

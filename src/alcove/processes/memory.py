@@ -6,12 +6,17 @@ import asyncio
 import ctypes
 import gc
 import logging
+import os
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
 TRIM_SECONDS = 15.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 COLLECT_AFTER = (2_000, 10, 500)
 """New objects before the youngest are looked through, and how often that before older ones are."""
+GROWN_RATIO, GROWN_BYTES = 1.5, 32 << 20
+"""A process that has grown so much since it last looked through everything does so again."""
 
 
 def collect_seldom() -> None:
@@ -29,13 +34,22 @@ def collect_seldom() -> None:
 async def keep_trimmed(every_seconds: float = TRIM_SECONDS) -> None:
     """Hands freed memory back to the kernel now and then, until cancelled: a few milliseconds each time.
 
-    Without glibc there is nothing to do.
+    Circles that grew old are looked for when the process has grown a lot. Without glibc there is nothing to do.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except AttributeError:
         log.info("this C library keeps its memory")
         return
+    before = resident_bytes()
     while True:
         await asyncio.sleep(every_seconds)
         trim(0)
+        if resident_bytes() > before * GROWN_RATIO + GROWN_BYTES:
+            gc.collect()
+            trim(0)
+            before = resident_bytes()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * PAGE_BYTES

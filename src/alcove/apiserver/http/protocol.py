@@ -133,6 +133,10 @@ class Connection(asyncio.Protocol):
         self._release()
         if self._task is not None:
             self._task.cancel()
+        # Parser and transport hold this object as it holds them: left so, each connection would wait, with all the
+        # memory of its TLS, for somebody to look for such circles.
+        del self.parser
+        self.transport = _CLOSED
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -377,6 +381,25 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+
+class _Closed(asyncio.Transport):
+    """The transport of connections that are over: takes everything, sends nothing."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+_CLOSED = _Closed()
 
 
 def _head(code: int) -> bytes:

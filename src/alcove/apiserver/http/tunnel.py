@@ -19,3 +19,4 @@ class Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._takeover.stop()
         self._before.connection_lost(exc)
+        vars(self).clear()  # What it held holds it, too, by way of the transport.
