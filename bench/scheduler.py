@@ -52,14 +52,14 @@ class Shape(Struct, frozen=True):
 SHAPES = (
     Shape("basic_5000_per_s", shapes.basic, 5000, 5000, 10_000, 3000, "270"),
     Shape("basic_15000_per_s", shapes.basic, 15_000, 3000, 10_000, 1500),
-    Shape("node_affinity_5000_per_s", shapes.node_affinity, 5000, 3000, 10_000, 0, "220"),
+    Shape("node_affinity_5000_per_s", shapes.node_affinity, 5000, 0, 10_000, 0, "220"),
     Shape("anti_affinity_5000_per_s", shapes.anti_affinity, 5000, 1500, 2000, 500, "60"),
     Shape("spread_5000_per_s", shapes.topology_spread, 5000, 2000, 5000, 500, "85"),
-    Shape("controller_spread_5000_per_s", shapes.controller_spread, 5000, 1000, 5000),
+    Shape("controller_spread_5000_per_s", shapes.controller_spread, 5000, 0, 5000),
     Shape("preemption_5000_per_s", shapes.preemption, 5000, 0, 2000, 0, "160"),
     Shape("mixed_churn_5000_per_s", shapes.mixed_churn, 5000, 2000, 10_000, 0, "265"),
-    Shape("all_different_5000_per_s", shapes.all_different, 5000, 1000, 5000),
-    Shape("many_tenants_5000_per_s", shapes.many_tenants, 5000, 3000, 10_000),
+    Shape("all_different_5000_per_s", shapes.all_different, 5000, 0, 5000),
+    Shape("many_tenants_5000_per_s", shapes.many_tenants, 5000, 0, 10_000),
 )
 
 
