@@ -19,6 +19,7 @@ import typer
 import uvloop
 from msgspec import Struct
 
+from alcove.agent.metrics import Metrics
 from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.roster import Found, Roster, SiteOf
@@ -34,6 +35,7 @@ from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
 from alcove.processes.memory import keep_trimmed
+from alcove.processes.probes import serve_probes
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where kubeconfigs of further planes come and go."""
     insecure_registries: tuple[str, ...] = ()
     """Registries without TLS."""
+    probe_port: int | None = None
+    """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
     drains_on_stop: bool = False
     """Told to stop, it ends its pods first, as a machine that is being turned off does."""
 
@@ -84,7 +88,12 @@ class Agent:
     """What hollow and real nodes have in common: planes, events, pods' statuses, and the tasks of the process."""
 
     def __init__(
-        self, config: Config, planes: Planes, tasks: asyncio.TaskGroup, accounts: dict[PlaneId, Account]
+        self,
+        config: Config,
+        planes: Planes,
+        tasks: asyncio.TaskGroup,
+        accounts: dict[PlaneId, Account],
+        metrics: Metrics,
     ) -> None:
         self.config = config
         self.planes = planes
@@ -94,6 +103,8 @@ class Agent:
         self.troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
         self._writes = asyncio.Semaphore(WRITES_MAX)
         self.rosters: dict[str, Roster] = {}
+        metrics.pods = lambda: sum(len(each) for each in self.rosters.values())
+        self.metrics = metrics
         self.on_plane: list[Callable[[PlaneId, Account | None], None]] = [self._hear]
         """Called with every plane that comes later, or goes."""
 
@@ -170,14 +181,19 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
     config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
     # What tenants' containers say is nobody's business on the machine.
     (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
+    metrics, is_registered = Metrics(), asyncio.Event()
     try:
-        async with Planes(user_agent=USER_AGENT) as planes, asyncio.TaskGroup() as tasks:
+        async with (
+            serve_probes(config.probe_port, metrics.text, is_registered.is_set),
+            Planes(user_agent=USER_AGENT) as planes,
+            asyncio.TaskGroup() as tasks,
+        ):
             for plane, way in ways.items():
                 planes.join(plane, way)
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
                 tasks.create_task(follow_file(path, way), name=f"kubeconfig of {plane}")
             tasks.create_task(keep_trimmed(), name="memory")
-            agent = Agent(config, planes, tasks, accounts)
+            agent = Agent(config, planes, tasks, accounts, metrics)
             if config.planes_folder is not None:
                 following = Following(config.planes_folder, planes, agent.heard)
                 await following.look()
@@ -185,6 +201,7 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
             keepers = None if config.is_hollow else await real.start(agent)
             for keeper in keepers if keepers is not None else hollow.start(agent):
                 await keeper.registered.wait()
+            is_registered.set()
             ready()
             if config.drains_on_stop:
                 await _until_drained(agent)
@@ -217,4 +234,6 @@ def main(config: Config) -> str:
         uvloop.run(until_signal())
     except BadKubeconfig as error:
         return str(error)
+    except OSError as error:
+        return f"cannot serve probes on port {config.probe_port}: {error.strerror or error}"
     return ""

@@ -44,6 +44,6 @@ def _response(request: bytes, metrics: Callable[[], bytes], ready: Callable[[], 
     elif path == b"/healthz":
         status, body = b"200 OK", b"ok\n"
     elif path == b"/readyz":
-        status, body = (b"200 OK", b"ok\n") if ready() else (b"503 Service Unavailable", b"not leading\n")
+        status, body = (b"200 OK", b"ok\n") if ready() else (b"503 Service Unavailable", b"not ready\n")
     head = b"HTTP/1.1 %b\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
     return head % (status, len(body)) + body

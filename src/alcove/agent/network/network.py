@@ -35,6 +35,7 @@ from alcove.client.planes import Planes
 from alcove.controllers.network import nics as nic_names
 from alcove.controllers.network import wellknown
 from alcove.controllers.network.owners import OwnerRef
+from alcove.dataplane.drops import Count, Reason
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import path_of
 from alcove.dataplane.plane import Plane
@@ -180,6 +181,10 @@ class Network:
             return False
         place = record.namespace or Path(record.attachment.namespace_path)
         return await self._upkeep.kernel.is_plugged(place, tuple(plug.port() for plug in record.plugs))
+
+    def drops(self) -> dict[Reason, Count]:
+        """What the data plane dropped since it was made, by reason."""
+        return self._upkeep.plane.drops()
 
     def is_running(self) -> bool:
         """Whether pods can be attached."""

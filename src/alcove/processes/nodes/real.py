@@ -92,6 +92,7 @@ async def start(agent: Agent) -> list[NodeKeeper]:
         ("canaries", node.prove_more(keeper)),
     ):
         agent.tasks.create_task(work, name=name)
+    agent.metrics.drops = node.network.drops
     agent.start([keeper])
     return [keeper]
 

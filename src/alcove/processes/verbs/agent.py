@@ -50,6 +50,9 @@ def agent(
     insecure_registry: Annotated[
         list[str] | None, typer.Option(help="Host[:port] of a registry that has no TLS; repeatable.")
     ] = None,
+    probe_port: Annotated[
+        int | None, typer.Option(help="Port on loopback for /metrics, /healthz and /readyz.")
+    ] = None,
     drain_on_stop: Annotated[
         bool,
         typer.Option("--drain-on-stop", help="End the node's pods, with their grace, when told to stop."),
@@ -81,6 +84,7 @@ def agent(
         planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
         planes_folder=planes,
         insecure_registries=tuple(insecure_registry or ()),
+        probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )
     log_to_stderr()

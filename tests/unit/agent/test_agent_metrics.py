@@ -1,0 +1,14 @@
+"""What a node tells of its pods and of what it dropped."""
+
+from alcove.agent.metrics import Metrics
+from alcove.dataplane.drops import Count, Reason
+
+
+def test_drops_are_told_by_reason() -> None:
+    metrics = Metrics()
+    metrics.pods = lambda: 3
+    assert "alcove_agent_pods 3.0" in metrics.text().decode()
+    metrics.drops = lambda: {Reason.SPOOFED_ADDRESS: Count(5, 700)}
+    told = metrics.text().decode()
+    assert 'alcove_drops_packets_total{reason="spoofed_address"} 5.0' in told
+    assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in told
