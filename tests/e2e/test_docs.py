@@ -13,7 +13,7 @@ from alcove.testing.server import Caller, LocalServer, wait_until
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
-_RING0_KINDS = ("kind: Vpc", "kind: Subnet")
+_RING0_KINDS = ("kind: Tenant", "kind: Vpc", "kind: Subnet")
 
 
 def manifests() -> list[tuple[str, str]]:

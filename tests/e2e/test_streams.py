@@ -209,6 +209,16 @@ def test_ports_of_equal_pods_are_each_tenants_own(users: dict[str, User]) -> Non
             assert page.read().decode() == f"{tenant}\n"
 
 
+def test_a_port_that_only_the_pod_itself_reaches(ring0: User) -> None:
+    ring0.run("web", "echo within >/tmp/who; httpd -f -p 127.0.0.1:8080 -h /tmp")
+    with (
+        forwarded(ring0) as port,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/who", timeout=30) as page,
+    ):
+        assert page.read() == b"within\n"
+    ring0.must("delete", "pod", "web", "--now")
+
+
 def test_usage_of_pods_and_of_the_node(users: dict[str, User], ring0: User) -> None:
     for user in users.values():
         rows = wait_until(lambda user=user: user.kubectl("top", "pod", "--no-headers").stdout, 30)

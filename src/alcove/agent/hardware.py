@@ -4,7 +4,7 @@ import os
 import platform
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.agent.cgroups import Cgroups, Layout
 
@@ -36,6 +36,16 @@ def read(data: Path, cgroups: Cgroups | None, root: Path = Path("/")) -> Hardwar
         os_image=_pretty_name(_text(root / "etc/os-release")),
         boot_id=_text(root / "proc/sys/kernel/random/boot_id").strip(),
         machine_id=_text(root / "etc/machine-id").strip(),
+    )
+
+
+def part_of(machine: Hardware, nodes: int) -> Hardware:
+    """What one of several nodes on a machine may promise: together they promise no more than there is."""
+    return structs.replace(
+        machine,
+        cpu_milli=machine.cpu_milli // nodes,
+        memory_bytes=machine.memory_bytes // nodes,
+        disk_bytes=machine.disk_bytes // nodes,
     )
 
 

@@ -59,6 +59,8 @@ class Config(Struct, frozen=True, kw_only=True):
     is_hollow: bool = False
     count: int = 1
     """So many hollow nodes in this one process, for tests of size: `NAME-0`, `NAME-1`, and so on."""
+    sharing: int = 1
+    """So many nodes are on this machine: each promises its part of it."""
     instance: str = ""
     bpf_root: Path = BPF_ROOT
     ingress_ports: tuple[int, int] = (80, 443)

@@ -9,6 +9,25 @@ from alcove.dataplane.namespaces import inside
 from alcove.dataplane.plane import Plane
 
 
+async def connect_loopback(namespace: str, port: int) -> socket.socket:
+    """From inside the namespace at that path (empty: the node's own) to itself. Raises OSError."""
+    if namespace:
+        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with inside(descriptor):
+                sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(descriptor)
+    else:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class Dialing:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane

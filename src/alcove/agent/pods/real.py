@@ -15,6 +15,7 @@ from alcove.agent.cgroups import Layout
 from alcove.agent.images.model import Image, NoImage
 from alcove.agent.images.snapshots import MountFailed
 from alcove.agent.network.attachment import Attachment, NetworkError
+from alcove.agent.network.dialing import connect_loopback
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import files, marks, refusals
 from alcove.agent.pods.classes import is_ring0
@@ -326,3 +327,8 @@ class RealSite:
 
     async def dial(self, port: int) -> socket.socket:
         return await self._shop.network.dial(self.key, port)
+
+    async def forward(self, port: int) -> socket.socket:
+        if self.runtime.isolation is Isolation.NAMESPACES:
+            return await connect_loopback(self._attachment.namespace_path, port)
+        return await self.dial(port)  # Loopback is in the sandbox's own kernel.

@@ -51,7 +51,7 @@ class Handle:
         )
 
     async def dial(self, port: int) -> socket:
-        return await self._worker.site.dial(port)
+        return await self._worker.site.forward(port)
 
 
 class RunningPods:

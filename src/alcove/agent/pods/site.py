@@ -104,3 +104,8 @@ class Site(Protocol):
     async def dial(self, port: int) -> socket.socket:
         """A connection to the pod, as its network reaches it. OSError."""
         ...
+
+    async def forward(self, port: int) -> socket.socket:
+        """A connection to the pod from within it where that is possible: to its loopback, as port-forward means it.
+        OSError."""
+        ...

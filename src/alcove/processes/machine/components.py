@@ -50,5 +50,5 @@ def _agent(cluster: Cluster, node: Node) -> Component:
     words += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
     if cluster.hollow:
         return Component(node.name, (*words, "--hollow"), node.kubeconfig)
-    words += ("--underlay", "eth0", "--bpf", str(cluster.bpf))
+    words += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))
     return Component(node.name, words, node.kubeconfig, path_of(node.namespace))

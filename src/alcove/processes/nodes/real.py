@@ -156,7 +156,7 @@ class _Node:
         if os.geteuid() != 0:
             raise Unable("it takes root's rights to run containers")
         cgroups = Cgroups.of_machine()
-        machine = hardware.read(config.data, cgroups)
+        machine = hardware.part_of(hardware.read(config.data, cgroups), config.sharing)
         images = ImageStore(config.data / "images", Tools(config.insecure_registries))
         try:
             pause, profile = images.add_builtin(), seccomp.load()

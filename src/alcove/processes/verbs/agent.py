@@ -32,6 +32,9 @@ def agent(
     count: Annotated[
         int, typer.Option(min=1, help="So many hollow nodes, NAME-0 and on; with ring0's own kubeconfig.")
     ] = 1,
+    sharing: Annotated[
+        int, typer.Option(min=1, help="So many nodes are on this machine: each promises its part of it.")
+    ] = 1,
     instance: Annotated[
         str,
         typer.Option(help="One to four letters or digits that tell this node from others on the machine."),
@@ -78,6 +81,7 @@ def agent(
         port=port,
         is_hollow=hollow,
         count=count,
+        sharing=sharing,
         instance=instance or instance_of(name or socket.gethostname().lower()),
         bpf_root=bpf or BPF_ROOT,
         ingress_ports=(http_port, https_port),

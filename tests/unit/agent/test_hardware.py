@@ -1,0 +1,14 @@
+"""What a node may promise."""
+
+from pathlib import Path
+
+from alcove.agent import hardware
+
+
+def test_nodes_of_one_machine_promise_no_more_than_it_has(tmp_path: Path) -> None:
+    whole = hardware.read(tmp_path, None)
+    part = hardware.part_of(whole, 3)
+    assert part.kernel == whole.kernel
+    for field in ("cpu_milli", "memory_bytes", "disk_bytes"):
+        assert 0 < getattr(part, field) * 3 <= getattr(whole, field)
+    assert hardware.part_of(whole, 1) == whole
