@@ -24,8 +24,13 @@ def running(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setattr(zones, "NODES_PER_SECOND", 20.0)
     if server.system.get("/api/v1/namespaces/kube-node-lease").status == 404:
         server.make_namespace("system", "kube-node-lease")
+    _remove_nodes(server)  # Silent nodes of other tests: where most are lost, none is given up.
     with RunningControllers(server.admin_kubeconfig, (NodeLifecycle, TaintEviction, UnreadyPods)):
         yield
+    _remove_nodes(server)
+
+
+def _remove_nodes(server: LocalServer) -> None:
     for node in server.system.get(NODES).json["items"]:
         server.system.delete(f"{NODES}/{node['metadata']['name']}")
         server.system.delete(f"{LEASES}/{node['metadata']['name']}")

@@ -74,7 +74,8 @@ def test_pods_are_adopted_and_released_by_their_labels(tenant_admin: Caller) -> 
     assert tenant.post(PODS, loose).status == 201
     tenant.post(SETS, made("web", 2))
     wait_until(lambda: status(tenant, "web").get("replicas") == 2)
-    assert tenant.get(f"{PODS}/loose").json["metadata"]["ownerReferences"][0]["name"] == "web"
+    [owner] = wait_until(lambda: tenant.get(f"{PODS}/loose").json["metadata"].get("ownerReferences"))
+    assert owner["name"] == "web"
     tenant.kubectl("label", "--overwrite", "pod/loose", "app=other")
     wait_until(lambda: "ownerReferences" not in tenant.get(f"{PODS}/loose").json["metadata"])
     wait_until(lambda: len(pods(tenant, "web")) == 2)

@@ -35,7 +35,8 @@ class Chaos:
         self._network = network
         self._chance = random.Random(seed)
         self._count = 0
-        self._missing: set[str] = set()
+        self._nodes = [f"n{number}" for number in range(NODE_COUNT)]
+        self._nodes_ever = NODE_COUNT
         self._homes: dict[str, str] = {}
         """Every pod ever seen bound, by uid, and where."""
         through = planes.directory / "through.kubeconfig"
@@ -80,14 +81,20 @@ class Chaos:
             leader.send(signal.SIGCONT)
 
     def _flap_node(self) -> None:
-        """It goes, with all that is assumed to be on it, or comes back."""
-        name = f"n{self._chance.randrange(NODE_COUNT)}"
-        if name in self._missing:
-            self._planes.add_node(name)
-            self._missing.remove(name)
-        else:
+        """One goes, with all that is assumed to be on it, or another comes. What comes is never what went: what
+        was noted on a node goes with it."""
+        if len(self._nodes) < NODE_COUNT and self._chance.random() < 0.5:
+            self._add_node()
+        elif len(self._nodes) > 2:
+            name = self._chance.choice(self._nodes)
             self._planes.home.system.delete(f"{NODES}/{name}")
-            self._missing.add(name)
+            self._nodes.remove(name)
+
+    def _add_node(self) -> None:
+        name = f"n{self._nodes_ever}"
+        self._nodes_ever += 1
+        self._planes.add_node(name)
+        self._nodes.append(name)
 
     def _kill_plane(self) -> None:
         plane = self._chance.choice([self._planes.own, self._planes.home])
@@ -109,8 +116,8 @@ class Chaos:
                     assert self._homes.setdefault(each["metadata"]["uid"], on) == on
 
     def calm_down(self) -> None:
-        for name in sorted(self._missing):
-            self._planes.add_node(name)
+        while len(self._nodes) < NODE_COUNT:
+            self._add_node()
         self._network.is_rough = False
         wait_until(self._is_settled, 60)
         self.check()
@@ -118,7 +125,7 @@ class Chaos:
     def _is_settled(self) -> bool:
         """Whoever has no place finds no node with enough room."""
         placed = self._planes.placed()
-        most = max(CPU - placed[f"n{number}"] for number in range(NODE_COUNT))
+        most = max(CPU - placed[name] for name in self._nodes)
         return all(
             asked > most for caller in (self._planes.small, self._planes.big) for asked in _waiting(caller)
         )
@@ -141,7 +148,7 @@ def test_whatever_happens_nothing_is_lost_or_given_twice(planes: TwoPlanes, seed
         network.is_rough = True
         chaos = Chaos(planes, network, seed)
         try:
-            for _ in range(40):
+            for _ in range(25):
                 chaos.step()
             chaos.calm_down()
         finally:

@@ -45,6 +45,7 @@ async def keep_trimmed(every_seconds: float = TRIM_SECONDS) -> None:
     while True:
         await asyncio.sleep(every_seconds)
         trim(0)
+        before = min(before, resident_bytes())
         if resident_bytes() > before * GROWN_RATIO + GROWN_BYTES:
             gc.collect()
             trim(0)

@@ -46,7 +46,7 @@ def resolver() -> Iterator[Resolver]:
         yield Resolver(*sock.getsockname())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with (
         resolver() as told,
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pods(cluster: Cluster) -> dict[str, list[Pod]]:
     """Of each tenant two on the first node and one on the second."""
     return {tenant: [cluster.place_pod(tenant, node) for node in (0, 0, 1)] for tenant in TENANTS}

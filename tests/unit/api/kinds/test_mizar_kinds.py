@@ -97,7 +97,7 @@ def test_what_stays(resource: str, fixed: Object, free: Object) -> None:
 
 def test_a_node_selects_what_concerns_it() -> None:
     fields = STRATEGIES["endpoints"].fields
-    assert set(fields) == {"spec.vpc", "spec.net", "spec.droplet", "spec.type", "spec.status"}
+    assert set(fields) == {"spec.vpc", "spec.net", "spec.vni", "spec.droplet", "spec.type", "spec.status"}
     assert fields["spec.droplet"]({"spec": {"droplet": "node-1"}}) == "node-1"
     assert fields["spec.droplet"]({}) == ""
 
