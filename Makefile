@@ -38,7 +38,7 @@ test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800
 
 bench: setup ## Measure; every published figure comes from here
-	$(PY) -m bench.apiserver
+	for each in apiserver controllers scheduler network dataplane dns pods; do $(PY) -m bench.$$each --quick || exit; done
 
 up: setup ## Start a cluster on this machine in the background, show what it can do, say what to type next (UP="--nodes 3")
 	@$(PY) -m alcove.dataplane.build >/dev/null 2>&1 || true

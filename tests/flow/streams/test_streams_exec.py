@@ -82,6 +82,7 @@ async def test_a_process_ends_with_its_client(rig: NodeRig, server: LocalServer)
             pass
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("size", [8 << 20, 1 << 20])
 async def test_a_process_that_reads_nothing_ends_with_its_client_too(
     rig: NodeRig, server: LocalServer, monkeypatch: pytest.MonkeyPatch, size: int
