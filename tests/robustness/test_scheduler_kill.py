@@ -30,7 +30,10 @@ def planes(tmp_path: Path) -> Iterator[TwoPlanes]:
 class Chaos:
     """Users who come and go, and what can happen meanwhile. What must hold is looked at after every step."""
 
-    def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int) -> None:
+    def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int, *, come_back: bool = False) -> None:
+        """`come_back`: nodes that went come again by the same name."""
+        self._come_back = come_back
+        self._gone: list[str] = []
         self._planes = planes
         self._network = network
         self._chance = random.Random(seed)
@@ -81,18 +84,21 @@ class Chaos:
             leader.send(signal.SIGCONT)
 
     def _flap_node(self) -> None:
-        """One goes, with all that is assumed to be on it, or another comes. What comes is never what went: what
-        was noted on a node goes with it."""
+        """One goes, with all that is assumed and noted on it, or one comes."""
         if len(self._nodes) < NODE_COUNT and self._chance.random() < 0.5:
             self._add_node()
         elif len(self._nodes) > 2:
             name = self._chance.choice(self._nodes)
             self._planes.home.system.delete(f"{NODES}/{name}")
             self._nodes.remove(name)
+            self._gone.append(name)
 
     def _add_node(self) -> None:
-        name = f"n{self._nodes_ever}"
-        self._nodes_ever += 1
+        if self._come_back and self._gone:
+            name = self._gone.pop()
+        else:
+            name = f"n{self._nodes_ever}"
+            self._nodes_ever += 1
         self._planes.add_node(name)
         self._nodes.append(name)
 
@@ -149,6 +155,22 @@ def test_whatever_happens_nothing_is_lost_or_given_twice(planes: TwoPlanes, seed
         chaos = Chaos(planes, network, seed)
         try:
             for _ in range(25):
+                chaos.step()
+            chaos.calm_down()
+        finally:
+            for each in chaos.schedulers:
+                each.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nodes_that_come_back_by_the_same_name(planes: TwoPlanes, seed: int) -> None:
+    """Known to fail now and then: a node was given out twice in one of five such runs, and why is not proven."""
+    with BadNetwork(planes.own.address, seed) as network:
+        network.is_rough = True
+        chaos = Chaos(planes, network, seed, come_back=True)
+        try:
+            for _ in range(40):
                 chaos.step()
             chaos.calm_down()
         finally:
