@@ -153,6 +153,24 @@ async def test_atomic_a_write_that_cannot_be_stored_does_not_fail_its_neighbours
     assert set(await bodies(store)) == {"a", "b"}
 
 
+async def test_atomic_what_only_has_to_be_as_expected_is_kept(store: Store) -> None:
+    other = await store.write([put("other")])
+    start = await store.revision()
+    kept = Op(pod("other"), None, other, keeps=True)
+    await store.write([put("p"), kept])
+    assert await bodies(store) == {"p": b"{}", "other": b"{}"}
+    async with store.feed(start) as feed:
+        assert [event.key.name for event in await anext(feed)] == ["p"]
+    now = await store.write([put("other", b"2")])
+    with pytest.raises(Mismatch) as refused:
+        await store.write([put("p", b"2"), kept])
+    assert (refused.value.key, refused.value.actual) == (pod("other"), now)
+    assert (await bodies(store))["p"] == b"{}"
+    # Alone it writes nothing, and needs no revision.
+    assert await store.write([Op(pod("other"), None, now, keeps=True)]) == now
+    assert await store.write([Op(pod("gone"), None, ABSENT, keeps=True)]) == now
+
+
 # resumable
 
 

@@ -33,6 +33,7 @@ class Asked(Struct, frozen=True):
     key: Key
     body: bytes | None
     last: bytes | None
+    keeps: bool
     expect: str
 
 
@@ -41,6 +42,7 @@ asked = st.builds(
     keys,
     st.none() | bodies,
     st.none() | bodies,
+    st.sampled_from([False, False, False, True]),
     st.sampled_from(["anything", "anything", "right", "right", "absent", "wrong"]),
 )
 transactions = st.lists(asked, min_size=1, max_size=4, unique_by=lambda op: op.key)
@@ -66,12 +68,14 @@ class Model:
         return {op.key for op in ops if op.expected not in (None, self.actual(op.key))}
 
     def count_changes(self, ops: list[Op]) -> int:
-        return sum(op.body is not None or op.key in self.state for op in ops)
+        return sum((op.body is not None or op.key in self.state) and not op.keeps for op in ops)
 
     def apply(self, ops: list[Op], revision: Revision) -> None:
         state = dict(self.state)
         events = []
         for op in ops:
+            if op.keeps:
+                continue
             old = state.pop(op.key, None)
             if op.body is not None:
                 state[op.key] = Record(op.key, revision, op.body)
@@ -108,7 +112,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
 
     def ops(self, wishes: list[Asked]) -> list[Op]:
-        return [Op(wish.key, wish.body, self.expected(wish), wish.last) for wish in wishes]
+        return [Op(wish.key, wish.body, self.expected(wish), wish.last, wish.keeps) for wish in wishes]
 
     def expected(self, wish: Asked) -> Revision | None:
         match wish.expect:

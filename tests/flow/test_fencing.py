@@ -1,10 +1,14 @@
 """Writes that name a lease are taken only from its holder."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from alcove.testing.server import Caller, LocalServer
+from alcove.testing.webhook_server import WebhookServer, allowed
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -50,3 +54,63 @@ def test_reading_needs_no_lease(server: LocalServer, lease: str) -> None:
 
 def test_a_tenant_cannot_ask_who_holds_ring0s_leases(lease: str, tenant: Caller) -> None:
     assert write(tenant, "own", f"{lease}/nobody") == 201
+
+
+@pytest.mark.parametrize("verb", ["post", "patch", "delete"])
+def test_a_write_that_was_let_in_before_another_took_over_is_not_made(tmp_path: Path, verb: str) -> None:
+    """Admission can take its time. What counts is who holds the lease when the write is committed."""
+    with LocalServer(tmp_path, "--webhook-network", "127.0.0.0/8") as server:
+        server.make_namespace("system", "default")
+        server.make_namespace("system", "kube-system")
+        ring0, other = server.system, Caller(server.admin_kubeconfig)
+        ring0.post(LEASES, {"metadata": {"name": "fence"}, "spec": {"holderIdentity": "first"}})
+        ring0.post(MAPS, {"metadata": {"name": "there"}, "data": {"by": "nobody"}})
+
+        def take_over(_path: str, review: dict[str, Any]) -> dict[str, Any]:
+            other.patch(f"{LEASES}/fence", {"spec": {"holderIdentity": "second"}})
+            return allowed(review)
+
+        with WebhookServer(take_over) as webhook:
+            _install(ring0, webhook)
+            if verb == "post":
+                answer = ring0.post(MAPS, {"metadata": {"name": "new"}}, alcove_fence="fence/first")
+            elif verb == "patch":
+                answer = ring0.patch(f"{MAPS}/there", {"data": {"by": "first"}}, alcove_fence="fence/first")
+            else:
+                answer = ring0.delete(f"{MAPS}/there", None, alcove_fence="fence/first")
+            assert webhook.seen
+        assert answer.status == 409 and "does not hold it" in answer.json["message"]
+        assert ring0.get(f"{MAPS}/new").status == 404
+        assert ring0.get(f"{MAPS}/there").json["data"] == {"by": "nobody"}
+
+
+def test_a_holder_that_renews_its_lease_meanwhile_goes_on(server: LocalServer, lease: str) -> None:
+    renewing, using = Caller(server.admin_kubeconfig), Caller(server.admin_kubeconfig)
+    path, fence = f"{LEASES}/{lease}", f"{lease}/first"
+    with ThreadPoolExecutor(1) as thread:
+        renewed = [
+            thread.submit(renewing.patch, path, {"spec": {"leaseTransitions": number}})
+            for number in range(100)
+        ]
+        made = {
+            using.post(MAPS, {"metadata": {"name": f"kept-{number}"}}, alcove_fence=fence).status
+            for number in range(100)
+        }
+    assert {each.result().status for each in renewed} == {200} and made == {201}
+
+
+def _install(ring0: Caller, webhook: WebhookServer) -> None:
+    hook = {
+        "name": "slow.example.com",
+        "rules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
+        ],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": webhook.client("/"),
+    }
+    made = ring0.post(
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        {"metadata": {"name": "slow"}, "webhooks": [hook]},
+    )
+    assert made.status == 201, made.body

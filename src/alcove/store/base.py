@@ -79,13 +79,15 @@ class Op(Struct, frozen=True):
     """One change of a transaction. `body` None deletes; `expected` None takes whatever is there.
 
     Deleting an absent key without `expected` is allowed and is no event. With `body` None and
-    `last` given, the event carries `last` as the object's final state.
+    `last` given, the event carries `last` as the object's final state. One that `keeps` changes nothing:
+    the others happen only if the key is as `expected`.
     """
 
     key: Key
     body: bytes | None
     expected: Revision | None = None
     last: bytes | None = None
+    keeps: bool = False
 
 
 class Change(Enum):

@@ -178,6 +178,8 @@ class EtcdStore:
             if op.expected is not None:
                 request.compare.append(_compare(path, wire.EQUAL, op.expected))
                 request.failure.add(request_range=wire.RangeRequest(key=path, keys_only=True))
+            if op.keeps:
+                continue
             if op.body is not None:
                 request.success.add(request_put=wire.PutRequest(key=path, value=op.body))
             elif op.last is None:
@@ -218,7 +220,8 @@ def _mismatch(ops: Sequence[Op], response: wire.Message) -> Mismatch:
 
 
 def _changed_something(ops: Sequence[Op], response: wire.Message) -> bool:
+    changing = [op for op in ops if not op.keeps]
     return any(
         op.body is not None or answer.response_delete_range.deleted or answer.response_txn.succeeded
-        for op, answer in zip(ops, response.responses, strict=True)
+        for op, answer in zip(changing, response.responses, strict=True)
     )

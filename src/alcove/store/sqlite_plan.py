@@ -65,6 +65,8 @@ def _append(made: Plan, ops: Sequence[Op], heads: Heads) -> None:
     revision = Revision(made.revision + 1)
     row_id = revision << POSITION_BITS
     for op in ops:
+        if op.keeps:
+            continue
         key, body = op.key, op.body
         replaced = heads.get(key, 0)
         if body is not None:

@@ -79,7 +79,7 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
             return writing.provisional(key, obj, None)
         try:
             op = Op(key, encode(obj), ABSENT)
-            return await writing.commit(services, op, attributes.also, attributes.join)
+            return await writing.commit(services, call, op, attributes.also, attributes.join)
         except Mismatch as mismatch:
             if mismatch.key != key:
                 # The next attempt must see what won.

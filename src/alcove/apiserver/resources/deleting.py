@@ -165,7 +165,7 @@ async def delete_object(
             else:
                 op = Op(key, encode(planned.marked), entry.revision)
             joined = [*attributes.also, *also]
-            return await writing.commit(services, op, joined, attributes.join), planned.marked is None
+            return await writing.commit(services, call, op, joined, attributes.join), planned.marked is None
         except Mismatch as mismatch:
             if any(mismatch.key == each.key for each in also):
                 raise

@@ -144,7 +144,7 @@ async def _replace(
         op = Op(entry.key, None, entry.revision, encoded)
     else:
         op = Op(entry.key, encoded, entry.revision)
-    return await writing.commit(services, op, attributes.also, attributes.join)
+    return await writing.commit(services, call, op, attributes.also, attributes.join)
 
 
 def _is_same(new: Object, old: Object) -> bool:

@@ -14,6 +14,7 @@ from alcove.api.kind import Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
 from alcove.api.patch.apply import FieldSet, fieldmanager
+from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
@@ -204,8 +205,13 @@ def check_revision(kind: Kind, new: Object, entry: Entry) -> None:
         raise Conflict.of(kind.group_resource, entry.key.name, MODIFIED)
 
 
-async def commit(services: Services, op: Op, also: Sequence[Op], join: Join | None = None) -> Entry:
+async def commit(
+    services: Services, call: Call, op: Op, also: Sequence[Op], join: Join | None = None
+) -> Entry:
     """Writes, waits until the cache has it, and returns what was written. Raises store.Mismatch."""
+    fence = fencing.check(services.cache, call)
+    if fence is not None and fence.key != op.key:
+        also = [*also, fence]
     try:
         if join is None:
             revision = await services.store.write([op, *also])
