@@ -1,27 +1,40 @@
-"""A node's serving certificate: asked of ring0 by the node itself, approved by policy, for nobody else's name."""
+"""A node's certificates: asked of ring0 by the node itself, approved by policy, for nobody else's name."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Iterator
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from alcove.agent import certificates, credential
+from alcove.agent.certificates import CLIENT, SERVING, Purpose
+from alcove.agent.credential import ClientCertificate
 from alcove.agent.serving import ServingCertificate
+from alcove.api.errors import Forbidden, Unauthorized
 from alcove.api.ids import SYSTEM
+from alcove.apiserver.auth.certificates import BACKDATE, Authority
+from alcove.apiserver.auth.subjects import Subject
+from alcove.cli.kubeconfig import Certificate, render
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.pool import HttpPool
-from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS
+from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS, NODES
 from alcove.controllers.certificates import CertificateApproval
-from alcove.testing.agent import node_kubeconfig
+from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.controllers import RunningControllers
-from alcove.testing.server import LocalServer
+from alcove.testing.server import LocalServer, wait_until
 
-REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+LEASE = "/apis/coordination.k8s.io/v1/tenants/system/namespaces/kube-node-lease/leases"
 
 
 @pytest.fixture(scope="module")
@@ -33,40 +46,150 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
         yield running
 
 
-async def test_a_node_gets_its_certificate_and_keeps_it(server: LocalServer, tmp_path: Path) -> None:
+def write_short(server: LocalServer, path: Path, node: str, lifetime: timedelta) -> x509.Certificate:
+    """A node's kubeconfig whose certificate ends soon."""
+    authority = Authority.open(server.directory / "pki", time.time())
+    subject = Subject(SYSTEM, f"system:node:{node}", ("system:nodes",))
+    issued = authority.client(subject, time.time(), lifetime)
+    pair = Certificate(issued.certificate_pem, issued.key_pem)
+    admin = kubeconfig.load(server.admin_kubeconfig)
+    path.write_text(render(admin.server, admin.ca_pem, "system", subject.user, pair))
+    return x509.load_pem_x509_certificate(issued.certificate_pem)
+
+
+async def test_a_node_gets_its_serving_certificate_and_keeps_it(server: LocalServer, tmp_path: Path) -> None:
     pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n1")))
     try:
         serving = ServingCertificate(tmp_path, "n1", "10.0.0.1", Client(pool))
         await serving.ready()
-        found = x509.load_pem_x509_certificate(serving.certificate.read_bytes())
+        content = serving.path.read_bytes()
+        found = x509.load_pem_x509_certificate(content)
         assert "system:node:n1" in found.subject.rfc4514_string()
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert names.get_values_for_type(x509.DNSName) == ["n1"]
-        assert serving.key.stat().st_mode & 0o777 == 0o600
-        before = serving.certificate.read_bytes()
+        assert serving.path.stat().st_mode & 0o777 == 0o600
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(serving.path)
         await serving.ready()
-        assert serving.certificate.read_bytes() == before, "it is good for a while"
-        other = ServingCertificate(tmp_path, "n2", "10.0.0.2", Client(pool))
-        assert other._is_due(), "another node's is of no use"
+        assert serving.path.read_bytes() == content, "it is good for a while"
+        for other in (("n2", "10.0.0.1"), ("n1", "10.0.0.2")):
+            due = ServingCertificate(tmp_path, *other, Client(pool))._due()
+            assert due == 0.0, "one for another node, or for other addresses, is of no use"
     finally:
         await pool.close()
 
 
-async def test_a_node_gets_none_for_another(server: LocalServer, tmp_path: Path) -> None:
-    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
+async def test_a_serving_certificate_is_renewed_in_time(server: LocalServer, tmp_path: Path) -> None:
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n1")))
+    now = [time.time()]
     try:
-        wrong = ServingCertificate(tmp_path, "n1", "10.0.0.1", Client(pool))
-        request = base64.b64encode(wrong._request(ec.generate_private_key(ec.SECP256R1()))).decode()
-        spec = {
-            "signerName": "kubernetes.io/kubelet-serving",
-            "usages": ["digital signature", "server auth"],
-            "request": request,
-        }
-        client = Client(pool)
-        made = {"metadata": {"name": "wrong"}, "spec": spec}
-        await client.create(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, made)
-        # Another that is right is settled after it: the wrong one was looked at, and left to a person.
-        await ServingCertificate(tmp_path, "n3", "10.0.0.3", client).ready()
-        assert "certificate" not in (server.system.get(f"{REQUESTS}/wrong").json.get("status") or {})
+        serving = ServingCertificate(tmp_path, "n1", "10.0.0.1", Client(pool), lambda: now[0])
+        await serving.ready()
+        content, renewed = serving.path.read_bytes(), asyncio.Event()
+        keeping = asyncio.create_task(serving.keep(renewed.set))
+        await asyncio.sleep(0.2)
+        assert not renewed.is_set()
+        keeping.cancel()
+        now[0] += 0.91 * 365 * 86400
+        keeping = asyncio.create_task(serving.keep(renewed.set))
+        async with asyncio.timeout(10):
+            await renewed.wait()
+        assert serving.path.read_bytes() != content
+        keeping.cancel()
+    finally:
+        await pool.close()
+
+
+@pytest.mark.parametrize(("purpose", "names"), [(CLIENT, ()), (SERVING, ("n1", "10.0.0.1"))])
+async def test_a_node_gets_none_for_another(
+    server: LocalServer, purpose: Purpose, names: Sequence[str]
+) -> None:
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
+    given = [x509.DNSName(names[0]), x509.IPAddress(ip_address(names[1]))] if names else []
+    try:
+        with pytest.raises(Forbidden, match="in its own name"):
+            await certificates.ask(Client(pool), "n1", purpose, given)
+        assert (await certificates.ask(Client(pool), "n3", purpose, given)).certificate_pem
+    finally:
+        await pool.close()
+
+
+async def test_a_node_gets_no_certificate_of_anything_but_a_node(server: LocalServer) -> None:
+    pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
+    request = certificates.signing_request(ec.generate_private_key(ec.SECP256R1()), "n3", ())
+    spec = {
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+        "request": base64.b64encode(request).decode(),
+    }
+    try:
+        with pytest.raises(Forbidden, match="a node's certificates"):
+            made = {"metadata": {"name": "wrong"}, "spec": spec}
+            await Client(pool).create(SYSTEM, CERTIFICATE_SIGNING_REQUESTS, made)
+    finally:
+        await pool.close()
+
+
+async def test_a_client_certificate_is_renewed_before_it_ends(server: LocalServer, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    # Its life began `BACKDATE` ago: 70 % of it are over in two seconds.
+    lifetime = (BACKDATE + timedelta(seconds=2)) / 0.7 - BACKDATE
+    first = write_short(server, path, "n5", lifetime)
+    pool = HttpPool(kubeconfig.load(path))
+    keeping = asyncio.create_task(ClientCertificate(path, "n5", Client(pool), chance=lambda: 0.0).keep())
+    try:
+        await asyncio.sleep(0.5)
+        assert credential.own_certificate(path, "n5") == first, "it is good for a while"
+        before = path.read_bytes()
+        await asyncio.to_thread(wait_until, lambda: path.read_bytes() != before)
+        second = credential.own_certificate(path, "n5")
+        assert second is not None
+        assert second.not_valid_after_utc > first.not_valid_after_utc
+        key = serialization.load_pem_private_key(kubeconfig.load(path).key_pem, None)
+        assert key.public_key() == second.public_key() != first.public_key(), "the key is a new one too"
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        keeping.cancel()
+        await pool.close()
+
+
+async def test_a_credential_of_somebody_else_is_left_alone(server: LocalServer, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    write_short(server, path, "other", timedelta(seconds=10))
+    content = path.read_bytes()
+    pool = HttpPool(kubeconfig.load(path))
+    own = ClientCertificate(path, "n6", Client(pool))
+    keeping = asyncio.create_task(own.keep())
+    await asyncio.sleep(0.5)
+    keeping.cancel()
+    assert path.read_bytes() == content
+    assert own.ends == 0.0
+    await pool.close()
+
+
+def test_an_agent_outlives_its_first_certificate(server: LocalServer, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    first = write_short(server, path, "n7", timedelta(seconds=15))
+    begun, ends = path.read_bytes(), first.not_valid_after_utc.timestamp()
+    old = tmp_path / "old"
+    old.write_bytes(begun)
+    with LocalAgent(path, tmp_path / "agent", "n7", "--hollow") as agent:
+        wait_until(lambda: path.read_bytes() != begun, 12.0)
+
+        def renewed_at() -> str:
+            return str(server.system.get(f"{LEASE}/n7").json["spec"]["renewTime"])
+
+        wait_until(lambda: time.time() > ends + 1, 20.0)
+        last = renewed_at()
+        wait_until(lambda: renewed_at() > last, 20.0)
+        assert "Unauthorized" not in agent.log, "not one request was made with the old one after its end"
+    with pytest.raises(Unauthorized, match="expired"):
+        asyncio.run(_look(old))
+    asyncio.run(_look(path))
+
+
+async def _look(path: Path) -> None:
+    pool = HttpPool(kubeconfig.load(path))
+    try:
+        await Client(pool).get(SYSTEM, NODES, "n7")
     finally:
         await pool.close()

@@ -1,4 +1,4 @@
-"""What a node counts, as Prometheus reads it: pods, and packets dropped by reason. Taken when somebody asks."""
+"""What a node counts, as Prometheus reads it: pods, packets dropped by reason, the end of its certificate. Taken when somebody asks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self.pods: Callable[[], int] = lambda: 0
         self.drops: Drops = dict
-        """Both are set once there is something to tell."""
+        self.certificate_ends: Callable[[], float] = lambda: 0.0
+        """All are set once there is something to tell."""
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -29,6 +30,9 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("alcove_agent_pods", "Pods of all planes on the node.", value=self.pods())
+        if ends := self.certificate_ends():
+            told = "When the node's client certificate ends, in epoch seconds."
+            yield GaugeMetricFamily("alcove_agent_certificate_expiration_seconds", told, value=ends)
         dropped = self.drops()
         packets = CounterMetricFamily(
             "alcove_drops_packets", "Packets dropped, by reason.", labels=("reason",)

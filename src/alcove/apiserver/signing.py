@@ -26,7 +26,7 @@ from alcove.apiserver.auth.certificates import Authority, Profile, PublicKey
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
-from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP
+from alcove.apiserver.rbac.nodes import NODE_USER_PREFIX, NODES_GROUP, node_name
 
 REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -233,8 +233,18 @@ def _check_creatable(attributes: Attributes, csr: Object) -> None:
     if objects.get(csr, "spec", "signerName") in SIGNERS:
         try:
             check(csr, attributes.tenant)
+            _check_asker(csr, attributes.identity)
         except SigningError as error:
             raise Forbidden.of(REQUESTS, name, str(error)) from error
+
+
+def _check_asker(csr: Object, identity: Identity) -> None:
+    """A node that somebody has taken over asks in no other's name, not even for a person to approve by mistake."""
+    if not node_name(identity):
+        return
+    signer, subject = objects.get(csr, "spec", "signerName"), subjects.from_name(_parsed(csr).subject)
+    if signer == CLIENT or subject.user != identity.user:
+        raise SigningError("a node asks for a node's certificates, and in its own name")
 
 
 def _outcome(csr: Object) -> tuple[object, object]:

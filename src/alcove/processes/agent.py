@@ -19,6 +19,7 @@ import typer
 import uvloop
 from msgspec import Struct
 
+from alcove.agent.credential import ClientCertificate
 from alcove.agent.metrics import Metrics
 from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
@@ -195,6 +196,9 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
                 tasks.create_task(follow_file(path, way), name=f"kubeconfig of {plane}")
             tasks.create_task(keep_trimmed(), name="memory")
+            own = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
+            tasks.create_task(own.keep(), name="certificate")
+            metrics.certificate_ends = lambda: own.ends
             agent = Agent(config, planes, tasks, accounts, metrics)
             if config.planes_folder is not None:
                 following = Following(config.planes_folder, planes, agent.heard)

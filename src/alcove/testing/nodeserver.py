@@ -98,7 +98,7 @@ class NodeRig:
         """`certificate_of`: another node's, for tests of who is believed."""
         pki = self.server.directory / "pki"
         pair = self._serving_certificate(pki, certificate_of or self.name)
-        callers = Callers(pair, pair)
+        callers = Callers(pair)
         callers.trust(HOME, (pki / "ca.crt").read_bytes())
         self.agent = Server(self.pods, callers, "127.0.0.1", 0)
         await self.agent.__aenter__()

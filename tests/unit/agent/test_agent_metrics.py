@@ -12,3 +12,10 @@ def test_drops_are_told_by_reason() -> None:
     told = metrics.text().decode()
     assert 'alcove_drops_packets_total{reason="spoofed_address"} 5.0' in told
     assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in told
+
+
+def test_the_end_of_the_certificate_is_told_once_it_is_known() -> None:
+    metrics = Metrics()
+    assert "certificate" not in metrics.text().decode()
+    metrics.certificate_ends = lambda: 1.8e9
+    assert "alcove_agent_certificate_expiration_seconds 1.8e+09" in metrics.text().decode()

@@ -23,9 +23,9 @@ _ORGANIZATION = "tenant:system"
 class Callers:
     """The server's side of TLS, and the planes that may call."""
 
-    def __init__(self, certificate: Path, key: Path) -> None:
-        """This node's serving certificate. Raises OSError, ssl.SSLError."""
-        self._certificate, self._key = certificate, key
+    def __init__(self, pair: Path) -> None:
+        """This node's serving certificate with its key. Raises OSError, ssl.SSLError."""
+        self._pair = pair
         self._authorities: dict[PlaneId, x509.Certificate] = {}
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -34,8 +34,8 @@ class Callers:
         self.reload()
 
     def reload(self) -> None:
-        """Shows what is in the files now: the certificate was renewed."""
-        self.context.load_cert_chain(self._certificate, self._key)
+        """Shows what is in the file now: the certificate was renewed."""
+        self.context.load_cert_chain(self._pair)
 
     def trust(self, plane: PlaneId, authority_pem: bytes) -> None:
         """Lets the plane's API servers in, from the next connection on."""

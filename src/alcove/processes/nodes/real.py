@@ -110,7 +110,7 @@ async def _serve(agent: Agent, pods: RunningPods) -> None:
     config = agent.config
     serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
     await serving.ready()
-    callers = Callers(serving.certificate, serving.key)
+    callers = Callers(serving.path)
     for plane, account in agent.accounts.items():
         callers.trust(plane, account.ca_pem)
 

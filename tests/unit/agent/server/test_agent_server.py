@@ -65,7 +65,7 @@ class Place:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Server]:
-        callers = Callers(self.pair, self.pair)
+        callers = Callers(self.pair)
         callers.trust(HOME, self.authority.certificate_pem)
         pods = cast(Running, Pods(self.pod))
         async with Server(pods, callers, "127.0.0.1", 0, Meter(pods, lambda: Used())) as server:

@@ -33,7 +33,7 @@ def callers(tmp_path: Path, home: Authority) -> Callers:
     issued = home.serving(["127.0.0.1"], NOW)
     pair = tmp_path / "pair.pem"
     pair.write_bytes(issued.certificate_pem + issued.key_pem)
-    made = Callers(pair, pair)
+    made = Callers(pair)
     made.trust(HOME, home.certificate_pem)
     return made
 
