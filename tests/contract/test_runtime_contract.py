@@ -212,11 +212,11 @@ async def test_user_groups_directory_and_variables(lab: ContainerLab) -> None:
     assert lab.lines(spec.id) == ["1000", "3000", "3000 4000 5000", "/tmp", "/ hello you"]
 
 
+@pytest.mark.parametrize("lab", ["crun"], indirect=True)
 async def test_root_of_a_pod_with_a_user_namespace_is_nobody_on_the_node(
     lab: ContainerLab, tmp_path: Path
 ) -> None:
-    if lab.runtime.handler != "crun":
-        pytest.skip("files of volumes with mapped ids are crun's; gVisor has users of its own making")
+    """Files of volumes with mapped ids are crun's; gVisor has users of its own making."""
     mapping = IdMapping(200_000)
     volume = tmp_path / "volume"
     volume.mkdir()

@@ -1,8 +1,6 @@
 """Local volumes from claim to wiping, with a node's own rights: provisioned, mounted, grown, wiped, let go."""
 
 import asyncio
-import os
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
@@ -32,15 +30,10 @@ from alcove.controllers.volumes import (
 )
 from alcove.testing.agent import node_kubeconfig
 from alcove.testing.controllers import RunningControllers
+from alcove.testing.needs import loop_devices
 from alcove.testing.server import Caller, LocalServer, wait_until
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0,
-        reason="needs root and loop devices",
-    ),
-]
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=loop_devices())]
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 PODS = "/api/v1/namespaces/default/pods"

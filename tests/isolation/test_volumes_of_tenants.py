@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import os
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from itertools import count
@@ -15,7 +14,7 @@ import pytest_asyncio
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, Isolation
+from alcove.agent.runtime.base import ContainerId
 from alcove.agent.runtime.config import IdMapping, Mount
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.agent.volumes import VolumeFailure, VolumePath, Volumes
@@ -26,15 +25,10 @@ from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.testing.containers import ContainerLab, working_flavor
 from alcove.testing.lookups import in_default, looking_up, make_pod
+from alcove.testing.needs import loop_devices
 from alcove.testing.server import LocalServer
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0,
-        reason="needs root and loop devices",
-    ),
-]
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=loop_devices())]
 SECRET = "hunter2-canary"
 _NUMBERS = count(1)
 
@@ -190,9 +184,9 @@ async def test_changes_of_objects_reach_a_running_container(node: Node) -> None:
     await _until(lambda: "second" in node.lab.lines(id))
 
 
+@pytest.mark.parametrize("node", ["crun"], indirect=True)
 async def test_root_of_a_pod_with_a_user_namespace_owns_its_volumes(node: Node) -> None:
-    if node.lab.runtime.isolation is Isolation.SANDBOX:
-        pytest.skip("gVisor has users of its own making")
+    """gVisor has users of its own making."""
     pod = await node.pod()
     mapping = IdMapping(300_000)
     said = await pod.run(

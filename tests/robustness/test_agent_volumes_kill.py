@@ -1,6 +1,5 @@
 """kill -9 of an agent between any two steps of making and removing volumes: the next start leaves nothing behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or subprocess.run(["losetup", "--find"], capture_output=True).returncode != 0,
-        reason="needs root and loop devices",
-    ),
-]
+from alcove.testing.needs import loop_devices
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=loop_devices())]
 
 _WORK = """
 import asyncio, os, signal, sys, time

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from alcove.dataplane.errors import BuildFailed
+from alcove.dataplane.errors import BuildFailed, CompilerMissing
 
 COMPILERS = ("clang-19", "clang-18", "clang-17", "clang-16", "clang")
 FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-address-of-packed-member")
@@ -67,7 +67,7 @@ def find_compiler() -> str:
     for name in COMPILERS:
         if found := shutil.which(name):
             return found
-    raise BuildFailed(
+    raise CompilerMissing(
         f"the data plane's programs need a compiler, and there is no {COMPILERS[-1]}: {INSTALL}"
     )
 
@@ -81,8 +81,9 @@ def compile_object(folder: Path, target: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         half.unlink(missing_ok=True)
-        hint = f" ({INSTALL})" if "bpf_helpers.h' file not found" in done.stderr else ""
-        raise BuildFailed(f"the data plane's programs do not compile{hint}:\n{done.stderr}")
+        if "bpf_helpers.h' file not found" in done.stderr:
+            raise CompilerMissing(f"the data plane's programs need libbpf's headers: {INSTALL}")
+        raise BuildFailed(f"the data plane's programs do not compile:\n{done.stderr}")
     half.rename(target)
 
 

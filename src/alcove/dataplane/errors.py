@@ -1,7 +1,8 @@
 """What can go wrong in the data plane.
 
 DataPlaneError
-├── BuildFailed       the C programs do not compile here, or no compiler is installed
+├── BuildFailed       the C programs do not compile here
+│   └── CompilerMissing   for want of a compiler, or of libbpf's headers
 ├── ProgramRejected   the kernel's verifier refused a program; the message ends with its reason
 ├── KernelRefused     a system or netlink call failed: `errno` says why
 │   └── MapFull       a map has no room: `map_name`
@@ -16,6 +17,10 @@ class DataPlaneError(Exception):
 
 
 class BuildFailed(DataPlaneError):
+    pass
+
+
+class CompilerMissing(BuildFailed):
     pass
 
 

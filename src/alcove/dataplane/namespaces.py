@@ -8,7 +8,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from alcove.dataplane.errors import KernelRefused
@@ -114,5 +114,5 @@ def mount_bpf(path: Path) -> None:
 def unmount_bpf(path: Path) -> None:
     """Idempotent. What is pinned there ends with the last user of the file system."""
     _libc.umount2(os.fsencode(path), MNT_DETACH)
-    if path.is_dir():
+    with suppress(FileNotFoundError):
         path.rmdir()

@@ -22,7 +22,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.pods.status import TERMINAL
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
-from alcove.testing import containers, nodes
+from alcove.testing import containers, needs, nodes
 from alcove.testing.agent import node_kubeconfig
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
@@ -36,7 +36,7 @@ _MTU = "1550"
 
 def lacking() -> str:
     """Why no real node can be had here; empty: one can."""
-    return nodes.lacking() or containers.lacking() or ("" if shutil.which("ip") else "needs ip")
+    return nodes.lacking() or containers.lacking() or needs.tools("ip")
 
 
 class RealAgent(LocalProcess):
@@ -84,7 +84,7 @@ class RealNode:
         self.gateway, self.address = f"10.249.{number}.1", f"10.249.{number}.2"
 
     def make(self) -> None:
-        nodes.lacking()  # Mounts the BPF file system, if that was not done yet.
+        nodes.mount()
         os.close(namespaces.make(self.namespace))
         _ip("link", "add", self._link, "mtu", _MTU, "type", "veth", "peer", "eth0", "netns", self.namespace)
         _ip("address", "add", f"{self.gateway}/24", "dev", self._link)

@@ -46,7 +46,7 @@ from alcove.agent.runtime.resources import PROCESSES_MAX, container_limits_of
 from alcove.agent.runtime.users import resolve
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
-from alcove.dataplane.errors import DataPlaneError
+from alcove.testing import needs
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _NUMBERS = count(1)
@@ -55,20 +55,17 @@ _KNOWN: dict[str, tuple[Flavor | None, str]] = {}
 
 def lacking() -> str:
     """Why no containers can be run here; empty: they can."""
-    if os.geteuid() != 0:
-        return "needs root"
     try:
         builtin.find()
         seccomp.load()
-        namespaces.make("alcove-probe-c")
-        namespaces.remove("alcove-probe-c")
-    except (ToolMissing, SpecRefused, DataPlaneError, OSError) as error:
-        return f"needs busybox, a seccomp profile and network namespaces: {error}"
-    return ""
+    except (ToolMissing, SpecRefused) as error:
+        return f"needs busybox and a seccomp profile: {error}"
+    return needs.namespaces()
 
 
 async def working_flavor(handler: str) -> tuple[Flavor | None, str]:
-    """How the handler's runtime is called on this machine; or None, and why it does not work."""
+    """How the handler's runtime is called on this machine; or None, and what the machine lacks for it. Raises
+    RuntimeFailure: it is installed, and does not work."""
     if handler not in _KNOWN:
         _KNOWN[handler] = await _find(handler)
     return _KNOWN[handler]
@@ -84,19 +81,21 @@ async def _find(handler: str) -> tuple[Flavor | None, str]:
         folder = Path(name)
         (folder / "image").mkdir()
         builtin.build(builtin.find(), folder / "image")
-        return await _prove(handler, folder)
+        return await _prove(handler, folder), ""
 
 
-async def _prove(handler: str, folder: Path) -> tuple[Flavor | None, str]:
-    why = ""
+async def _prove(handler: str, folder: Path) -> Flavor:
+    # Its own group: another process may try the same at this moment.
+    canary = Canary(folder / "image", folder, f"/alcove-canary-{os.getpid()}")
+    reasons: list[str] = []
     for flavor in TRIED[HandlerName(handler)]:
         try:
-            await Canary(folder / "image", folder)(OciRuntime(flavor, folder, Cgroups.of_machine()))
+            await canary(OciRuntime(flavor, folder, Cgroups.of_machine()))
         except (RuntimeFailure, OSError) as error:
-            why = f"{handler} does not work here: {error}"
+            reasons.append(str(error))
             continue
-        return flavor, ""
-    return None, why
+        return flavor
+    raise RuntimeFailure(f"{handler} is installed and does not work: {'; '.join(reasons)}")
 
 
 class ContainerLab:

@@ -5,7 +5,6 @@ own. A node can be cut off, slowed, killed. Leaving the `with` removes everythin
 import atexit
 import os
 import secrets
-import shutil
 import string
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,15 +18,14 @@ from msgspec.structs import replace
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
-from alcove.dataplane.build import build
 from alcove.dataplane.drops import Reason
-from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.maps import PathTaken
 from alcove.dataplane.model import Interface, Port, Settings, World
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink, Request
 from alcove.dataplane.plane import Plane
 from alcove.dataplane.ports import port_name
+from alcove.testing import needs
 from alcove.testing.probes import ping
 
 UNDERLAY, UNDERLAY6 = IPv4Network("192.168.77.0/24"), IPv6Network("fd77::/64")
@@ -38,26 +36,18 @@ MTU = 1550
 
 
 @cache
-def _mount() -> None:
+def mount() -> None:
+    """The BPF file system of this process's nodes, until it ends. What killed ones left goes."""
+    for left in BPF_ROOT.parent.glob("alcove-lab-*"):
+        if not Path("/proc", left.name.rpartition("-")[2]).exists():
+            namespaces.unmount_bpf(left)
     namespaces.mount_bpf(BPF_ROOT)
     atexit.register(namespaces.unmount_bpf, BPF_ROOT)
 
 
 def lacking() -> str:
     """Why nodes cannot be made here; empty: they can."""
-    if os.geteuid() != 0:
-        return "needs root"
-    missing = [tool for tool in ("nft", "nsenter", "tc") if not shutil.which(tool)]
-    if missing:
-        return f"needs {', '.join(missing)}"
-    try:
-        build()
-        os.close(namespaces.make(f"alcove-probe-{os.getpid()}"))
-        namespaces.remove(f"alcove-probe-{os.getpid()}")
-        _mount()
-    except (DataPlaneError, OSError) as error:
-        return f"needs a BPF compiler, network namespaces and BPF: {error}"
-    return ""
+    return needs.namespaces() or needs.bpf() or needs.tools("nft", "nsenter", "tc")
 
 
 def plain_bridges(filtered: bool = False) -> None:
@@ -235,7 +225,7 @@ class Lab:
         self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
-        _mount()
+        mount()
         with ExitStack() as undo:
             undo.callback(self.close)
             self.underlay = namespaces.make(f"lab-{self.token}-underlay")

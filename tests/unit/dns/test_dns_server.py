@@ -15,12 +15,12 @@ from dnslib import QTYPE, DNSHeader, DNSQuestion, DNSRecord
 
 from alcove.api.ids import TenantId
 from alcove.dataplane import namespaces
-from alcove.dataplane.errors import DataPlaneError
 from alcove.dns.model import Endpoint, EndpointSlice, NetworkId, ObjectId, Service
 from alcove.dns.server import DnsServer, bind
 from alcove.dns.tcp import CONNECTIONS_MAX
 from alcove.dns.upstream import Upstream
 from alcove.dns.zone import Zone
+from alcove.testing import needs
 from alcove.testing.resolver import loopback, scripted
 
 NAME = "web.default.svc.cluster.local"
@@ -225,10 +225,7 @@ async def test_sockets_that_cannot_be_had_leave_none_behind() -> None:
 @contextmanager
 def namespace(name: str) -> Iterator[int]:
     """A network namespace with its loopback up."""
-    try:
-        descriptor = namespaces.make(name)
-    except DataPlaneError as error:
-        pytest.skip(f"needs network namespaces: {error}")
+    descriptor = namespaces.make(name)
     try:
         with namespaces.inside(descriptor), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             up = struct.pack("16sh22x", b"lo", IFF_UP)
@@ -240,7 +237,7 @@ def namespace(name: str) -> Iterator[int]:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(bool(needs.namespaces()), reason=needs.namespaces())
 async def test_the_namespace_of_a_socket_tells_the_network_even_when_addresses_are_the_same() -> None:
     """Asked in the namespace, at the same address and port, from the same address and port."""
     with namespace(f"alcove-dns-a{os.getpid()}") as one, namespace(f"alcove-dns-b{os.getpid()}") as two:

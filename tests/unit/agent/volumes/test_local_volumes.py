@@ -1,7 +1,6 @@
 """Persistent volumes: their size is real, their data is theirs, and nothing of them outlives their wiping."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,19 +12,13 @@ from alcove.agent.volumes.failure import VolumeFailure
 from alcove.agent.volumes.local import LocalVolumes, Volume
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId
+from alcove.testing.needs import loop_devices
 
 SIZE = 16 << 20
 SECRET = b"the-secret-of-acme"
 
 
-def _lacking() -> str:
-    if os.geteuid() != 0:
-        return "needs root"
-    done = subprocess.run(["losetup", "--find"], capture_output=True, text=True)
-    return "" if done.returncode == 0 else f"needs loop devices: {done.stderr}"
-
-
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_lacking()), reason=_lacking() or "-")]
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(loop_devices()), reason=loop_devices())]
 
 
 def quiet(_step: str) -> None:
