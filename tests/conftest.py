@@ -8,6 +8,7 @@ import pytest
 
 from alcove.testing.server import Caller, LocalServer
 
+pytest_plugins = ["alcove.testing.collection"]
 _NUMBERS = count(1)
 
 
