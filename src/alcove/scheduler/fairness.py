@@ -2,7 +2,8 @@
 
 A tenant's dominant share is the greatest part it uses of the cluster's CPU, memory or places for pods.
 The turn goes to the ready tenant whose share, divided by its weight, is smallest; one below its
-guaranteed minimum goes before all. Three things bound what one tenant can do to another:
+guaranteed minimum (`minima`) goes before all, if its next pod asks for what it is due. Three things
+bound what one tenant can do to another:
 
 - aging: a ready tenant that was passed over ten times as long as its weight would have it is served,
   whatever its share;
@@ -18,10 +19,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from alcove.api.ids import TenantId
 from alcove.scheduler.amounts import CPU, MEMORY, PODS, Amounts
+from alcove.scheduler.minima import NO_MINIMUM, Limits, hold
 
 SHARED = (CPU, MEMORY, PODS)
 AGING = 10
@@ -38,25 +38,35 @@ Head = tuple[int, str, int]
 """What is first in a tenant's line: (priority negated, made when, order of arrival)."""
 
 
-class Limits(Struct, frozen=True):
-    weight: int = 1
-    most: Mapping[str, int] = {}
-    """The ceiling of what the tenant's pods may request together, by resource."""
-    least: Mapping[str, int] = {}
-    """What is kept free for the tenant until it uses as much."""
+_NOTHING: Mapping[str, int] = {}
 
 
 class Account:
     """One tenant's use and standing."""
 
-    __slots__ = ("entry", "head", "limits", "size", "tenant", "tries", "tries_at", "used", "wait")
+    __slots__ = (
+        "asks",
+        "entry",
+        "head",
+        "limits",
+        "minimum",
+        "size",
+        "tenant",
+        "tries",
+        "tries_at",
+        "used",
+        "wait",
+    )
 
     def __init__(self, tenant: TenantId) -> None:
         self.tenant = tenant
         self.limits = Limits()
+        self.minimum = NO_MINIMUM
         self.used: Amounts = {}
         self.head: Head | None = None
         """None: nothing of the tenant's is ready."""
+        self.asks = _NOTHING
+        """What the first of its pods requests."""
         self.size = 0.0
         """The dominant share of one of its pods, about."""
         self.tries = TRIES_MAX
@@ -73,6 +83,10 @@ class Fairness:
         self.turns = 0
         self._capacity: Amounts = {}
         self._used: Amounts = {}
+        self._promised: dict[Account, None] = {}
+        """Accounts with a minimum."""
+        self._are_minima_held = True
+        """Whether their minima are those that can be held with this capacity and these limits."""
         self._owed: Amounts = {}
         """What is still kept free for tenants below their minimum, in sum."""
         self._size = 0.0
@@ -98,20 +112,37 @@ class Fairness:
         account = self.accounts.pop(tenant, None)
         if account is not None:
             self.set_head(account, None)
-            self._owe(account, -1)
+            self.set_limits(account, Limits())
 
     def set_limits(self, account: Account, limits: Limits) -> None:
-        self._owe(account, -1)
         if account.head is not None:
             self._weight_ready += limits.weight - account.limits.weight
         account.limits = limits
-        self._owe(account, 1)
+        if limits.least:
+            self._promised[account] = None
+            self._are_minima_held = False
+        elif account in self._promised:
+            del self._promised[account]
+            account.minimum = NO_MINIMUM
+            self._are_minima_held = False
         self._move(account)
 
     def set_capacity(self, capacity: Amounts) -> None:
         if capacity != self._capacity:
             self._capacity = capacity
+            self._are_minima_held = not self._promised
             self._moved |= {account: None for account in self.accounts.values() if account.head is not None}
+
+    def _hold_minima(self) -> None:
+        """Limits or capacity changed: find anew what each minimum is worth. Only when it matters, for
+        nodes and tenants often come by the thousand."""
+        self._are_minima_held = True
+        minima = hold((account.limits for account in self._promised), self._capacity)
+        self._owed = {}
+        for account, minimum in zip(self._promised, minima, strict=True):
+            account.minimum = minimum
+            self._owe(account, 1)
+            self._move(account)
 
     def charge(self, account: Account, amounts: Mapping[str, int], sign: int = 1) -> None:
         """A pod of the tenant takes these amounts (or, with -1, gives them back)."""
@@ -123,8 +154,8 @@ class Fairness:
         self._move(account)
 
     def _owe(self, account: Account, sign: int) -> None:
-        for resource, least in account.limits.least.items():
-            missing = max(0, least - account.used.get(resource, 0))
+        for resource, kept in account.minimum.kept.items():
+            missing = max(0, kept - account.used.get(resource, 0))
             self._owed[resource] = self._owed.get(resource, 0) + sign * missing
 
     @property
@@ -134,7 +165,7 @@ class Fairness:
     @property
     def has_minima(self) -> bool:
         """Whether something is guaranteed to somebody."""
-        return bool(self._owed)
+        return bool(self._promised)
 
     def share(self, account: Account) -> float:
         """The dominant share, not weighted."""
@@ -150,17 +181,20 @@ class Fairness:
             used, asked = account.used.get(resource, 0), amounts.get(resource, 0)
             if asked and used + asked > most:
                 return f"tenant's quota of {resource} is used up"
+        if not self._are_minima_held:
+            self._hold_minima()
         for resource, owed in self._owed.items():
             asked = amounts.get(resource, 0)
-            own = max(0, limits.least.get(resource, 0) - account.used.get(resource, 0))
+            own = max(0, account.minimum.kept.get(resource, 0) - account.used.get(resource, 0))
             free = self._capacity.get(resource, 0) - self._used.get(resource, 0)
-            if asked > own and free - asked < owed - own:
+            if asked > own and 0 < owed - own > free - asked:
                 return f"what is left of {resource} is guaranteed to other tenants"
         return ""
 
-    def set_head(self, account: Account, head: Head | None) -> None:
-        """What is first in the tenant's line now; None: nothing is ready."""
+    def set_head(self, account: Account, head: Head | None, asks: Mapping[str, int] = _NOTHING) -> None:
+        """What is first in the tenant's line now, and what it requests; None: nothing is ready."""
         before, account.head = account.head, head
+        account.asks = asks
         if (before is None) != (head is None):
             self._weight_ready += account.limits.weight if before is None else -account.limits.weight
             if head is not None:
@@ -186,6 +220,8 @@ class Fairness:
         return chosen
 
     def _sort_in(self) -> None:
+        if not self._are_minima_held:
+            self._hold_minima()
         for account in self._moved:
             if account.head is None:
                 continue
@@ -207,9 +243,11 @@ class Fairness:
                 heapq.heapify(heap)
 
     def _key(self, account: Account) -> tuple[float, ...] | Head:
-        least = account.limits.least
-        is_owed = any(account.used.get(resource, 0) < amount for resource, amount in least.items())
-        return (0.0 if is_owed else 1.0, self.share(account) / account.limits.weight)
+        due = account.minimum.due
+        if due and any(account.used.get(each, 0) < due[each] for each in due if account.asks.get(each)):
+            # Of those below, whoever has the least part of what it is due.
+            return (0.0, max(account.used.get(each, 0) / due[each] for each in due if due[each]))
+        return (1.0, self.share(account) / account.limits.weight)
 
     def _is_tired(self, account: Account) -> bool:
         passed = self.turns - account.tries_at

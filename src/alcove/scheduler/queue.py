@@ -115,7 +115,10 @@ class Queue:
 
     def _update(self, line: Line) -> None:
         first = None if line.is_held else line.first()
-        self._fairness.set_head(line.account, None if first is None else first.head())
+        if first is None:
+            self._fairness.set_head(line.account, None)
+        else:
+            self._fairness.set_head(line.account, first.head(), first.shape.requests.amounts)
 
     def remove(self, pod: Pod) -> None:
         """The pod wants no place any more. Its key must be as it was when it was added."""

@@ -4,7 +4,7 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object, annotations, get
 from alcove.scheduler import amounts
 from alcove.scheduler.amounts import Amounts
-from alcove.scheduler.fairness import Limits
+from alcove.scheduler.minima import Limits
 
 PREEMPTS = "scheduling.alcove.io/preempts-tenants"
 """Ring0's policy, on the Tenant: names of tenants (comma-separated) whose pods of lower priority this

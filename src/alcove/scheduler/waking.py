@@ -24,6 +24,8 @@ class Waking:
         """Slots on which something was given back since the last look."""
 
     def node_changed(self, old: NodeFacts | None, new: NodeFacts) -> None:
+        if old is None or old.allocatable != new.allocatable:
+            self._capacity_changed()
         if old is None:
             self._wake(Cause.NODE_ADDED)
             return
@@ -42,7 +44,13 @@ class Waking:
             self._wake(cause)
 
     def node_removed(self) -> None:
+        self._capacity_changed()
         self._wake(Cause.NODE_REMOVED)
+
+    def _capacity_changed(self) -> None:
+        """What is kept for minima, and what is left beside them, may be another."""
+        if self._fairness.has_minima:
+            self.quota(None)
 
     def pod_placed(self, pod: Pod) -> None:
         self._wake_about(pod, Cause.POD_PLACED)

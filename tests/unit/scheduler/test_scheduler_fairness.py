@@ -20,8 +20,8 @@ from alcove.scheduler.fairness import (
     Account,
     Fairness,
     FirstCome,
-    Limits,
 )
+from alcove.scheduler.minima import Limits
 
 CAPACITY = {"cpu": 20_000_000, "memory": 80_000_000, "pods": 550_000}
 HEAD = (0, "", 1)
@@ -196,7 +196,10 @@ def test_ceilings_hold_back_and_minima_go_first() -> None:
     fairness.set_limits(poor, Limits(1, most={"cpu": 1000}))
     fairness.set_limits(promised, Limits(1, least={"cpu": 5_000_000}))
     fairness.charge(promised, {"cpu": 4_000_000})
+    fairness.set_head(promised, HEAD, {"cpu": 1000, "pods": 1})
     assert fairness.next() is promised  # Far greater a share, but not what it was promised.
+    fairness.set_head(promised, HEAD, {"memory": 1000, "pods": 1})
+    assert fairness.next() is poor  # What it was promised is not what it asks for.
     assert fairness.objection(poor, {"cpu": 1000, "pods": 1}) == ""
     fairness.charge(poor, {"cpu": 900})
     assert fairness.objection(poor, {"cpu": 101}) == "tenant's quota of cpu is used up"
