@@ -38,20 +38,27 @@ def leads(session: Session, component: str, state: State) -> bool:
 
 def release_dead(session: Session) -> None:
     """Gives up the leases of processes of this machine that were killed: nobody has to wait for them."""
-    for name in LEADERS.values():
+    for component, name in LEADERS.items():
         lease = session.find(LEASES, name, namespace="kube-system")
         holder = str(objects.get(lease, "spec", "holderIdentity", default="")) if lease else ""
-        host, _, rest = holder.rpartition("_")[0].rpartition("_")
-        if host == socket.gethostname() and rest.isdigit() and not _is_ours(int(rest)):
+        pid = pid_of(holder, socket.gethostname())
+        if pid is not None and not _lives(pid, component):
             session.delete(LEASES, name, namespace="kube-system")
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether a process of Alcove's has that number: after a reboot it may be anybody's."""
+def pid_of(holder: str, host: str) -> int | None:
+    """The process that a lease names, HOST_PID_…; None: it is none of this host's."""
+    pid = holder.removeprefix(f"{host}_").partition("_")[0]
+    return int(pid) if holder.startswith(f"{host}_") and pid.isdigit() else None
+
+
+def _lives(pid: int, component: str) -> bool:
+    """Whether that process is such a component: after a reboot the number may be anybody's."""
     try:
-        return b"alcove" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return component.encode() in words and any(b"alcove" in word for word in words)
 
 
 def node_ready(session: Session, node: str, state: State) -> Object | None:
