@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alcove.testing.proxy import BadNetwork
-from alcove.testing.scheduler import PODS, TwoPlanes, bound, create
+from alcove.testing.scheduler import LEASE, NODES, PODS, TwoPlanes, bound, create
 from alcove.testing.server import Caller, wait_until
 
 CPU = 4
@@ -55,6 +55,52 @@ def test_a_plane_that_is_away_keeps_what_it_has_even_over_a_restart(planes: TwoP
     after = planes.placed()
     assert all(used <= CPU for used in after.values())
     assert sum(after.values()) == sum(before.values()) + 2
+
+
+def test_a_node_that_is_made_anew_still_has_what_an_absent_plane_has_there(planes: TwoPlanes) -> None:
+    planes.add_nodes(1)
+    with planes.scheduler():
+        for number in range(3):
+            create(planes.big, f"b{number}", cpu="1")
+        wait_until(lambda: len(bound(planes.big)) == 3)
+    planes.own.kill()
+    planes.home.system.delete(f"{NODES}/n0")
+    planes.add_node("n0")
+    with planes.scheduler():
+        for number in range(4):
+            create(planes.small, f"s{number}", cpu="1")
+        wait_until(lambda: _has_told_or_bound(planes.small, 4))
+        planes.own.start()
+        wait_until(lambda: len(bound(planes.small)) == 1, 30)
+        create(planes.small, "last", cpu="1")
+        wait_until(lambda: planes.small.get(f"{PODS}/last").json["status"].get("conditions"))
+    assert planes.placed() == {"n0": CPU}
+
+
+def test_what_is_noted_of_a_plane_that_is_no_more_is_free(planes: TwoPlanes) -> None:
+    planes.add_nodes(1)
+    with planes.scheduler():
+        create(planes.big, "b", cpu=str(CPU))
+        wait_until(lambda: bound(planes.big))
+    planes.own.kill()
+    planes.home.system.delete("/api/v1/tenants/big")
+    finalized = planes.home.system.get("/api/v1/tenants/big").json
+    finalized["spec"]["finalizers"] = []
+    assert planes.home.system.put("/api/v1/tenants/big/finalize", finalized).status == 200
+    with planes.home_scheduler():
+        create(planes.small, "s", cpu=str(CPU))
+        wait_until(lambda: _has_told_or_bound(planes.small, 1))
+        wait_until(lambda: "s" in bound(planes.small), 60)
+
+
+def test_a_leader_whose_fence_is_taken_away_takes_it_again(planes: TwoPlanes) -> None:
+    planes.add_nodes(1)
+    with planes.scheduler():
+        create(planes.big, "before", cpu="1")
+        wait_until(lambda: bound(planes.big))
+        assert planes.own.system.delete(LEASE).status == 200
+        create(planes.big, "after", cpu="1")
+        wait_until(lambda: "after" in bound(planes.big), 30)
 
 
 def _has_told_or_bound(caller: Caller, count: int) -> bool:

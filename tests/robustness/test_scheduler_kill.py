@@ -30,9 +30,7 @@ def planes(tmp_path: Path) -> Iterator[TwoPlanes]:
 class Chaos:
     """Users who come and go, and what can happen meanwhile. What must hold is looked at after every step."""
 
-    def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int, *, come_back: bool = False) -> None:
-        """`come_back`: nodes that went come again by the same name."""
-        self._come_back = come_back
+    def __init__(self, planes: TwoPlanes, network: BadNetwork, seed: int) -> None:
         self._gone: list[str] = []
         self._planes = planes
         self._network = network
@@ -94,7 +92,8 @@ class Chaos:
             self._gone.append(name)
 
     def _add_node(self) -> None:
-        if self._come_back and self._gone:
+        """A new one, or one that went comes back by the same name."""
+        if self._gone and self._chance.random() < 0.7:
             name = self._gone.pop()
         else:
             name = f"n{self._nodes_ever}"
@@ -146,29 +145,11 @@ def _waiting(caller: Caller) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_whatever_happens_nothing_is_lost_or_given_twice(planes: TwoPlanes, seed: int) -> None:
     with BadNetwork(planes.own.address, seed) as network:
         network.is_rough = True
         chaos = Chaos(planes, network, seed)
-        try:
-            for _ in range(25):
-                chaos.step()
-            chaos.calm_down()
-        finally:
-            for each in chaos.schedulers:
-                each.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nodes_that_come_back_by_the_same_name(planes: TwoPlanes, seed: int) -> None:
-    """Known to fail now and then: a node was given out twice in one of five such runs, and why is not proven."""
-    with BadNetwork(planes.own.address, seed) as network:
-        network.is_rough = True
-        chaos = Chaos(planes, network, seed, come_back=True)
         try:
             for _ in range(40):
                 chaos.step()

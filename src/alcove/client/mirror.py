@@ -163,10 +163,6 @@ class Mirror:
         part = self._parts.get(plane)
         return part is not None and part.synced.is_set()
 
-    def revision(self, plane: PlaneId) -> Revision:
-        part = self._parts.get(plane)
-        return part.revision if part else Revision(0)
-
     # The plane set's side
 
     def add_plane(self, plane: PlaneId) -> Part:

@@ -22,7 +22,7 @@ from alcove.client.changes import Index, Trim, without_managed_fields
 from alcove.client.client import Client, Permitted, Selection
 from alcove.client.errors import PlaneLeft
 from alcove.client.informer import Informer
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.resources import Resource
 from alcove.client.transport import Transport
@@ -47,10 +47,10 @@ class Planes:
         self, *, user_agent: str = "alcove", permitted: Permitted = lambda: None, fence: str = ""
     ) -> None:
         """`permitted` is asked before every write to any plane; it raises where this process may not.
-        `fence` is what the home plane holds every write against: the lease is there."""
-        self._user_agent = user_agent
+        `fence` is what planes hold every write against (`fencing`)."""
+        self.user_agent = user_agent
+        self.permitted = permitted
         self._fence = fence
-        self._permitted = permitted
         self._planes: dict[PlaneId, _Plane] = {}
         self._mirrors: dict[_Wanted, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
@@ -81,10 +81,10 @@ class Planes:
 
         client = Client(
             transport,
-            user_agent=self._user_agent,
+            user_agent=self.user_agent,
             wrote=wrote,
-            permitted=self._permitted,
-            fence=self._fence if plane == HOME else "",
+            permitted=self.permitted,
+            fence=self._fence,
         )
         joined = self._planes[plane] = _Plane(client, {})
         for wanted, mirror in self._mirrors.items():

@@ -7,7 +7,8 @@ Whether a lease has run out is measured by this process' own clock, from when it
 last: clocks of different machines need not agree. The leader stops writing `deadline` after its last
 renewal began, well before anybody else may take the lease: `check` is asked before every write and
 raises from that moment on. What slips through, for a process can be paused between any two steps, the
-server refuses: every write carries the `fence`. A lease given up in good order is taken at once.
+server refuses: every write carries the `fence`. Each term has a name of its own, so that what was sent in
+one is refused in the next, be it of the same process. A lease given up in good order is taken at once.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ class Seen(Struct, frozen=True):
     lease_seconds: float
 
 
-def may_take(lease: Object, seen: Seen | None, identity: str, now: float) -> bool:
+def may_take(lease: Object, seen: Seen | None, process: str, now: float) -> bool:
     """Whether the lease, as just read, is free for us. `seen` is what was seen before."""
     holder = objects.get(lease, "spec", "holderIdentity", default="")
-    if not holder or holder == identity:
+    if not holder or holder.rpartition("_")[0] == process:
         return True
     if seen is None or seen.revision != lease["metadata"]["resourceVersion"]:
         return False
@@ -67,24 +68,34 @@ def may_take(lease: Object, seen: Seen | None, identity: str, now: float) -> boo
 
 
 class Leader:
-    """`identity` is this process' alone: a restarted one is another."""
+    """`process` is the name of this process alone: a restarted one has another."""
 
     def __init__(
         self,
         client: Client,
         name: str,
-        identity: str,
+        process: str,
         clock: Callable[[], float],
         timing: Timing | None = None,
     ) -> None:
         self._client = client
         self._name = name
-        self._identity = identity
+        self._process = process
+        self._term = 0
         self._clock = clock
         self._timing = timing or Timing()
         self._lease: Object | None = None
         self._seen: Seen | None = None
         self._valid_until = float("-inf")
+        self._hurry = asyncio.Event()
+        self._tried = asyncio.Condition()
+        self._tries = 0
+        self._held_at_try = 0
+        """The newest try at which the server said that the lease is ours."""
+
+    @property
+    def _identity(self) -> str:
+        return f"{self._process}_{self._term}"
 
     @property
     def fence(self) -> str:
@@ -100,9 +111,18 @@ class Leader:
         if not self.is_leading:
             raise NotPermitted(f"{self._identity} does not hold the lease {self._name}")
 
+    async def confirm(self) -> None:
+        """Returns once the server has said, after this was called, that the lease is ours. Raises NotPermitted."""
+        before = self._tries
+        self._hurry.set()
+        async with self._tried:
+            await self._tried.wait_for(lambda: self._held_at_try > before or not self.is_leading)
+        self.check()
+
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[asyncio.Event]:
         """Waits for the lease and holds it for the block; the event is set when it is lost. Gives it up after."""
+        self._term += 1
         while True:
             if await self._try():
                 break
@@ -118,21 +138,33 @@ class Leader:
             await self._release()
 
     async def _renew(self, lost: asyncio.Event) -> None:
-        while self.is_leading:
-            await asyncio.sleep(self._timing.renew_seconds)
-            try:
-                async with asyncio.timeout_at(self._valid_until):
-                    if not await self._try():
-                        break
-            except TimeoutError:
-                break
+        while self.is_leading and await self._keep():
+            async with self._tried:
+                self._tried.notify_all()
         self._valid_until = float("-inf")
         log.warning("no longer leading", extra={"lease": self._name, "identity": self._identity})
+        async with self._tried:
+            self._tried.notify_all()
         lost.set()
+
+    async def _keep(self) -> bool:
+        """Renews when it is time, or sooner when asked to. False: the lease is lost."""
+        try:
+            async with asyncio.timeout(self._timing.renew_seconds):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout_at(self._valid_until):
+                return await self._try()
+        except TimeoutError:
+            return False
 
     async def _try(self) -> bool:
         """Takes or renews the lease; False: another holds it. A server that does not answer is no answer."""
         started = _now()
+        self._tries += 1
         try:
             held = await self._write()
         except (ApiError, ClientError) as error:
@@ -140,13 +172,14 @@ class Leader:
             return started < self._valid_until
         if held:
             self._valid_until = started + self._timing.deadline_seconds
+            self._held_at_try = self._tries
         return held
 
     async def _write(self) -> bool:
         try:
             if self._lease is None:
                 self._lease = await self._client.get(SYSTEM, LEASES, self._name, namespace=NAMESPACE)
-            if not may_take(self._lease, self._seen, self._identity, _now()):
+            if not may_take(self._lease, self._seen, self._process, _now()):
                 self._notice(self._lease)
                 self._lease = None
                 return False

@@ -40,9 +40,6 @@ COMPONENT = "default-scheduler"
 FLIGHTS_MAX = 32
 """Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
 
-SETTLED_LEASES = 4
-"""What a scheduler sent before it lost the lease was carried out, if ever, so many leases later."""
-
 
 class Config(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
@@ -98,8 +95,15 @@ async def _lead(
         told = Told(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
         (troubles if type_ == WARNING else news).tell(told)
 
-    settled_seconds = SETTLED_LEASES * config.timing.lease_seconds
-    runner = Runner(planes, core, note, clock=time.monotonic, wall=time.time, settled_seconds=settled_seconds)
+    runner = Runner(
+        planes,
+        core,
+        note,
+        fence=leader.fence,
+        confirm=leader.confirm,
+        clock=time.monotonic,
+        wall=time.time,
+    )
     metrics.follow(core, runner)
 
     def join_others() -> None:

@@ -14,6 +14,7 @@ from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object
 from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
+from alcove.client.fencing import is_fenced_off
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from alcove.scheduler.decisions import Bind, PodRef, Preempt, Prepare, Unschedulable
 from alcove.scheduler.storage import SELECTED_NODE, ClaimKey
@@ -42,7 +43,9 @@ async def bind(client: Client, decision: Bind) -> Outcome:
             pod.tenant, PODS, binding, namespace=pod.namespace, name=pod.name, subresource="binding"
         )
     except ApiError as error:
-        return Outcome.UNKNOWN if error.code in NOT_DONE_OR_UNKNOWN else Outcome.REFUSED
+        # Fenced off: either another leads, or the fence is to be taken again.
+        is_open = error.code in NOT_DONE_OR_UNKNOWN or is_fenced_off(error)
+        return Outcome.UNKNOWN if is_open else Outcome.REFUSED
     except ClientError:
         return Outcome.UNKNOWN
     return Outcome.DONE

@@ -92,18 +92,13 @@ class Scheduler:
         self._planes[name] = tenant
 
     def know_plane(self, name: PlaneId) -> None:
-        """All there is on the plane was told. Until then, what nodes note of it counts instead."""
-        for slot in self.world.notes.list_plane(name):
-            self._waking.room(slot)
-
-    def settle_plane(self, name: PlaneId) -> None:
-        """Nothing that a scheduler before this one sent there can come true any more. Until then, what
-        nodes note of it beyond its pods is left alone."""
-        for slot in self.world.notes.settle_plane(name):
+        """All there is on the plane was told, and nothing comes true there but what this scheduler sends.
+        Until then, what is noted of it counts instead."""
+        for slot in self.world.notes.know_plane(name):
             self._waking.room(slot)
 
     def remove_plane(self, name: PlaneId) -> None:
-        """The plane is no more, and its pods neither. What nodes note of it counts until that is gone."""
+        """The plane is no more, and its pods neither. What is noted of it counts until that is gone."""
         self._planes.pop(name, None)
         self.world.notes.forget_plane(name)
         self._closed.discard(name)
@@ -146,10 +141,14 @@ class Scheduler:
             self._observer.preemption.note_placed(found)
             self._resume(pod.plane)
 
-    def refused(self, pod: PodRef, now_is: Object | None) -> None:
-        """The plane refused the binding for good; the pod as it is now, None if it is gone."""
+    def refused(self, pod: PodRef, now_is: Object | None, is_repeated: bool = False) -> None:
+        """The plane refused the binding for good; the pod as it is now, None if it is gone. `is_repeated`:
+        it was sent before, and nobody knows what became of that."""
         found = self._find(pod)
         if found is None or found.state is not State.ASSUMED:
+            return
+        if is_repeated and now_is is not None and _may_be_bound_yet(now_is):
+            self.ledger.doubt(found, self._clock())
             return
         self._observer.let_go(found)
         self._resume(pod.plane)
@@ -380,6 +379,10 @@ class Scheduler:
                 self._prepared.append(flight)
             else:
                 flight.selected |= asked
+
+
+def _may_be_bound_yet(pod: Object) -> bool:
+    return not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
 
 
 def _bound(claims: list[Claim | None]) -> set[ClaimKey]:

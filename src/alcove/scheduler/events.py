@@ -21,6 +21,8 @@ class Kind(Enum):
     NAMESPACE = "namespaces"
     RUNTIME_CLASS = "runtimeclasses"
     TENANT = "tenants"
+    NOTE = "notes"
+    """What planes may have on a node (`escrow`)."""
 
 
 class Event(Struct):

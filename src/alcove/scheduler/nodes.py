@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from alcove.api.objects import Object, annotations, get
+from alcove.api.objects import Object, get
 from alcove.scheduler import amounts
 from alcove.scheduler.amounts import Amounts
 from alcove.scheduler.taints import Taint, read_taints
@@ -14,9 +13,6 @@ from alcove.scheduler.taints import Taint, read_taints
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
-
-
-_HELD = ".held.scheduling.alcove.io/amounts"
 
 
 class NodeFacts(Struct, frozen=True):
@@ -29,8 +25,6 @@ class NodeFacts(Struct, frozen=True):
     """Size in bytes of each image the node has, by each of its names."""
     handlers: frozenset[str] = frozenset()
     """Runtime handlers that the node has proven it can start pods with."""
-    held: Mapping[str, Mapping[str, int]] = {}
-    """Per dedicated plane the most that its pods may have on the node, as noted there (`escrow`)."""
 
 
 def read_node(node: Object) -> NodeFacts:
@@ -43,24 +37,7 @@ def read_node(node: Object) -> NodeFacts:
         is_unschedulable=bool(spec.get("unschedulable")),
         images=_images(status.get("images") or ()),
         handlers=frozenset(each.get("name", "") for each in status.get("runtimeHandlers") or ()),
-        held=_held(annotations(node)),
     )
-
-
-def held_key(plane: str) -> str:
-    """The annotation in which a node notes what a plane may have on it."""
-    return f"{plane}{_HELD}"
-
-
-def _held(noted: Mapping[str, str]) -> dict[str, Amounts]:
-    found: dict[str, Amounts] = {}
-    for key, text in noted.items():
-        if key.endswith(_HELD):
-            try:
-                found[key.removesuffix(_HELD)] = msgspec.json.decode(text, type=dict[str, int])
-            except msgspec.DecodeError:
-                continue
-    return found
 
 
 def _allocatable(status: Object) -> Amounts:

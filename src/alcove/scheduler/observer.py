@@ -18,6 +18,7 @@ from alcove.scheduler.fairness import Fairness
 from alcove.scheduler.judge import Judge
 from alcove.scheduler.ledger import Ledger
 from alcove.scheduler.nodes import read_node
+from alcove.scheduler.notes import read_note
 from alcove.scheduler.pods import Pod, State
 from alcove.scheduler.preemption import Preemption
 from alcove.scheduler.profiles import Profiles
@@ -25,6 +26,8 @@ from alcove.scheduler.queue import Queue
 from alcove.scheduler.roster import Roster, Told, is_same, read_told
 from alcove.scheduler.waking import Waking
 from alcove.scheduler.world import World
+
+_RING0S = (Kind.NODE, Kind.TENANT, Kind.NOTE)
 
 
 class Observer:
@@ -62,10 +65,11 @@ class Observer:
             Kind.NAMESPACE: self._namespace,
             Kind.RUNTIME_CLASS: self._runtime_class,
             Kind.TENANT: self._tenant,
+            Kind.NOTE: self._note,
         }
 
     def take(self, event: Event) -> None:
-        if event.is_gone and event.kind not in (Kind.NODE, Kind.TENANT) and not self._knows(event.tenant):
+        if event.is_gone and event.kind not in _RING0S and not self._knows(event.tenant):
             return
         self._takers[event.kind](event)
 
@@ -101,6 +105,15 @@ class Observer:
         if old is None or old.allocatable != facts.allocatable:
             self._set_capacity()
         self._waking.node_changed(old, facts)
+
+    def _note(self, event: Event) -> None:
+        if event.tenant != SYSTEM or event.plane != HOME:
+            return
+        node = name(event.obj)
+        self._world.notes.put(node, None if event.is_gone else read_note(event.obj))
+        slot = self._world.nodes.slot(node)
+        if slot is not None:
+            self._waking.room(slot)
 
     def _set_capacity(self) -> None:
         nodes = self._world.nodes

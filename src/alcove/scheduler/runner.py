@@ -15,16 +15,21 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from msgspec import Struct
+
 from alcove.api.errors import ApiError
-from alcove.api.ids import TenantId
+from alcove.api.ids import ALL, SYSTEM, TenantId
+from alcove.client import fencing
 from alcove.client.changes import Change, Trim, without_managed_fields
 from alcove.client.changes import Kind as Happened
-from alcove.client.client import Selection
+from alcove.client.client import Client, Selection
 from alcove.client.errors import ClientError
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.fencing import Confirm
+from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import (
+    CONFIG_MAPS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -36,13 +41,12 @@ from alcove.client.resources import (
     Resource,
 )
 from alcove.client.transport import Transport
-from alcove.scheduler import bind
+from alcove.scheduler import bind, escrow
 from alcove.scheduler.bind import Outcome
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable
 from alcove.scheduler.escrow import Escrow
 from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.settling import has_seen_all
 from alcove.scheduler.trimming import trim_node, trim_pod
 
 log = logging.getLogger(__name__)
@@ -52,20 +56,33 @@ TELLING_MAX = 4
 DECISIONS_AT_ONCE = 8
 IDLE_SECONDS_MAX = 5.0
 LISTED_SECONDS = 0.05
-SETTLE_AGAIN_SECONDS = 2.0
+FENCE_AGAIN_SECONDS = 1.0
+FENCE_SECONDS = 5.0
+"""How often it is looked whether the fence of a plane is still there."""
 
-WATCHED: tuple[tuple[Kind, Resource, Trim, PlaneId | None], ...] = (
-    (Kind.NODE, NODES, trim_node, HOME),
-    (Kind.TENANT, TENANTS, without_managed_fields, HOME),
-    (Kind.NAMESPACE, NAMESPACES, without_managed_fields, None),
-    (Kind.RUNTIME_CLASS, RUNTIME_CLASSES, without_managed_fields, None),
-    (Kind.STORAGE_CLASS, STORAGE_CLASSES, without_managed_fields, None),
-    (Kind.VOLUME, PERSISTENT_VOLUMES, without_managed_fields, None),
-    (Kind.CLAIM, PERSISTENT_VOLUME_CLAIMS, without_managed_fields, None),
-    (Kind.BUDGET, POD_DISRUPTION_BUDGETS, without_managed_fields, None),
-    (Kind.POD, PODS, trim_pod, None),
+
+class Watched(Struct, frozen=True):
+    kind: Kind
+    selection: Selection
+    trim: Trim = without_managed_fields
+    is_home: bool = False
+    """It is ring0's: only the home plane is asked for it."""
+    tenant: TenantId = ALL
+
+
+WATCHED = (
+    Watched(Kind.NODE, Selection(NODES), trim_node, is_home=True),
+    Watched(Kind.TENANT, Selection(TENANTS), is_home=True),
+    Watched(Kind.NOTE, Selection(CONFIG_MAPS, escrow.NAMESPACE), is_home=True, tenant=SYSTEM),
+    Watched(Kind.NAMESPACE, Selection(NAMESPACES)),
+    Watched(Kind.RUNTIME_CLASS, Selection(RUNTIME_CLASSES)),
+    Watched(Kind.STORAGE_CLASS, Selection(STORAGE_CLASSES)),
+    Watched(Kind.VOLUME, Selection(PERSISTENT_VOLUMES)),
+    Watched(Kind.CLAIM, Selection(PERSISTENT_VOLUME_CLAIMS)),
+    Watched(Kind.BUDGET, Selection(POD_DISRUPTION_BUDGETS)),
+    Watched(Kind.POD, Selection(PODS), trim_pod),
 )
-"""What is looked at, pods last. Nodes and tenants are ring0's: only the home plane is asked for them."""
+"""What is looked at, pods last."""
 
 NORMAL, WARNING = "Normal", "Warning"
 Note = Callable[[PodRef, str, str, str], None]
@@ -79,12 +96,13 @@ class Runner:
         core: Scheduler,
         note: Note,
         *,
+        fence: str,
+        confirm: Confirm,
         clock: Callable[[], float],
         wall: Callable[[], float],
-        settled_seconds: float,
     ) -> None:
-        """`clock` is the core's; `wall` tells the time of day. After `settled_seconds`, nothing that a
-        scheduler before this one sent comes true any more."""
+        """`planes` write under `fence`, which is ours on the home plane. `clock` is the core's; `wall` tells
+        the time of day."""
         self._planes = planes
         self._core = core
         self._note = note
@@ -93,10 +111,11 @@ class Runner:
         self._awake = asyncio.Event()
         self._telling = 0
         self._tasks = asyncio.TaskGroup()
-        self._mirrors: list[Mirror] = []
-        self._settled_at = clock() + settled_seconds
-        self._settling: dict[PlaneId, asyncio.Task[None]] = {}
-        self._escrow = Escrow(core.world, lambda: planes.client(HOME))
+        self._mirrors: dict[Kind, Mirror] = {}
+        self._fence = fence
+        self._confirm = confirm
+        self._joined: dict[PlaneId, asyncio.Task[None]] = {}
+        self._escrow = Escrow(core.world, lambda: planes.client(HOME), self._is_over)
         self.placed = 0
         """Bindings that planes took."""
 
@@ -104,14 +123,16 @@ class Runner:
         """A dedicated tenant's plane, which has the tenant's name."""
         plane = PlaneId(tenant)
         self._core.add_plane(plane, tenant)
-        self._planes.join(plane, transport)
-        self._settling[plane] = self._tasks.create_task(self._settle(plane), name=f"plane {plane}")
+        self._joined[plane] = self._tasks.create_task(self._follow(plane, transport), name=f"plane {plane}")
 
     async def leave(self, tenant: TenantId) -> None:
         """The tenant's plane is no more."""
         plane = PlaneId(tenant)
-        self._settling.pop(plane).cancel()
-        await self._planes.leave(plane)
+        following = self._joined.pop(plane)
+        following.cancel()
+        await asyncio.wait([following])
+        if plane in self._planes.ids():
+            await self._planes.leave(plane)
         self._core.remove_plane(plane)
         self._awake.set()
 
@@ -124,10 +145,11 @@ class Runner:
         """Until cancelled. `joined` is called once planes can join, `began` when decisions are made."""
         async with self._planes, self._tasks:
             self._planes.join(HOME, home)
-            for kind, resource, trim, only in WATCHED:
-                mirror = self._planes.mirror(Selection(resource), trim=trim, only=only)
-                mirror.subscribe(self._hearing(kind))
-                self._mirrors.append(mirror)
+            for each in WATCHED:
+                mirror = self._mirrors[each.kind] = self._planes.mirror(
+                    each.selection, tenant=each.tenant, trim=each.trim, only=HOME if each.is_home else None
+                )
+                mirror.subscribe(self._hearing(each.kind))
             joined()
             # Half of what there is would look like free nodes.
             await self._know(HOME)
@@ -137,28 +159,38 @@ class Runner:
 
     async def _know(self, plane: PlaneId) -> None:
         """Wait until the plane was listed whole, however long that takes."""
-        wanted = [
-            mirror for mirror, (*_, only) in zip(self._mirrors, WATCHED, strict=True) if only in (None, plane)
-        ]
+        wanted = [self._mirrors[each.kind] for each in WATCHED if plane == HOME or not each.is_home]
         while not all(mirror.is_synced(plane) for mirror in wanted):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
             await asyncio.sleep(LISTED_SECONDS)
         self._core.know_plane(plane)
         self._awake.set()
 
-    async def _settle(self, plane: PlaneId) -> None:
-        """Wait until nothing more comes true there of what another scheduler sent, and all that did is known."""
-        await self._know(plane)
-        await asyncio.sleep(max(0.0, self._settled_at - self._clock()))
-        pods = self._mirrors[-1]
+    async def _follow(self, plane: PlaneId, transport: Transport) -> None:
+        """Listen to a dedicated plane once nothing can come true there that another scheduler sent."""
+        # Without the fence: it is what this client takes.
+        client = Client(transport, user_agent=self._planes.user_agent, permitted=self._planes.permitted)
         while True:
-            try:
-                if await has_seen_all(self._planes.client(plane), pods, plane):
-                    break
-            except (ApiError, ClientError, TimeoutError) as error:
-                log.info("not settled", extra={"plane": plane, "error": str(error)})
-            await asyncio.sleep(SETTLE_AGAIN_SECONDS)
-        self._core.settle_plane(plane)
-        self._awake.set()
+            if await self._take_fence(plane, client):
+                break
+            await asyncio.sleep(FENCE_AGAIN_SECONDS)
+        self._planes.join(plane, transport)
+        await self._know(plane)
+        while True:
+            await asyncio.sleep(FENCE_SECONDS)
+            await self._take_fence(plane, client)
+
+    async def _take_fence(self, plane: PlaneId, client: Client) -> bool:
+        try:
+            await fencing.take(client, self._fence, self._confirm)
+        except (ApiError, ClientError) as error:
+            log.info("not fenced", extra={"plane": plane, "error": str(error)})
+            return False
+        return True
+
+    def _is_over(self, plane: PlaneId) -> bool:
+        """The plane's tenant is no more."""
+        is_tenant = ObjectKey(HOME, SYSTEM, "", plane) in self._mirrors[Kind.TENANT]
+        return plane not in self._joined and not is_tenant
 
     def _hearing(self, kind: Kind) -> Callable[[Change], None]:
         def hear(change: Change) -> None:
@@ -213,7 +245,8 @@ class Runner:
             if await self._escrow.cover(pod.plane, decision.node):
                 outcome = await bind.bind(self._planes.client(pod.plane), decision)
             if outcome is Outcome.REFUSED:
-                self._core.refused(pod, await bind.look(self._planes.client(pod.plane), pod))
+                found = await bind.look(self._planes.client(pod.plane), pod)
+                self._core.refused(pod, found, decision.is_repeated)
         except (ApiError, ClientError):
             outcome = Outcome.UNKNOWN
         if outcome is Outcome.DONE:

@@ -89,7 +89,7 @@ def _trim_status(status: Object) -> Object:
 def trim_node(node: Object) -> Object:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     return {
-        "metadata": _some(metadata, (*_METADATA, "annotations")),
+        "metadata": _some(metadata, _METADATA),
         "spec": _some(spec, ("taints", "unschedulable")),
         "status": _some(status, ("allocatable", "capacity", "images", "runtimeHandlers")),
     }

@@ -32,8 +32,6 @@ class Waking:
         cause = Cause.NOTHING
         if any(amount > old.allocatable.get(name, 0) for name, amount in new.allocatable.items()):
             cause |= Cause.NODE_GREW
-        if old.held != new.held:
-            cause |= Cause.NODE_GREW
         if old.labels != new.labels:
             cause |= Cause.NODE_RELABELED
         if (old.taints, old.is_unschedulable) != (new.taints, new.is_unschedulable):

@@ -33,7 +33,7 @@ class World:
         self.handlers: dict[TenantId, dict[str, str]] = {}
         """Tenant → RuntimeClass → its handler."""
         self.disks = DisksInUse()
-        self.notes = Notes(self.nodes, self.used_by)
+        self.notes = Notes(self.nodes)
 
     def book(self, tenant: TenantId) -> Book:
         found = self.books.get(tenant)
@@ -70,7 +70,7 @@ class World:
         if news:
             self._count_resources(news)
         slot = self.nodes.slots[facts.name]
-        self.notes.count(facts, slot)
+        self.notes.count(facts.name, slot)
         if is_new:
             for pod in self.on_node.get(facts.name, {}):
                 self._count(pod, slot)

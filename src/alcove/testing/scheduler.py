@@ -60,6 +60,9 @@ class TwoPlanes:
         self.home.make_namespace("system", "kube-system")
         self.small = self.home.make_tenant("small")
         self.big = self.own.make_tenant("big")
+        tenant = {"metadata": {"name": "big"}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+        answer = self.home.system.post("/api/v1/tenants", tenant)
+        assert answer.status == 201, answer.body
 
     def add_nodes(self, count: int) -> None:
         for number in range(count):
@@ -72,6 +75,10 @@ class TwoPlanes:
         """`own`: the kubeconfig by which it finds the other plane."""
         plane = f"big={own or self.own.admin_kubeconfig}"
         return LocalScheduler(self._kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options)
+
+    def home_scheduler(self) -> LocalScheduler:
+        """One that was never told of the other plane."""
+        return LocalScheduler(self._kubeconfig, self.directory, *LEASE_SECONDS)
 
     def leader(self) -> int:
         """The pid of the scheduler that holds the lease; 0: none does."""

@@ -31,7 +31,9 @@ def lease(holder: str, revision: str = "1") -> Object:
     ("found", "seen", "now", "expected"),
     [
         (lease(""), None, 0, True),
-        (lease("me"), None, 0, True),
+        (lease("me_1"), None, 0, True),
+        (lease("me_1_1"), None, 0, False),
+        (lease("me"), None, 0, False),
         (lease("other"), None, 1_000, False),
         (lease("other"), Seen("other", "1", 0, 15), 14.9, False),
         (lease("other"), Seen("other", "1", 0, 15), 15, True),
@@ -112,7 +114,7 @@ def two(scenario: Scenario) -> None:
 
 
 async def lead(leader: Leader, seconds: float, log: list[tuple[str, str, float]]) -> None:
-    name = leader._identity
+    name = leader._process
     async with leader.leading() as lost:
         log.append((name, "leads", asyncio.get_running_loop().time()))
         try:
@@ -175,11 +177,57 @@ def test_never_two_lead_whatever_is_cut_off() -> None:
                     client.away = not client.away
             await asyncio.sleep(chance.random() * 5)
             both += a.is_leading and b.is_leading
-            led |= {leader._identity for leader in (a, b) if leader.is_leading}
+            led |= {leader._process for leader in (a, b) if leader.is_leading}
         for task in running:
             task.cancel()
         await asyncio.wait(running)
         assert both == 0 and led == {"a", "b"}
+
+    two(scenario)
+
+
+def test_every_term_has_a_name_of_its_own() -> None:
+    async def scenario(a: Leader, *_others: object) -> None:
+        fences = []
+        for _ in range(3):
+            async with a.leading():
+                fences.append(a.fence)
+        assert len(set(fences)) == 3
+
+    two(scenario)
+
+
+def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
+    async def scenario(a: Leader, _b: Leader, cut_off: OneLease, _other: OneLease) -> None:
+        async with a.leading() as lost:
+            cut_off.away = True
+            await lost.wait()
+        cut_off.away = False
+        began = asyncio.get_running_loop().time()
+        async with a.leading():
+            assert asyncio.get_running_loop().time() - began < TIMING.renew_seconds
+
+    two(scenario)
+
+
+def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
+    async def scenario(a: Leader, _b: Leader, cut_off: OneLease, _other: OneLease) -> None:
+        now = asyncio.get_running_loop().time
+        with pytest.raises(NotPermitted):
+            await a.confirm()
+        async with a.leading():
+            began = now()
+            await asyncio.gather(a.confirm(), a.confirm())
+            assert now() - began < TIMING.renew_seconds  # Nobody waits for the next renewal.
+            cut_off.away = True
+            confirming = asyncio.create_task(a.confirm())
+            await asyncio.sleep(TIMING.deadline_seconds / 2)
+            assert not confirming.done() and a.is_leading
+            cut_off.away = False
+            await confirming
+            cut_off.away = True
+            with pytest.raises(NotPermitted):
+                await a.confirm()
 
     two(scenario)
 

@@ -1,4 +1,4 @@
-"""What dedicated planes may have is noted on nodes, before they get it, and counts while they are away."""
+"""What dedicated planes may have is noted in ring0, before they get it, and counts while they are away."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from alcove.api.errors import ApiError, NotFound, status
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
@@ -19,7 +20,7 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind
 from alcove.scheduler.escrow import Escrow
 from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.nodes import held_key, read_node
+from alcove.scheduler.notes import read_note
 from alcove.testing.scheduling import node, pod
 
 BIG = TenantId("big")
@@ -28,41 +29,63 @@ SMALL = TenantId("small")
 
 
 class Home:
-    """A transport to nodes that are kept here: patches of annotations, and nothing else."""
+    """A transport to a server that has one namespace, once it is made, with notes; and tells of them when asked."""
 
-    def __init__(self, core: Scheduler, *nodes: Object) -> None:
+    def __init__(self, core: Scheduler) -> None:
         self._core = core
-        self._nodes = {each["metadata"]["name"]: each for each in nodes}
-        self.patches = 0
+        self._is_made = False
+        self.notes: dict[str, Object] = {}
+        self._gone: list[Object] = []
+        self.writes = 0
         self.is_away = False
-        for each in nodes:
-            core.observe(Event(HOME, SYSTEM, Kind.NODE, each))
 
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
         if self.is_away:
             raise Unreachable("away", sent=True)
-        assert method == "PATCH"
-        self.patches += 1
-        found = self._nodes[path.rpartition("/")[2]]
-        noted = found["metadata"].setdefault("annotations", {})
-        for key, text in orjson.loads(body)["metadata"]["annotations"].items():
-            if text is None:
-                noted.pop(key, None)
-            else:
-                noted[key] = text
-        return Response(
-            200, {}, orjson.dumps({**found, "metadata": {**found["metadata"], "resourceVersion": "1"}})
-        )
+        try:
+            answer = self._answer(method, path, orjson.loads(body) if body else {})
+        except ApiError as error:
+            return Response(error.code, {}, orjson.dumps(status(error)))
+        return Response(200, {}, orjson.dumps(answer))
+
+    def _answer(self, method: str, path: str, obj: Object) -> Object:
+        if path.endswith("/namespaces"):
+            assert obj["metadata"]["name"] == "alcove-escrow"
+            self._is_made = True
+            return obj
+        if not self._is_made:
+            raise NotFound("no such namespace")
+        self.writes += 1
+        if method == "POST":
+            self.put(obj["metadata"]["name"], obj["data"])
+            return self.notes[obj["metadata"]["name"]]
+        name = path.rpartition("/")[2]
+        if name not in self.notes:
+            raise NotFound("no such note")
+        if method == "DELETE":
+            assert obj["preconditions"]["resourceVersion"] == "1"
+            self._gone.append(self.notes.pop(name))
+            return {}
+        self.put(name, {**self.notes[name]["data"], **obj["data"]})
+        return self.notes[name]
+
+    def put(self, name: str, data: Mapping[str, str | None]) -> None:
+        self._is_made = True
+        kept = {plane: text for plane, text in data.items() if text is not None}
+        self.notes[name] = {"metadata": {"name": name, "resourceVersion": "1"}, "data": kept}
 
     def tell(self) -> None:
         """The watch catches up."""
-        for each in self._nodes.values():
-            self._core.observe(Event(HOME, SYSTEM, Kind.NODE, each))
+        for each in self._gone:
+            self._core.observe(Event(HOME, SYSTEM, Kind.NOTE, each, True))
+        self._gone.clear()
+        for each in self.notes.values():
+            self._core.observe(Event(HOME, SYSTEM, Kind.NOTE, each))
 
     def held(self, name: str) -> dict[str, int]:
-        return dict(read_node(self._nodes[name]).held.get(PLANE, {}))
+        return dict(read_note(self.notes[name]).get(PLANE, {}))
 
     def stream(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
         raise NotImplementedError
@@ -71,18 +94,27 @@ class Home:
         pass
 
 
-def _desk(*nodes: Object) -> tuple[Scheduler, Home, Escrow]:
+def _desk(*nodes: Object, over: bool = False, **held: int) -> tuple[Scheduler, Home, Escrow]:
+    """With a note of these amounts for the node "n", if there are any."""
     core = Scheduler(lambda: 0.0)
     core.add_plane(PLANE, BIG)
-    home = Home(core, *nodes)
+    for each in nodes:
+        core.observe(Event(HOME, SYSTEM, Kind.NODE, each))
+    home = Home(core)
+    if held:
+        home.put("n", {PLANE: msgspec.json.encode(held).decode()})
+        home.tell()
     client = Client(home)
-    return core, home, Escrow(core.world, lambda: client)
+    return core, home, Escrow(core.world, lambda: client, lambda _plane: over)
 
 
-def _noting(name: str, **held: int) -> Object:
-    made = node(name, cpu="4")
-    made["metadata"]["annotations"] = {held_key(PLANE): msgspec.json.encode(held).decode()}
-    return made
+def _requested(core: Scheduler) -> int:
+    return int(core.world.nodes.requested[0, core.world.nodes.slots["n"]])
+
+
+def _flap(core: Scheduler) -> None:
+    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
+    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
 
 
 def _placed(core: Scheduler) -> list[str]:
@@ -106,7 +138,7 @@ async def test_a_note_is_written_before_the_first_pod_and_covers_a_few_more() ->
         assert await escrow.cover(PLANE, "n")
         assert home.held("n")["cpu"] >= 1000 * (number + 1)
         assert home.held("n")["pods"] >= number + 1
-    assert home.patches < 4
+    assert home.writes < 4
 
 
 async def test_pods_of_the_home_plane_need_no_note() -> None:
@@ -114,7 +146,7 @@ async def test_pods_of_the_home_plane_need_no_note() -> None:
     _ask(core, "p", cpu="1")
     assert _placed(core) == ["p"]
     assert await escrow.cover(HOME, "n")
-    assert home.patches == 0
+    assert home.writes == 0
 
 
 async def test_what_could_not_be_noted_is_not_covered() -> None:
@@ -128,90 +160,109 @@ async def test_what_could_not_be_noted_is_not_covered() -> None:
     assert await escrow.cover(PLANE, "n")
 
 
+async def test_one_planes_note_leaves_anothers_alone() -> None:
+    core, home, escrow = _desk(node("n", cpu="16"))
+    home.put("n", {"other": '{"cpu": 1000}'})
+    core.know_plane(PLANE)
+    _ask(core, "p", BIG, PLANE, cpu="1")
+    _placed(core)
+    assert await escrow.cover(PLANE, "n")
+    assert set(home.notes["n"]["data"]) == {"other", PLANE}
+
+
 def test_notes_count_while_the_planes_pods_are_not_known() -> None:
-    core, home, _ = _desk(_noting("n", cpu=3000, pods=3))
+    core, home, _ = _desk(node("n", cpu="4"), cpu=3000, pods=3)
     _ask(core, "a", cpu="1")
     _ask(core, "b", cpu="1")
     assert _placed(core) == ["a"]
     core.observe(Event(PLANE, BIG, Kind.POD, pod("theirs", cpu="2", on="n")))
     core.know_plane(PLANE)
-    assert _placed(core) == []  # Two are in use, three were noted: one may be on its way.
-    core.settle_plane(PLANE)
     assert _placed(core) == ["b"]
     home.tell()
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 4000
+    assert _requested(core) == 4000
 
 
-def test_what_comes_late_from_an_earlier_scheduler_finds_its_place_still_free() -> None:
-    core, home, _ = _desk(_noting("n", cpu=3000, pods=3))
-    _ask(core, "a", cpu="2")
+def test_notes_outlive_the_node() -> None:
+    core, _, _ = _desk(node("n", cpu="4"), cpu=3000)
+    for _ in range(3):
+        _flap(core)
+        assert _requested(core) == 3000
     core.know_plane(PLANE)
-    assert _placed(core) == []
-    core.observe(Event(PLANE, BIG, Kind.POD, pod("late", cpu="2", on="n")))
-    core.settle_plane(PLANE)
-    home.tell()
-    assert _placed(core) == ["a"]
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 4000
+    assert _requested(core) == 0
+    _flap(core)
+    assert _requested(core) == 0
 
 
-async def test_notes_keep_covering_what_may_come_late() -> None:
-    core, home, escrow = _desk(_noting("n", cpu=2000, pods=2))
-    core.know_plane(PLANE)
-    _ask(core, "b", BIG, PLANE, cpu="1")
-    assert _placed(core) == ["b"]
-    assert await escrow.cover(PLANE, "n")
-    assert home.held("n")["cpu"] >= 3000
-    home.tell()
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
+def test_a_note_may_come_before_its_node() -> None:
+    core, _, _ = _desk(cpu=3000)
+    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
+    assert _requested(core) == 3000
 
 
-def test_own_notes_count_nothing_once_the_plane_is_listed() -> None:
+def test_own_notes_count_nothing_once_the_plane_is_known() -> None:
     core, home, _ = _desk(node("n", cpu="4"))
     core.know_plane(PLANE)
-    home._nodes["n"] = _noting("n", cpu=4000)
+    home.put("n", {PLANE: '{"cpu": 4000}'})
     home.tell()
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0
-
-
-def test_a_node_that_comes_back_after_the_list_is_counted_by_its_note() -> None:
-    core, home, _ = _desk(_noting("n", cpu=3000))
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
-    core.know_plane(PLANE)
-    home.tell()
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
-    core.settle_plane(PLANE)
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0
+    assert _requested(core) == 0
 
 
 def test_notes_of_planes_that_never_joined_count_too() -> None:
     core = Scheduler(lambda: 0.0)
-    Home(core, _noting("n", cpu=4000))
+    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
+    home = Home(core)
+    home.put("n", {"never": '{"cpu": 4000}'})
+    home.tell()
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
 
 
 def test_a_plane_that_is_removed_leaves_its_notes_counting_until_they_are_gone() -> None:
-    core, home, _ = _desk(_noting("n", cpu=4000))
-    core.settle_plane(PLANE)
+    core, home, _ = _desk(node("n", cpu="4"), cpu=4000)
+    core.know_plane(PLANE)
     core.remove_plane(PLANE)
     _ask(core, "a", cpu="1")
     assert _placed(core) == []
-    home._nodes["n"]["metadata"]["annotations"].clear()
+    home.put("n", {})
     home.tell()
     assert _placed(core) == ["a"]
 
 
+async def test_what_is_noted_far_ahead_is_taken_back() -> None:
+    core, home, escrow = _desk(node("n", cpu="4"), cpu=4000, pods=4)
+    await escrow.take_back()
+    assert home.held("n")["cpu"] == 4000  # Who knows what the plane has.
+    theirs = pod("theirs", cpu="500m", on="n")
+    core.observe(Event(PLANE, BIG, Kind.POD, theirs))
+    core.know_plane(PLANE)
+    await escrow.take_back()
+    assert 500 <= home.held("n")["cpu"] < 2000
+    core.observe(Event(PLANE, BIG, Kind.POD, theirs, True))
+    home.tell()
+    await escrow.take_back()
+    assert home.notes == {}
+    home.tell()
+    assert core.world.notes.held == {}
+
+
+async def test_of_a_plane_that_is_over_nothing_is_kept() -> None:
+    core, home, escrow = _desk(node("n", cpu="4"), over=True, cpu=4000)
+    _ask(core, "a", cpu="1")
+    assert _placed(core) == []
+    await escrow.take_back()
+    home.tell()
+    assert home.notes == {} and _placed(core) == ["a"]
+
+
 def test_a_note_that_makes_no_sense_notes_nothing() -> None:
-    made = node("n")
-    made["metadata"]["annotations"] = {held_key(PLANE): "much"}
-    assert read_node(made).held == {}
+    assert read_note({"metadata": {"name": "n"}, "data": {PLANE: "much", "other": '{"cpu": 1}'}}) == {
+        "other": {"cpu": 1}
+    }
+    assert read_note({"metadata": {"name": "n"}}) == {}
 
 
-def test_nodes_with_notes_that_flap_leave_nothing_behind() -> None:
-    core, home, _ = _desk(_noting("n", cpu=3000))
-    for _ in range(3):
-        core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
-        home.tell()
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 3000
-    core.settle_plane(PLANE)
-    assert core.world.nodes.requested[0, core.world.nodes.slots["n"]] == 0
+def test_a_tenants_note_is_none() -> None:
+    core, home, _ = _desk(node("n", cpu="4"))
+    home.put("n", {PLANE: '{"cpu": 4000}'})
+    core.observe(Event(HOME, SMALL, Kind.NOTE, home.notes["n"]))
+    assert _requested(core) == 0

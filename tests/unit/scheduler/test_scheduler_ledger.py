@@ -16,7 +16,6 @@ from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, PodRef
 from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.nodes import held_key
 from alcove.testing.scheduling import node, pod
 
 NODES = {"n1": 4, "n2": 3}
@@ -25,9 +24,6 @@ PLANES = {
     PlaneId("own-1"): [TenantId("big")],
     PlaneId("own-2"): [TenantId("far")],
 }
-
-SETTLED_SECONDS = 60.0
-"""So long after a scheduler is gone, dedicated planes carry out nothing more that it sent."""
 
 
 class Plane:
@@ -39,7 +35,7 @@ class Plane:
         self.untold: list[Event] = []
         self.asked: list[Bind] = []
         self.late: list[Bind] = []
-        """Sent by schedulers that are gone."""
+        """Sent by schedulers that are gone, and carried out if it comes before the fence of the next one."""
         self.bindings: dict[str, str] = {}
         """Every pod ever bound, and where."""
 
@@ -68,48 +64,48 @@ class Cluster:
         self.planes = {name: Plane(name) for name in PLANES}
         self.nodes = dict(NODES)
         self.notes: dict[str, dict[PlaneId, dict[str, int]]] = {name: {} for name in NODES}
+        self.joined: set[PlaneId] = set()
         self.count = 0
-        self.settled_at = 0.0
         self.core = self.start()
 
     def start(self) -> Scheduler:
-        """A scheduler that knows what lists tell, and nothing else."""
+        """A scheduler that knows what the home plane tells, and nothing else."""
         core = Scheduler(lambda: self.now, flights_max=self.random.choice([2, 100]))
         for plane_id, tenants in PLANES.items():
             if plane_id != HOME:
                 core.add_plane(plane_id, tenants[0])
         for name in self.nodes:
-            core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
-        for plane in self.planes.values():
-            plane.untold.clear()
-            for uid in plane.pods:
-                plane.tell(uid)
-            self.deliver(core, plane, len(plane.untold))
-            core.know_plane(plane.name)
-        self.settled_at = self.now + SETTLED_SECONDS
+            core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+        for name in self.notes:
+            core.observe(self.noted(name))
+        self.joined.clear()
+        self.join(core, self.planes[HOME])
         return core
 
-    def node(self, name: str) -> Object:
-        """With what it notes of planes."""
-        made = node(name, cpu=str(NODES[name]))
-        notes = self.notes[name].items()
-        made["metadata"]["annotations"] = {
-            held_key(plane): msgspec.json.encode(held).decode() for plane, held in notes
-        }
-        return made
+    def join(self, core: Scheduler, plane: Plane) -> None:
+        """The plane answers: it is fenced, listed, and known from then on."""
+        self.joined.add(plane.name)
+        plane.late.clear()
+        plane.untold.clear()
+        for uid in plane.pods:
+            plane.tell(uid)
+        self.deliver(core, plane, len(plane.untold))
+        core.know_plane(plane.name)
+
+    def noted(self, name: str) -> Event:
+        data = {plane: msgspec.json.encode(held).decode() for plane, held in self.notes[name].items()}
+        return Event(HOME, SYSTEM, Kind.NOTE, {"metadata": {"name": name}, "data": data}, not data)
 
     def note(self, plane: PlaneId, name: str) -> None:
         """As `escrow` does it, without running ahead."""
         held = self.notes[name].setdefault(plane, {})
-        needed = self.core.world.used_by(plane, name)
-        for resource, amount in self.core.world.notes.beyond(plane, name).items():
-            needed[resource] = needed.get(resource, 0) + amount
-        for resource, amount in needed.items():
+        for resource, amount in self.core.world.used_by(plane, name).items():
             held[resource] = max(held.get(resource, 0), amount)
-        if name in self.nodes:
-            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
+        self.core.observe(self.noted(name))
 
     def deliver(self, core: Scheduler, plane: Plane, count: int) -> None:
+        if plane.name not in self.joined:
+            return
         for event in plane.untold[:count]:
             core.observe(event)
         del plane.untold[:count]
@@ -184,7 +180,7 @@ class Cluster:
 
     def restart_plane(self) -> None:
         """The watch breaks; what was not told is never told, but a list tells how things are."""
-        plane = self.random.choice(list(self.planes.values()))
+        plane = self.planes[self.random.choice(sorted(self.joined))]
         plane.untold.clear()
         for tenant in PLANES[plane.name]:
             for known in list(self.core.roster.pods.get(tenant, {}).values()):
@@ -202,11 +198,11 @@ class Cluster:
         is_there = self.nodes.pop(name, None) is not None
         if not is_there:
             self.nodes[name] = NODES[name]
-        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name), is_there))
+        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name])), is_there))
 
     def take_over(self) -> None:
         """Another scheduler takes over. The home plane carries out nothing of the one before any more;
-        the others may, for a while."""
+        the others may, until they are fenced."""
         for plane in self.planes.values():
             for bind in plane.asked:
                 if self.random.random() < 0.3:
@@ -216,26 +212,34 @@ class Cluster:
             plane.asked.clear()
         self.core = self.start()
 
+    def join_one(self) -> None:
+        away = sorted(set(self.planes) - self.joined)
+        if away:
+            self.join(self.core, self.planes[self.random.choice(away)])
+
+    def take_back(self) -> None:
+        """Notes of what is known to be used by nobody."""
+        for name, notes in self.notes.items():
+            for plane in set(notes) & self.joined:
+                notes[plane] = self.core.world.used_by(plane, name)
+                if not notes[plane]:
+                    del notes[plane]
+            self.core.observe(self.noted(name))
+
     def pass_time(self) -> None:
         self.now += self.random.choice([0.5, 5, 100])
-        if self.now >= self.settled_at:
-            self.settle()
-
-    def settle(self) -> None:
-        for plane in self.planes.values():
-            plane.late.clear()
-            # A plane is settled once all that happened before was seen.
-            self.deliver(self.core, plane, len(plane.untold))
-            self.core.settle_plane(plane.name)
-        # Only now may notes be taken back.
-        for name, notes in self.notes.items():
-            for plane_id in notes:
-                notes[plane_id] = self.core.world.used_by(plane_id, name)
 
     def step(self) -> None:
         often: list[Callable[[], None]] = [self.create, self.watch, self.watch, self.decide, self.decide]
-        often += [self.answer, self.answer, self.delete, self.carry_out_late]
-        seldom = [self.restart_plane, self.close_plane, self.flap_node, self.take_over, self.pass_time]
+        often += [self.answer, self.answer, self.delete, self.carry_out_late, self.join_one]
+        seldom = [
+            self.take_back,
+            self.restart_plane,
+            self.close_plane,
+            self.flap_node,
+            self.take_over,
+            self.pass_time,
+        ]
         self.random.choice(often * 2 + seldom)()
         self.check()
 
@@ -243,8 +247,9 @@ class Cluster:
         """Everything works again and goes on until nothing happens any more."""
         for name in NODES:
             self.nodes[name] = NODES[name]
-            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, self.node(name)))
-        self.settle()
+            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+        while len(self.joined) < len(self.planes):
+            self.join_one()
         for plane in self.planes.values():
             self.core.set_plane_open(plane.name, True)
         for _ in range(30):
