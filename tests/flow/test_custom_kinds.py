@@ -227,6 +227,25 @@ def test_a_forced_crd_is_everybodys_and_only_ring0_changes_it(server: LocalServe
     assert tenant.get(SHIPS).status == 404
 
 
+def test_a_tenants_watch_of_crds_tells_what_its_list_shows(server: LocalServer, tenant: Caller) -> None:
+    since = tenant.get(CRDS).json["metadata"]["resourceVersion"]
+    shared = crd()
+    shared["metadata"]["labels"] = {"arktos.futurewei.com/crd-sharing-policy": "forced"}
+    assert server.system.post(CRDS, shared).status == 201
+    try:
+        [listed] = tenant.get(CRDS).json["items"]
+        first, *_ = tenant.get(
+            f"{CRDS}?watch=true&resourceVersion={since}&timeoutSeconds=1"
+        ).body.splitlines()
+        assert json.loads(first) == {"type": "ADDED", "object": listed}
+    finally:
+        server.system.delete(f"{CRDS}/ships.sea.example")
+        wait_until(lambda: server.system.get(f"{CRDS}/ships.sea.example").status == 404)
+    lines = tenant.get(f"{CRDS}?watch=true&resourceVersion={since}&timeoutSeconds=1").body.splitlines()
+    types = [json.loads(line)["type"] for line in lines]
+    assert (types[0], types[-1]) == ("ADDED", "DELETED") and tenant.get(CRDS).json["items"] == []
+
+
 def test_schemas_that_are_not_structural_are_refused(tenant: Caller) -> None:
     wrong = crd(
         schema={

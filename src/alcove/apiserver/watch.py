@@ -54,22 +54,27 @@ class Hub:
         self.count = 0
 
     def add(self, watcher: Watcher) -> None:
-        self._watchers.setdefault(watcher.scope, set()).add(watcher)
-        self._shapes.setdefault(watcher.scope.resource, Counter())[watcher.scope.shape] += 1
+        for scope in watcher.scopes:
+            self._watchers.setdefault(scope, set()).add(watcher)
+            self._shapes.setdefault(scope.resource, Counter())[scope.shape] += 1
         self.count += 1
 
     def remove(self, watcher: Watcher) -> None:
-        group = self._watchers.get(watcher.scope)
-        if group is None or watcher not in group:
+        if watcher not in self._watchers.get(watcher.scopes[0], ()):
             return
+        for scope in watcher.scopes:
+            self._remove(watcher, scope)
+        self.count -= 1
+
+    def _remove(self, watcher: Watcher, scope: Scope) -> None:
+        group = self._watchers[scope]
         group.discard(watcher)
         if not group:
-            del self._watchers[watcher.scope]
-        shapes = self._shapes[watcher.scope.resource]
-        shapes[watcher.scope.shape] -= 1
-        if not shapes[watcher.scope.shape]:
-            del shapes[watcher.scope.shape]
-        self.count -= 1
+            del self._watchers[scope]
+        shapes = self._shapes[scope.resource]
+        shapes[scope.shape] -= 1
+        if not shapes[scope.shape]:
+            del shapes[scope.shape]
 
     def publish(self, events: Sequence[Event]) -> None:
         touched: set[Watcher] = set()
@@ -111,7 +116,7 @@ class Watcher:
     def __init__(
         self,
         hub: Hub,
-        scope: Scope,
+        scopes: Sequence[Scope],
         view: View,
         matches: Matches | None,
         *,
@@ -122,7 +127,7 @@ class Watcher:
         bookmarks: bool,
         is_still_allowed: Callable[[], bool] | None = None,
     ) -> None:
-        self.scope = scope
+        self.scopes = scopes
         self._hub = hub
         self._view = view
         self._matches = matches

@@ -61,7 +61,7 @@ def watcher(hub: Hub, view: View, count: int = COUNT) -> Watcher:
     end = watch.bookmark(view, Revision(count), initial_end=True)
     return Watcher(
         hub,
-        Scope(MAPS, ACME, None),
+        [Scope(MAPS, ACME, None)],
         view,
         None,
         initial=[*there, end],

@@ -32,7 +32,7 @@ def entry(key: Key, reader: Reader) -> Entry | None:
     if bare is None or key.namespace:
         return None
     roles = reader.list(key.tenant, key.resource) if aggregate.is_aggregated(bare) else ()
-    return _entry(key, _created(key.tenant, reader), roles)
+    return made(key, created(key.tenant, reader), roles)
 
 
 def merged(
@@ -42,20 +42,21 @@ def merged(
     `stored` are all stored ones."""
     by_name = {found.key.name: found for found in stored}
     roles = [found.object for found in by_name.values()]
-    created = _created(tenant, reader)
+    since = created(tenant, reader)
     for name in sorted({*by_name, *defaults.built_in(tenant, resource)}):
         if name > after:
-            yield by_name.get(name) or _entry(Key(resource, tenant, "", name), created, roles)
+            yield by_name.get(name) or made(Key(resource, tenant, "", name), since, roles)
 
 
-def _created(tenant: TenantId, reader: Reader) -> str:
+def created(tenant: TenantId, reader: Reader) -> str:
     """When the tenant was, which is when it got its default roles."""
     found = reader.get(SYSTEM, _TENANTS, "", tenant)
-    created: str | None = found["metadata"].get("creationTimestamp") if found is not None else None
-    return created or _BEGINNING
+    since: str | None = found["metadata"].get("creationTimestamp") if found is not None else None
+    return since or _BEGINNING
 
 
-def _entry(key: Key, created: str, roles: Iterable[Object]) -> Entry:
-    shown = defaults.get(key.tenant, key.resource, key.name, created, roles)
+def made(key: Key, since: str, roles: Iterable[Object]) -> Entry:
+    """The built-in object at `key`, of a tenant that is there `since` then and has stored these roles."""
+    shown = defaults.get(key.tenant, key.resource, key.name, since, roles)
     assert shown is not None
     return Entry(key, Revision(ABSENT), encode(shown))

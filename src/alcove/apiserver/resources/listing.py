@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 from alcove.api.errors import BadRequest, Expired
 from alcove.api.ids import Key, Revision
 from alcove.api.objects import Object
+from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response
@@ -22,7 +23,7 @@ from alcove.apiserver.resources.matching import Matches, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
 from alcove.apiserver.services import Services
-from alcove.store.base import Ahead, Compacted
+from alcove.store.base import Ahead, Compacted, Record
 
 INCONSISTENT = -1
 """A token's revision that means: go on at whatever is newest."""
@@ -80,7 +81,8 @@ def _at(
 ) -> Response | Coroutine[Any, Any, Response]:
     cache = services.cache
     check_reached(cache, revision)
-    if cache.changed(call.list_tenant, call.kind.storage_resource) <= revision:
+    resource = call.kind.storage_resource
+    if all(cache.changed(each, resource) <= revision for each in lookup.sources(call.list_tenant, resource)):
         return _page(call, options, _current(services, call, after), revision)
     return _past(services, call, options, revision, after)
 
@@ -89,25 +91,32 @@ async def _past(
     services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
 ) -> Response:
     """A list as of an earlier revision, from the store's history."""
+    tenant, resource = call.list_tenant, call.kind.storage_resource
     try:
-        snapshot = await services.store.snapshot(
-            revision,
-            resource=call.kind.storage_resource,
-            tenant=call.list_tenant,
-            namespace=call.list_namespace,
-        )
+        snapshots = [
+            await services.store.snapshot(
+                revision, resource=resource, tenant=source, namespace=call.list_namespace
+            )
+            for source in lookup.sources(tenant, resource)
+        ]
     except (Compacted, Ahead) as error:
         raise _expired(options, after) from error
-    records = sorted(snapshot.records, key=lambda record: _position(record.key))
-    cache = services.cache
-    entries = []
-    for record in records:
+    entries: Iterable[Entry]
+    if tenant is not None and lookup.is_overlaid(tenant, resource):
+        stored = [_entries(services.cache, each.records, ("", "", "")) for each in snapshots]
+        entries = lookup.overlaid(services, tenant, resource, stored, after[2])
+    else:
+        entries = _entries(services.cache, snapshots[0].records, after)
+    page = _page(call, options, entries, revision)
+    return page if isinstance(page, Response) else await page
+
+
+def _entries(cache: Cache, records: Iterable[Record], after: Position) -> Iterator[Entry]:
+    for record in sorted(records, key=lambda record: _position(record.key)):
         if _position(record.key) > after:
             kept = cache.entry(record.key)
             same = kept is not None and kept.revision == record.revision
-            entries.append(kept if kept and same else Entry(record.key, record.revision, record.body))
-    page = _page(call, options, entries, revision)
-    return page if isinstance(page, Response) else await page
+            yield kept if kept and same else Entry(record.key, record.revision, record.body)
 
 
 def _expired(options: ListOptions, after: Position) -> Expired:

@@ -3,9 +3,8 @@ CRDs that ring0 shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from alcove.api import objects
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.crds import sharing
@@ -23,6 +22,11 @@ def find(services: Services, key: Key) -> Entry | None:
     return entry
 
 
+def sources(tenant: TenantId | None, resource: GroupResource) -> tuple[TenantId | None, ...]:
+    """Whose stored objects make up what the tenant is shown."""
+    return (tenant, SYSTEM) if resource == CRDS and tenant not in (None, SYSTEM) else (tenant,)
+
+
 def every(
     services: Services,
     tenant: TenantId | None,
@@ -31,19 +35,37 @@ def every(
     after: tuple[str, str, str] = ("", "", ""),
 ) -> Iterator[Entry]:
     """In order of tenant, namespace, name; `tenant` None: of all tenants, of which only stored ones are shown."""
-    if tenant is not None and resource in builtin.RESOURCES:
-        stored = services.cache.entries(tenant, resource)
-        return builtin.merged(stored, tenant, resource, after[2], services.cache)
-    if tenant is not None and resource == CRDS:
-        return (entry for entry in _definitions(services, tenant) if entry.key.name > after[2])
-    return services.cache.entries(tenant, resource, namespace, after)
+    if tenant is None or not is_overlaid(tenant, resource):
+        return services.cache.entries(tenant, resource, namespace, after)
+    stored = [services.cache.entries(source, resource) for source in sources(tenant, resource)]
+    return overlaid(services, tenant, resource, stored, after[2])
 
 
-def _definitions(services: Services, tenant: TenantId) -> list[Entry]:
+def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:
+    """Whether the tenant is shown more, or less, than what it has stored."""
+    return tenant is not None and (resource in builtin.RESOURCES or (resource == CRDS and tenant != SYSTEM))
+
+
+def overlaid(
+    services: Services,
+    tenant: TenantId,
+    resource: GroupResource,
+    stored: Sequence[Iterable[Entry]],
+    after: str,
+) -> Iterator[Entry]:
+    """What the tenant is shown, of names that follow `after`, if each of the `sources` has stored this."""
+    if resource in builtin.RESOURCES:
+        return builtin.merged(stored[0], tenant, resource, after, services.cache)
+    return (entry for entry in _definitions(*stored) if entry.key.name > after)
+
+
+def is_shared(definition: Entry) -> bool:
+    """Whether a CRD of ring0 is every tenant's."""
+    return definition.labels.get(sharing.LABEL) == sharing.FORCED
+
+
+def _definitions(own: Iterable[Entry], ring0: Iterable[Entry]) -> list[Entry]:
     """A tenant's CRDs: ring0's shared ones and its own, in order of names."""
-    found: list[Entry] = []
-    for crd in sharing.served(services.cache, tenant):
-        entry = services.cache.entry(Key(CRDS, TenantId(crd["metadata"]["tenant"]), "", objects.name(crd)))
-        if entry is not None:
-            found.append(entry)
-    return sorted(found, key=lambda entry: entry.key.name)
+    found = {entry.key.name: entry for entry in own}
+    found.update((entry.key.name, entry) for entry in ring0 if is_shared(entry))
+    return [found[name] for name in sorted(found)]

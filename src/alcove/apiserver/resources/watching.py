@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import merge
 
 from alcove.api.errors import Expired
-from alcove.api.ids import TenantId
+from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver import watch
+from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry, Event
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, Writer
 from alcove.apiserver.render import View
-from alcove.apiserver.resources import lookup, versions
+from alcove.apiserver.resources import lookup, overlays, versions
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
@@ -34,31 +36,32 @@ def watch_space(
     """Watches one tenant's objects, or (None) all tenants'."""
     options = list_options(call)
     cache, resource = services.cache, call.kind.storage_resource
-    initial: Iterator[Event | Entry | bytes]
-    if options.initial_events or (options.initial_events is None and not options.revision):
-        after = cache.revision
-        initial = _first(services, call, options, tenant, view, wanted)
-    else:
-        after = options.revision or cache.revision
-        history = cache.history(tenant, resource, after)
-        if history is None:
-            told = f"too old resource version: {after} ({cache.revision})"
-            return Response(200, _Refused(watch.error_event(Expired(told))))
-        initial = (event for event in history if _in_scope(event, call))
+    sources = lookup.sources(tenant, resource)
+    is_fresh = options.initial_events or (options.initial_events is None and not options.revision)
+    after = cache.revision if is_fresh else options.revision or cache.revision
+    history = [] if is_fresh else _history(cache, sources, resource, after)
+    if history is None:
+        told = f"too old resource version: {after} ({cache.revision})"
+        return Response(200, _Refused(watch.error_event(Expired(told))))
     exact = exact_fields(options.fields)
-    scope = watch.Scope(
-        resource,
-        tenant,
-        call.list_namespace or exact.get("metadata.namespace") or None,
-        call.target.name or exact.get("metadata.name"),
-        watch.indexed_value(resource, exact),
-    )
+    namespace = call.list_namespace or exact.get("metadata.namespace") or None
+    name = call.target.name or exact.get("metadata.name")
+    overlay = overlays.of(cache, tenant, resource, history)
     made: Callable[..., watch.Watcher] = watch.Watcher
     if call.kind.convert is not None:
         made = partial(watch.ConvertingWatcher, convert=partial(versions.entries_at, call.kind))
+    elif overlay is not None:
+        # What is shown of one object may follow from another.
+        made, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
+    initial: Iterable[Event | Entry | bytes] = history
+    if is_fresh:
+        initial = _first(services, call, options, tenant, view, wanted)
+    elif overlay is None:
+        initial = (event for event in history if _in_scope(event, call))
+    indexed = watch.indexed_value(resource, exact)
     watcher = made(
         services.hub,
-        scope,
+        [watch.Scope(resource, source, namespace, name, indexed) for source in sources],
         view,
         wanted,
         initial=initial,
@@ -69,6 +72,17 @@ def watch_space(
         is_still_allowed=call.is_still_allowed,
     )
     return Response(200, watcher)
+
+
+def _history(
+    cache: Cache, sources: Sequence[TenantId | None], resource: GroupResource, after: Revision
+) -> list[Event] | None:
+    """Events after a revision, in order; None if some are forgotten."""
+    found = [cache.history(source, resource, after) for source in sources]
+    if len(found) == 1:
+        return found[0]
+    known = [events for events in found if events is not None]
+    return list(merge(*known, key=lambda event: event.revision)) if len(known) == len(found) else None
 
 
 def _first(
