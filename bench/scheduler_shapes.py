@@ -1,7 +1,9 @@
 """Decisions alone, on one core: the core is fed nodes and pods, and asked for decisions until there are none.
 
 The shapes are those of Kubernetes' scheduler_perf (nodes of 4 CPUs and 32 GiB, pods of 100m and 500 MiB),
-so that figures compare. Measured is what one core is at work from the first to the last decision: on an idle
+with as many nodes and pods as its workloads that have a threshold, so that figures compare. What comes by the
+clock there (a pod every 200 ms) comes by the number of decisions here, as often as at the pace of the
+threshold or more often. Measured is what one core is at work from the first to the last decision: on an idle
 machine that is the time it takes, and on a busy one it says the same. Every decision is answered at once, as
 a plane would.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -21,7 +24,7 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Preempt
 from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.nodes import HOSTNAME, ZONE
-from alcove.testing.scheduling import far, node, pod, spread, term
+from alcove.testing.scheduling import far, near, node, pod, spread, term
 
 TENANT = TenantId("acme")
 SMALL: dict[str, Any] = {"cpu": "100m", "memory": "500Mi"}
@@ -50,23 +53,26 @@ class Bench:
 
     def add(self, count: int, make: Callable[[int], Object]) -> None:
         for number in range(count):
-            made = make(number)
-            self._pods[made["metadata"]["uid"]] = made
-            self.see(Kind.POD, made)
+            self.put(make(number))
 
-    def run(self, churn: Iterator[None] | None = None) -> Measured:
-        """Decide all there is. `churn` is asked to do its worst every hundred decisions."""
+    def put(self, made: Object) -> None:
+        self._pods[made["metadata"]["uid"]] = made
+        self.see(Kind.POD, made)
+
+    def run(self, churn: Iterator[None] | None = None, every: int = 100, counted: str = "") -> Measured:
+        """Decide all there is. `churn` is asked to do its worst after so many decisions; counted are pods
+        whose names begin so."""
         placed = decided = 0
         started = time.process_time()
         while (decision := self.core.schedule_next()) is not None or self.core.fairness.has_ready:
             decided += 1
             if isinstance(decision, Bind):
-                placed += 1
+                placed += decision.pod.name.startswith(counted)
                 self.core.bound(decision.pod)
             elif isinstance(decision, Preempt):
                 for victim in decision.victims:
                     self.see(Kind.POD, self._pods[victim.uid], gone=True)
-            if churn is not None and decided % 100 == 0:
+            if churn is not None and decided % every == 0:
                 next(churn, None)
         return Measured(placed, time.process_time() - started)
 
@@ -79,12 +85,39 @@ def basic(nodes: int, pods: int) -> Measured:
     return bench.run()
 
 
+def daemon_set(nodes: int, pods: int) -> Measured:
+    """Each pod names the one node it is for, which takes all of them."""
+    bench = Bench(nodes)
+    bench.see(Kind.NODE, node("the-node", pods="90000"), SYSTEM)
+    expression = {"key": "metadata.name", "operator": "In", "values": ["the-node"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    bench.add(pods, lambda number: pod(f"pod-{number}", affinity=affinity))
+    return bench.run()
+
+
 def node_affinity(nodes: int, pods: int) -> Measured:
     expression = {"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     bench = Bench(nodes, ("zone1",))
+    bench.add(5000, lambda number: pod(f"init-{number}", affinity=affinity, **SMALL))
+    bench.run()
     bench.add(pods, lambda number: pod(f"pod-{number}", affinity=affinity, **SMALL))
+    return bench.run()
+
+
+def pod_affinity(nodes: int, pods: int) -> Measured:
+    """All in one zone, in either of two namespaces."""
+    affinity = near(term(BLUE, ZONE, namespaces=["sched-1", "sched-0"]))
+    bench = Bench(nodes, ("zone1",))
+
+    def make(namespace: str, number: int) -> Object:
+        return pod(f"pod-{number}", BLUE, namespace=namespace, affinity=affinity, **SMALL)
+
+    bench.add(5000, lambda number: make("sched-0", number))
+    bench.run()
+    bench.add(pods, lambda number: make("sched-1", number))
     return bench.run()
 
 
@@ -120,13 +153,51 @@ def controller_spread(nodes: int, pods: int) -> Measured:
     return bench.run()
 
 
-def preemption(nodes: int, pods: int) -> Measured:
-    """Every node is full of unimportant pods; each pod that comes costs four of them."""
+def _full(nodes: int) -> Bench:
+    """Every node has 400m of CPU left beside four unimportant pods."""
     bench = Bench(nodes)
     bench.add(4 * nodes, lambda number: pod(f"low-{number}", cpu="900m", memory="500Mi"))
     bench.run()
-    bench.add(pods, lambda number: pod(f"high-{number}", cpu="3000m", memory="500Mi", priority=10))
+    return bench
+
+
+def _important(number: int) -> Object:
+    return pod(f"high-{number}", cpu="3000m", memory="500Mi", priority=10)
+
+
+def preemption(nodes: int, pods: int) -> Measured:
+    """Each pod costs three others their place."""
+    bench = _full(nodes)
+    bench.add(pods, _important)
     return bench.run()
+
+
+def beside_preemption(nodes: int, pods: int) -> Measured:
+    """Pods that fit, while others come that cost some their place (scheduler_perf's PreemptionAsync)."""
+    bench = _full(nodes)
+    bench.add(pods, lambda number: pod(f"pod-{number}", **SMALL))
+
+    def churn() -> Iterator[None]:
+        for number in count():
+            bench.put(_important(number))
+            yield
+
+    return bench.run(churn(), every=32, counted="pod-")
+
+
+def beside_unschedulable(nodes: int, pods: int) -> Measured:
+    """Pods that fit, while others come that fit nowhere and stay."""
+    bench = Bench(nodes)
+    bench.add(100, lambda number: pod(f"init-{number}", **SMALL))
+    bench.run()
+    bench.add(pods, lambda number: pod(f"pod-{number}", **SMALL))
+
+    def churn() -> Iterator[None]:
+        for number in count():
+            bench.put(pod(f"large-{number}", cpu="9", memory="500Mi", priority=10))
+            yield
+
+    return bench.run(churn(), every=32)
 
 
 def mixed_churn(nodes: int, pods: int) -> Measured:
@@ -135,9 +206,7 @@ def mixed_churn(nodes: int, pods: int) -> Measured:
     bench.add(pods, lambda number: pod(f"pod-{number}", **SMALL))
 
     def churn() -> Iterator[None]:
-        number = 0
-        while True:
-            number += 1
+        for number in count():
             useless = node(f"churn-{number}", pods="0")
             large = pod(f"large-{number}", cpu="9", priority=10)
             bench.see(Kind.NODE, useless, SYSTEM)
