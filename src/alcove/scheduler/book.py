@@ -234,6 +234,8 @@ class Book:
         group.nominated.add(slot, sign)
         for selection in group.selections:
             selection.nominated.add(slot, sign)
+        for rule in pod.shape.links.rules:
+            rule.coming.add(slot, sign)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """A namespace's labels changed (None: it is gone): who is picked by them is found anew."""

@@ -23,12 +23,14 @@ class RuleKey(Struct, frozen=True):
 
 
 class Rule:
-    __slots__ = ("key", "owners", "users")
+    __slots__ = ("coming", "key", "owners", "users")
 
     def __init__(self, key: RuleKey) -> None:
         self.key = key
         self.owners = SlotCounts()
         """Placed pods that have the rule; once for each time they have it."""
+        self.coming = SlotCounts()
+        """Those that room is being made for."""
         self.users = 0
 
 

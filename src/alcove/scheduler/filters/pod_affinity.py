@@ -99,5 +99,8 @@ def _close(world: World, pod: Pod) -> Bools:
 
 def _around(world: World, rule: Rule) -> Bools:
     column = world.nodes.labels.get(rule.key.term.topology_key)
-    around: Bools = domains.by_node(column, rule.owners.vector(world.nodes.size)) > 0
+    owners = rule.owners.vector(world.nodes.size)
+    if rule.coming:
+        owners = owners + rule.coming.vector(world.nodes.size)
+    around: Bools = domains.by_node(column, owners) > 0
     return around

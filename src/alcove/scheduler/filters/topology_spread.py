@@ -70,22 +70,37 @@ def _judgements(world: World, pod: Pod) -> Iterator[tuple[Bools, Bools]]:
             yield nobody, nobody
             continue
         within = heeding(world, pod, spread, counted)
-        even = _even_domains(world, pod, spread, selection, column, within)
-        yield column.ids != 0, even[column.ids]
+        yield column.ids != 0, _even(world, pod, spread, selection, column, within)
 
 
-def _even_domains(
+def _even(
     world: World, pod: Pod, spread: Spread, selection: Selection, column: Column, within: Bools | None
 ) -> Bools:
+    """Nodes in whose domain one more of the pod keeps evenness."""
     ids: Ids = column.ids if within is None else np.where(within, column.ids, 0)
     counts = domains.sums(ids, column.size, matching(world, spread, selection))
     there = np.bincount(ids, minlength=column.size)[1:] > 0
     in_use = counts[1:][there]
-    least = int(in_use.min()) if len(in_use) >= spread.domains_least and len(in_use) else 0
-    oneself = picks(spread.picked, pod.group, world.book(pod.tenant).namespaces)
-    even: Bools = counts + int(oneself) - least <= spread.skew_max
+    is_enough = len(in_use) >= max(spread.domains_least, 1)
+    oneself = int(picks(spread.picked, pod.group, world.book(pod.tenant).namespaces))
+    even: Bools = counts + oneself - (int(in_use.min()) if is_enough else 0) <= spread.skew_max
     even[0] = False
-    return even
+    passing: Bools = even[column.ids]
+    if selection.nominated and not spread.picked.is_everything:
+        for slot, coming in selection.nominated.items():
+            if ids[slot]:
+                here = int(counts[ids[slot]])
+                least = _least_with(in_use, here, coming) if is_enough else 0
+                passing[slot] &= here + coming + oneself - least <= spread.skew_max
+    return passing
+
+
+def _least_with(in_use: Ints, here: int, coming: int) -> int:
+    """The least in any domain, once those that room is being made for are in a domain that has so many."""
+    if len(in_use) == 1:
+        return here + coming
+    first, second = np.partition(in_use, 1)[:2].tolist()
+    return min(second if here == first else first, here + coming)
 
 
 def eligible(world: World, columns: list[Column | None], needs_all: bool) -> Bools | None:
