@@ -15,7 +15,13 @@ NODE_GROUP = "system:nodes"
 PORT = 10250
 USAGE_PATH = "/usage"
 HEALTH_PATH = "/healthz"
-POD_VERBS = ("log", "exec", "attach", "portforward")
+POD_VERBS = ("log", "exec", "attach", "portforward", "proxy")
+TUNNEL = "alcove-tunnel"
+"""What a connection is upgraded to whose bytes are those of a port."""
+NODE_PATH = "/node"
+"""Below it is what a node tells ring0 of itself, under kubelet's names."""
+NODE_PORT_PATH = "/nodeport"
+"""A port of the node's own, as a tunnel; ring0's too."""
 
 
 def pod_path(plane: str, tenant: str, namespace: str, name: str, uid: str, verb: str) -> str:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Event
+from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import Flow
@@ -52,6 +54,7 @@ from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams.agents import Agents
 from alcove.apiserver.streams.connect import Streams
+from alcove.apiserver.streams.proxynames import path_of
 from alcove.apiserver.usage.answers import UsageAnswers
 from alcove.apiserver.usage.collecting import Collecting
 from alcove.apiserver.watch import Hub
@@ -145,11 +148,13 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         reviews = Reviews(authorizer, authenticator, clock)
         agents = Agents(pki, authority, clock)
         usage = Collecting(cache, agents)
-        streams = Streams(services, authorizer, agents, plane=config.admission.home)
+        flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
+        streams = Streams(
+            services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
+        )
         subresources = Subresources(
             services, TokenRequests(cache, tokens, clock), reviews, streams, UsageAnswers(services, usage)
         )
-        flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
         metrics.add_flow(flow)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
@@ -185,7 +190,12 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         app = App(parts)
         identify = authenticator.identity_from_certificate
         async with Server(
-            app.handle, (config.host, *config.listen), config.port, serving.context, identify
+            app.handle,
+            (config.host, *config.listen),
+            config.port,
+            serving.context,
+            identify,
+            hands_on=lambda path: path_of(path) is not None,
         ) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
@@ -217,6 +227,13 @@ def write_admin_kubeconfig(config: Config, running: Running) -> Path:
     path.touch(mode=0o600)
     path.write_text(text)
     return path
+
+
+def _release(flow: Flow, call: Call) -> None:
+    """Gives a call's seats back before it is answered: it only waits from here on."""
+    width, call.seats = call.seats, 0
+    if width:
+        flow.release(call.identity.tenant, width)
 
 
 async def _renew(serving: Serving, agents: Agents) -> None:

@@ -56,6 +56,9 @@ class LabPod(Struct):
             raise
         return made
 
+    async def reach(self, port: int) -> socket.socket:
+        return await self.dial(port)
+
 
 class LabPods:
     """Implements `Running`."""

@@ -194,8 +194,8 @@ async def test_mistakes_are_told_in_kubernetes_words(rig: NodeRig, server: Local
     assert 'container "main" in pod "early" is waiting to start: ImagePullBackOff' in told
     told = (await rig.kubectl(acme, "exec", "early", "--", "true")).errors
     assert 'unable to upgrade connection: container not found ("main")' in told
-    proxied = acme.get("/api/v1/namespaces/default/pods/two/proxy")
-    assert (proxied.status, proxied.json["reason"]) == (501, "NotImplemented")
+    proxied = acme.get("/api/v1/namespaces/default/pods/two:0/proxy/")
+    assert (proxied.status, proxied.json["reason"]) == (503, "ServiceUnavailable")
 
 
 async def test_who_answers_for_a_node_must_be_that_node(rig: NodeRig, server: LocalServer) -> None:

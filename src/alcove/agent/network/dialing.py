@@ -28,6 +28,18 @@ async def connect_loopback(namespace: str, port: int) -> socket.socket:
     return sock
 
 
+async def connect_node(address: str, port: int) -> socket.socket:
+    """On the node's own network. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 class Dialing:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane

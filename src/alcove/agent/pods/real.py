@@ -15,7 +15,7 @@ from alcove.agent.cgroups import Layout
 from alcove.agent.images.model import Image, NoImage
 from alcove.agent.images.snapshots import MountFailed
 from alcove.agent.network.attachment import Attachment, NetworkError
-from alcove.agent.network.dialing import connect_loopback
+from alcove.agent.network.dialing import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import files, marks, refusals
 from alcove.agent.pods.classes import is_ring0
@@ -326,6 +326,9 @@ class RealSite:
         await asyncio.to_thread(shutil.rmtree, self._shop.folders.logs(self.key), ignore_errors=True)
 
     async def dial(self, port: int) -> socket.socket:
+        attachment = self._attachment
+        if attachment.addresses and not attachment.namespace_path:
+            return await connect_node(attachment.addresses[0], port)  # It is on the node's own network.
         return await self._shop.network.dial(self.key, port)
 
     async def forward(self, port: int) -> socket.socket:

@@ -53,6 +53,9 @@ class Handle:
     async def dial(self, port: int) -> socket:
         return await self._worker.site.forward(port)
 
+    async def reach(self, port: int) -> socket:
+        return await self._worker.site.dial(port)
+
 
 class RunningPods:
     def __init__(self, roster: Roster, folders: Folders) -> None:

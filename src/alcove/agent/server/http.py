@@ -6,6 +6,8 @@ Only the API server calls here, and it makes a connection for every stream: ther
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Mapping
 from typing import Protocol
@@ -22,6 +24,7 @@ HEAD_SECONDS_MAX = 10.0
 READ_BYTES = 64 << 10
 WRITE_BUFFER_BYTES_MAX = 64 << 10
 
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _TEXTS = {101: "Switching Protocols", 200: "OK"}
 
 
@@ -120,6 +123,13 @@ class Connection:
     async def switch(self, headers: Mapping[str, str]) -> None:
         """From here on the connection speaks what the headers say."""
         await self._head(101, headers)
+
+    def reset(self) -> None:
+        """Ends the connection so that the client knows that there should be more."""
+        found = self._writer.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._writer.transport.abort()
 
     async def answer(self, code: int, body: bytes, content_type: str = "application/json") -> None:
         headers = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"}

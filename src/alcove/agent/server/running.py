@@ -42,7 +42,11 @@ class PodHandle(Protocol):
         ...
 
     async def dial(self, port: int) -> socket:
-        """A connection to a port of the pod, non-blocking. Raises OSError."""
+        """A connection to a port of the pod, from inside it where that can be, non-blocking. Raises OSError."""
+        ...
+
+    async def reach(self, port: int) -> socket:
+        """The same to the pod's own address, as others reach it."""
         ...
 
 

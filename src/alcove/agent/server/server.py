@@ -6,23 +6,35 @@ import asyncio
 import logging
 import socket
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
+from alcove.agent.network.dialing import connect_node
 from alcove.agent.runtime.base import NoSuchContainer, Phase, RuntimeFailure
-from alcove.agent.server import attach, channels, forward, http, logs
+from alcove.agent.server import attach, channels, forward, http, logs, tunnel
 from alcove.agent.server import exec as execution
 from alcove.agent.server.attach import Attachable
 from alcove.agent.server.callers import Callers
 from alcove.agent.server.channels import Wanted
 from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.nodeanswers import NodeAnswers
 from alcove.agent.server.running import ContainerHandle, PodHandle, Running
 from alcove.agent.server.usage import Meter
-from alcove.api.errors import ApiError, BadRequest, Forbidden, InternalError, NotFound, ServiceUnavailable
+from alcove.api.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
 from alcove.api.ids import TenantId
 from alcove.api.nodeapi import POD_VERBS, PORT
-from alcove.client.keys import PlaneId
+from alcove.client.keys import HOME, PlaneId
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +55,14 @@ class Server:
         host: str = "0.0.0.0",
         port: int = PORT,
         meter: Meter | None = None,
+        node: str = "",
+        metrics: Callable[[], bytes] = bytes,
     ) -> None:
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
         self._meter = meter or Meter(pods)
+        self._answers = NodeAnswers(node, pods, self._meter, metrics)
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         self._listener: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -121,6 +136,10 @@ class Server:
             case ("usage",):
                 summary = await self._meter.summary(plane)
                 await connection.answer(200, msgspec.json.encode(summary))
+            case ("node" | "nodeport", *path):
+                if plane != HOME:
+                    raise Forbidden("nodes are ring0's")
+                await self._serve_node(connection, request, path)
             case ("pods", of, tenant, namespace, name, uid, verb) if verb in POD_VERBS:
                 if of != plane:
                     raise Forbidden("an API server asks for pods of its own plane")
@@ -128,6 +147,15 @@ class Server:
                 await self._serve_pod(connection, request, pod, verb)
             case _:
                 raise NotFound.path()
+
+    async def _serve_node(self, connection: Connection, request: Request, path: Sequence[str]) -> None:
+        if request.path == ("nodeport",):
+            await tunnel.serve(connection, request, partial(connect_node, self._host))
+            return
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed("the node's agent only answers GET")
+        answer = await self._answers.answer(path)
+        await connection.answer(200, answer.body, answer.content_type)
 
     def _find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
         pod = self._pods.find(plane, tenant, namespace, name)
@@ -142,6 +170,8 @@ class Server:
                 await logs.serve(connection, request, pod, name)
             case "portforward":
                 await forward.serve(connection, request, pod)
+            case "proxy":
+                await tunnel.serve(connection, request, pod.reach)
             case "exec":
                 await _exec(connection, request, pod, name)
             case _:

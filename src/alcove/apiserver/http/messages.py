@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from alcove.api.errors import ApiError, BadRequest, status
+from alcove.apiserver.http.upload import Upload
 from alcove.apiserver.identity import Identity
 
 REASONS = {
@@ -21,6 +22,8 @@ REASONS = {
     200: b"OK",
     201: b"Created",
     202: b"Accepted",
+    204: b"No Content",
+    301: b"Moved Permanently",
     304: b"Not Modified",
     400: b"Bad Request",
     401: b"Unauthorized",
@@ -113,6 +116,7 @@ class Request:
         "method",
         "path",
         "raw_query",
+        "upload",
     )
 
     def __init__(
@@ -138,6 +142,8 @@ class Request:
         self.keep_alive = keep_alive
         self.impersonation = impersonation
         """The Impersonate-* headers, each as often as it was sent."""
+        self.upload: Upload | None = None
+        """The body, where it is not waited for: `body` is empty then."""
 
     def query(self) -> dict[str, str]:
         """Query parameters; the first of several equal ones counts, as in Go."""
@@ -153,7 +159,7 @@ class Request:
 
 
 class Response:
-    __slots__ = ("body", "content_type", "done", "headers", "status")
+    __slots__ = ("body", "content_type", "done", "headers", "length", "status")
 
     def __init__(
         self,
@@ -166,6 +172,9 @@ class Response:
         self.body = body
         self.content_type = content_type
         self.headers = headers
+        self.length: int | None = None
+        """What is told of the body's length, where that is not what it is: of a stream, if it is known (else it goes in
+        chunks); of what a HEAD would have got. -1: nothing is told."""
         self.done: Callable[[], None] | None = None
         """Called once, when the last byte was handed to the kernel or the client is gone."""
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from alcove.api.errors import ApiError, BadRequest, InternalError, TooLarge
+from alcove.api.errors import ApiError, BadRequest, InternalError
+from alcove.apiserver.http.closed import CLOSED
+from alcove.apiserver.http.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, head_too_large, too_large
 from alcove.apiserver.http.messages import (
     REASONS,
     Request,
@@ -25,6 +27,7 @@ from alcove.apiserver.http.messages import (
     error_response,
 )
 from alcove.apiserver.http.tunnel import Tunnel
+from alcove.apiserver.http.upload import Upload
 from alcove.apiserver.identity import Identity
 
 if TYPE_CHECKING:
@@ -34,8 +37,6 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Response | Coroutine[Any, Any, Response]]
 
-BODY_BYTES_MAX = 3 * 1024 * 1024
-HEAD_BYTES_MAX = 64 * 1024
 PIPELINED_MAX = 8
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
 SLICE_BYTES = 256 * 1024
@@ -50,11 +51,6 @@ _HEADS = {
 }
 
 
-class HeadTooLarge(ApiError):
-    code = 431
-    reason = "RequestHeaderFieldsTooLarge"
-
-
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_answering",
@@ -63,6 +59,7 @@ class Connection(asyncio.Protocol):
         "_head_bytes",
         "_headers",
         "_impersonation",
+        "_is_chunked",
         "_reads_body",
         "_refused",
         "_request",
@@ -72,6 +69,7 @@ class Connection(asyncio.Protocol):
         "_stream",
         "_task",
         "_unread_bytes",
+        "_upload",
         "_url",
         "_waiting",
         "address",
@@ -100,6 +98,10 @@ class Connection(asyncio.Protocol):
         self._rest: memoryview | None = None
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
+        self._is_chunked = True
+        """The stream's bytes are sent as chunks."""
+        self._upload: Upload | None = None
+        """The body of the request that is being answered, while it comes."""
         self._refused: ApiError | None = None
         self._reset()
 
@@ -130,13 +132,14 @@ class Connection(asyncio.Protocol):
             self._stream.stop()
             self._stream = None
         self._rest = None
+        self._upload = None
         self._release()
         if self._task is not None:
             self._task.cancel()
         # Parser and transport hold this object as it holds them: left so, each connection would wait, with all the
         # memory of its TLS, for somebody to look for such circles.
         del self.parser
-        self.transport = _CLOSED
+        self.transport = CLOSED
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -171,7 +174,7 @@ class Connection(asyncio.Protocol):
             self._refuse(known)
             return
         if not self._reads_body and self._unread_bytes > HEAD_BYTES_MAX:
-            self._refuse(_head_too_large())
+            self._refuse(head_too_large())
 
     # The parser's side
 
@@ -202,24 +205,43 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         if self._head_bytes > HEAD_BYTES_MAX:
-            raise _head_too_large()
+            raise head_too_large()
         self._reads_body = True
         length = self._headers.get("content-length")
+        if b"/proxy" in self._url and not self._answering and self._begin_upload(length):
+            return
         if length is not None and int(length) > BODY_BYTES_MAX:
-            raise _too_large()
+            raise too_large()
         if self._headers.get("expect", "").lower() == "100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def _begin_upload(self, length: str | None) -> bool:
+        """Whether the request is handled now, and its body as it comes."""
+        is_chunked = "transfer-encoding" in self._headers
+        has_body = is_chunked or length not in (None, "0")
+        request = self._received()
+        if not has_body or "upgrade" in self._headers or not self._server.hands_on(request.path):
+            return False
+        if self._headers.get("expect", "").lower() == "100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._upload = request.upload = Upload(self.transport, None if is_chunked else int(length or 0))
+        self.deadline = 0.0
+        self._answer(request)
+        return True
+
     def on_body(self, body: bytes) -> None:
+        if self._upload is not None:
+            self._upload.received(body)
+            return
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES_MAX:
-            raise _too_large()
+            raise too_large()
         self._body.append(body)
 
-    def on_message_complete(self) -> None:
+    def _received(self) -> Request:
         path, _, query = self._url.partition(b"?")
         method = self.parser.get_method().decode("ascii")
-        request = Request(
+        return Request(
             method,
             path.decode("latin-1"),
             query.decode("latin-1"),
@@ -230,8 +252,14 @@ class Connection(asyncio.Protocol):
             self.parser.should_keep_alive(),
             self._impersonation,
         )
+
+    def on_message_complete(self) -> None:
         self._reads_body = False
         self._unread_bytes = 0
+        if self._upload is not None:
+            self._end_upload(self._upload)
+            return
+        request = self._received()
         self.deadline = 0.0
         if self._answering:
             self._waiting.append(request)
@@ -239,6 +267,12 @@ class Connection(asyncio.Protocol):
                 self.transport.pause_reading()
         else:
             self._answer(request)
+
+    def _end_upload(self, upload: Upload) -> None:
+        self._upload = None
+        upload.finished()
+        if not self._answering:
+            self._next()
 
     # Answering
 
@@ -279,7 +313,8 @@ class Connection(asyncio.Protocol):
         if not isinstance(body, bytes):
             self._begin(head, response)
             return
-        head += (_LENGTH, str(len(body)).encode(), b"\r\n\r\n")
+        length = len(body) if response.length is None else response.length
+        head += (_LENGTH, str(length).encode(), b"\r\n\r\n") if length >= 0 else (b"\r\n\r\n",)
         if len(body) <= SLICE_BYTES:
             if request.method != "HEAD":
                 head.append(body)
@@ -295,7 +330,11 @@ class Connection(asyncio.Protocol):
             self._hand_over(head, cast(Takeover, response.body))
             return
         body = cast(Stream, response.body)
-        head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self._is_chunked = response.length is None
+        if response.length is None:
+            head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+        else:
+            head += (_LENGTH, str(response.length).encode(), b"\r\n\r\n")
         self.transport.write(b"".join(head))
         self._stream = body
         body.start(self)
@@ -333,6 +372,14 @@ class Connection(asyncio.Protocol):
     def _done(self) -> None:
         self._release()
         self._answering = False
+        if self._upload is not None:
+            # Hanging up on a client that still sends would take the answer from it.
+            self._upload.discard()
+            self.deadline = self._server.idle_deadline()
+        else:
+            self._next()
+
+    def _next(self) -> None:
         assert self._request is not None
         if self._refused is not None or self._server.stopping or not self._request.keep_alive:
             self.transport.close()
@@ -355,6 +402,10 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: ApiError) -> None:
         """Answers a request that cannot be read to its end, and closes."""
         self._refused = error
+        if self._upload is not None:
+            # Its answer may wait for a rest that is never understood.
+            self.transport.abort()
+            return
         if self._answering:
             return
         response = error_response(error)
@@ -371,44 +422,18 @@ class Connection(asyncio.Protocol):
         return self.transport.is_closing()
 
     def write(self, data: bytes) -> None:
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
 
     def finish(self) -> None:
         self._stream = None
         if not self.transport.is_closing():
-            self.transport.write(b"0\r\n\r\n")
+            if self._is_chunked:
+                self.transport.write(b"0\r\n\r\n")
             self._done()
 
     def abort(self) -> None:
         self.transport.abort()
 
 
-class _Closed(asyncio.Transport):
-    """The transport of connections that are over: takes everything, sends nothing."""
-
-    def is_closing(self) -> bool:
-        return True
-
-    def write(self, data: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
-
-
-_CLOSED = _Closed()
-
-
 def _head(code: int) -> bytes:
     return b"HTTP/1.1 %d Status\r\nCache-Control: no-cache, private" % code
-
-
-def _head_too_large() -> HeadTooLarge:
-    return HeadTooLarge(f"request line and headers may have at most {HEAD_BYTES_MAX} bytes")
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(f"Request entity too large: limit is {BODY_BYTES_MAX} bytes; send a smaller object")

@@ -30,13 +30,16 @@ class Server:
         port: int,
         tls: ssl.SSLContext | None,
         identify: Identify | None,
+        hands_on: Callable[[str], bool] = lambda _path: False,
     ) -> None:
-        """`host`: one address to listen on, or several at the same port."""
+        """`host`: one address to listen on, or several at the same port. `hands_on`: whether a request to that path is
+        handled before its body has come, whatever its size."""
         self._handler = handler
         self._host = host
         self._port = port
         self._tls = tls
         self._identify = identify
+        self.hands_on = hands_on
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None

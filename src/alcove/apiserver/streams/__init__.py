@@ -1,11 +1,14 @@
-"""Streams of pods (log, exec, attach, portforward): from the client through this server to the pod's node.
+"""Streams of pods (log, exec, attach, portforward, proxy): from the client through this server to the pod's node.
 
 options     what a request asks for, and the container it means
 places      where a node is: from ring0's Node, never from anything a tenant writes
 agents      mutual TLS to a node's agent
 requests    one request to an agent, up to the head of its answer
-relays      bytes both ways, or a log's body, with what either side can take
+relays      bytes both ways, or an answer's body, with what either side can take
 hanging_up  the end of a connection to an agent, also to one that takes nothing
 counting    how many streams a tenant may have
+proxynames  which pod and port a proxied request means
+proxyheaders  what of its headers, and of its answer's, goes on
+proxy       HTTP over a tunnel to that port
 connect     the handler: checks, admission, and the way to the node
 """

@@ -1,4 +1,4 @@
-"""The handler of pods' streams: who asks may; the pod's node is asked; then bytes go through."""
+"""The handler of streams: who asks may; the pod's node is asked; then bytes go through."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
 from alcove.api import objects
-from alcove.api.errors import ApiError, BadRequest, MethodNotAllowed, NotFound
+from alcove.api.errors import BadRequest, MethodNotAllowed, NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.nodeapi import pod_path
 from alcove.api.objects import Object
@@ -19,18 +19,14 @@ from alcove.apiserver.streams import options as streams
 from alcove.apiserver.streams.agents import Agents, unreachable
 from alcove.apiserver.streams.counting import Counting
 from alcove.apiserver.streams.places import Place, place_of
-from alcove.apiserver.streams.relays import LogBody, Relay
+from alcove.apiserver.streams.proxy import Proxy
+from alcove.apiserver.streams.relays import Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
 
 _TEXT = b"text/plain"
 _ASKED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "x-stream-protocol-version")
 _ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
 _UPGRADES = frozenset({"websocket", "spdy/3.1"})
-
-
-class NotServed(ApiError):
-    code = 501
-    reason = "NotImplemented"
 
 
 class Streams:
@@ -41,22 +37,22 @@ class Streams:
         agents: Agents,
         counting: Counting | None = None,
         plane: str = SYSTEM,
+        release: Callable[[Call], None] = lambda _call: None,
     ) -> None:
-        """`plane`: what nodes know this server's plane by."""
+        """`plane`: what nodes know this server's plane by. `release` gives back what flow control gave a call."""
         self._services = services
         self._authorizer = authorizer
         self._agents = agents
         self.counting = counting or Counting()
         self._plane = plane
+        self._proxy = Proxy(services.cache, agents, plane)
+        self._release = release
 
     async def answer(self, call: Call) -> Response:
-        """log, exec, attach, portforward of a pod. Raises ApiError."""
+        """log, exec, attach, portforward of a pod; proxy of a pod, service or node. Raises ApiError."""
         verb = call.target.subresource
         if verb == "proxy":
-            raise NotServed(
-                f"proxy of {call.kind.resource} is not served: tenants' networks are not reachable from the API "
-                "server; use `kubectl port-forward`"
-            )
+            return await self._proxied(call)
         if call.request.method == "HEAD":
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         if verb != "log":
@@ -74,6 +70,20 @@ class Streams:
         done = self.counting.enter(call.tenant)
         try:
             return await self._open(call, place, pod, asked, container, done)
+        except BaseException:
+            done()
+            raise
+
+    async def _proxied(self, call: Call) -> Response:
+        await self._admit(call, self._proxy.options(call))
+        way = self._proxy.way(call)
+        if isinstance(way, Response):
+            return way
+        done = self.counting.enter(call.tenant)
+        # A backend takes its time, which is none of this server's.
+        self._release(call)
+        try:
+            return await self._proxy.open(call, way, done)
         except BaseException:
             done()
             raise
@@ -101,6 +111,9 @@ class Streams:
         self._pod(call)
         if call.target.subresource == "log":
             return options
+        return await self._admit(call, options)
+
+    async def _admit(self, call: Call, options: Object) -> Object:
         attributes = Attributes(
             operation=Operation.CONNECT,
             kind=call.kind,
@@ -132,7 +145,7 @@ class Streams:
                 ]
                 return Response(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
             if agent.status == 200 and verb == "log":
-                return Response(200, LogBody(agent, done), _TEXT)
+                return Response(200, Body(agent, done), _TEXT)
             error = await agent.error()
             if verb == "log" and error.code == 404:
                 raise BadRequest(streams.waiting(pod, container))

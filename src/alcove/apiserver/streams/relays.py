@@ -1,4 +1,4 @@
-"""Between a client and an agent: bytes both ways, or a log's body one way.
+"""Between a client and an agent: bytes both ways, or an answer's body (a log, what a pod serves) one way.
 
 Neither side is read faster than the other takes. The end of either is the end of both: what was on its way to the
 one that is left still goes out, for a while.
@@ -113,8 +113,8 @@ class Relay:
         done()
 
 
-class LogBody:
-    """A response's `Stream`, and the `Receiver` of the log."""
+class Body:
+    """A response's `Stream`, and the `Receiver` of an answer's body."""
 
     def __init__(self, agent: AgentRequest, done: Callable[[], None]) -> None:
         self._agent = agent
@@ -146,7 +146,7 @@ class LogBody:
         writer, self._writer = self._writer, None
         self._end()
         if writer is not None:
-            # A log that broke off is not to look like one that ended.
+            # What broke off is not to look like what ended.
             (writer.finish if is_whole else writer.abort)()
 
     def hold(self) -> None:

@@ -13,6 +13,7 @@ import httptools
 import orjson
 
 from alcove.api.errors import ApiError, InternalError, from_status
+from alcove.apiserver.http.upload import Upload
 from alcove.apiserver.streams.hanging_up import hang_up
 
 HEAD_SECONDS_MAX = 30.0
@@ -42,21 +43,44 @@ class AgentRequest(asyncio.Protocol):
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.status = 0
         self.headers: dict[str, str] = {}
-        """Of the answer; names in lower case."""
+        """Of the answer; names in lower case, the last of several equal ones counts."""
+        self.fields: list[tuple[bytes, bytes]] = []
+        """The same as they came, each as often as it was said."""
+        self.upload: Upload | None = None
+        """The request's body that is still being sent: it is read as the agent takes it."""
         self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._head_bytes = 0
         self._is_tunnel = False
         self._is_whole = False
+        self._ends_with_connection = False
+        """The answer does not tell its length: its end is the connection's."""
         self._early: list[bytes] = []
         self._receiver: Receiver | None = None
 
     async def send(self, method: str, path: str, headers: Mapping[str, str]) -> None:
         """Sends the request; returns when its answer's head has come. Raises ConnectionError, TimeoutError."""
+        self.begin(method, path, headers)
+        await self.head(HEAD_SECONDS_MAX)
+
+    def begin(self, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Sends the request's head; its body, if it has one, is written to the transport."""
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         self.transport.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        async with asyncio.timeout(HEAD_SECONDS_MAX):
+
+    async def head(self, seconds_max: float) -> None:
+        """Returns when the answer's head has come. Raises ConnectionError, TimeoutError."""
+        async with asyncio.timeout(seconds_max):
             await self._answered
+
+    def succeed(self, before: AgentRequest) -> None:
+        """Speaks HTTP over the connection that a request before this one has made a tunnel, with what is behind it."""
+        before.transport.set_protocol(self)
+        self.connection_made(before.transport)
+        for data in before._early:
+            self.data_received(data)
+        if not self.status:
+            self.transport.resume_reading()
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole of the answer's body. Raises ConnectionError."""
@@ -114,18 +138,26 @@ class AgentRequest(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._ends_with_connection and exc is None:
+            self._is_whole = True
         if not self._answered.done():
             self._answered.set_exception(ConnectionResetError("the agent hung up"))
             self._answered.exception()  # Who waited may be gone.
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.ended(self._is_whole)
+        if self.upload is not None:
+            self.upload.resume()  # What comes is dropped; that it ended must be seen.
 
     def pause_writing(self) -> None:
+        if self.upload is not None:
+            self.upload.pause()
         if self._receiver is not None:
             self._receiver.hold()
 
     def resume_writing(self) -> None:
+        if self.upload is not None:
+            self.upload.resume()
         if self._receiver is not None:
             self._receiver.release()
 
@@ -133,9 +165,16 @@ class AgentRequest(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
+        status = self._parser.get_status_code()
+        if 100 <= status < 200 and status != 101:
+            self.headers, self.fields = {}, []  # A word in between; the answer follows.
+            return
+        self.status = status
+        chunked = "chunked" in self.headers.get("transfer-encoding", "").lower()
+        self._ends_with_connection = not chunked and "content-length" not in self.headers and status != 101
         if self._receiver is None:
             self.transport.pause_reading()
         if not self._answered.done():
@@ -148,6 +187,8 @@ class AgentRequest(asyncio.Protocol):
             self._early.append(data)
 
     def on_message_complete(self) -> None:
+        if not self.status:
+            return
         self._is_whole = True
         receiver = self._receiver
         if receiver is not None and not self._is_tunnel and self.status != 101:

@@ -54,7 +54,7 @@ from alcove.client.kubeconfig import Account
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
 from alcove.processes.agent import Agent
-from alcove.processes.nodes import hollow
+from alcove.processes.nodes import boots, hollow
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ async def _serve(agent: Agent, pods: RunningPods) -> None:
             callers.trust(plane, account.ca_pem)
 
     agent.on_plane.append(heard)
-    async with Server(pods, callers, config.address, config.port):
+    async with Server(
+        pods, callers, config.address, config.port, node=config.name, metrics=agent.metrics.text
+    ):
         await serving.keep(callers.reload)
 
 
@@ -163,6 +165,7 @@ class _Node:
         except (ToolMissing, SpecRefused) as error:
             raise Unable(str(error)) from error
         folder = _own_folder(config.data / "runtimes")
+        boots.begin(folder)
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
         network = _network(agent)

@@ -9,7 +9,7 @@ import pytest
 from alcove.api.errors import NotFound
 from alcove.apiserver.http.messages import Request, Response
 from alcove.apiserver.http.server import Server
-from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, LogBody, Relay
+from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
 
 Agent = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -47,7 +47,7 @@ async def relayed(
         if asked.status == 101:
             return Response(101, Relay(asked, done, idle_seconds_max), b"")
         if asked.status == 200:
-            return Response(200, LogBody(asked, done), b"text/plain")
+            return Response(200, Body(asked, done), b"text/plain")
         raise await asked.error()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -1,0 +1,185 @@
+"""Proxied requests: HTTP to a port of a pod, of a ready pod behind a service, or to a node.
+
+The pod's node is asked for a tunnel to the port, as for any stream; over it this server speaks HTTP itself. Nothing is
+dialled by an address that anybody wrote into an object. One connection is one request: its body goes up and its
+answer comes down as either side takes them, and an upgraded connection is bytes from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.errors import BadRequest, NotFound
+from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.nodeapi import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
+from alcove.api.objects import Object
+from alcove.apiserver.call import Call
+from alcove.apiserver.http.messages import Response
+from alcove.apiserver.reader import Reader
+from alcove.apiserver.streams import proxyheaders, proxynames
+from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.places import NODES, Place, place_of
+from alcove.apiserver.streams.proxynames import Asked, Path, unreached
+from alcove.apiserver.streams.relays import Body, Relay
+from alcove.apiserver.streams.requests import AgentRequest
+from alcove.apiserver.streams.sending import Sending
+
+PODS = GroupResource("", "pods")
+ANSWER_SECONDS_MAX = 3_600.0
+"""For the head of a backend's answer: it may be one that waits for something to happen."""
+_BODILESS = frozenset((204, 304))
+_OCTETS = b"application/octet-stream"
+
+
+class Way(Struct, frozen=True):
+    """How a backend is reached."""
+
+    place: Place
+    tunnel: str
+    """What the agent is asked for; empty: it is the backend itself."""
+    path: str
+    """What the backend is asked for."""
+
+
+class Proxy:
+    def __init__(self, reader: Reader, agents: Agents, plane: str = SYSTEM) -> None:
+        self._reader = reader
+        self._agents = agents
+        self._plane = plane
+
+    def options(self, call: Call) -> Object:
+        """For admission."""
+        path = _path(call)
+        return {"kind": f"{call.kind.kind}ProxyOptions", "apiVersion": "v1", "path": path.rest}
+
+    def way(self, call: Call) -> Way | Response:
+        """Where the request goes, or the answer without that. Raises ApiError."""
+        path = _path(call)
+        if not path.rest and call.request.method in ("GET", "HEAD"):
+            # Relative links of what is there are to lead to what is below it.
+            query = f"?{call.request.raw_query}" if call.request.raw_query else ""
+            return Response(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
+        match call.kind.resource:
+            case "pods":
+                return self._to_pod(call, path)
+            case "services":
+                return self._to_service(call, path)
+            case _:
+                return self._to_node(call, path)
+
+    def _to_pod(self, call: Call, path: Path) -> Way:
+        asked = proxynames.split(call.target.name, "pod")
+        pod = self._reader.get(call.tenant, PODS, call.namespace, asked.name)
+        if pod is None:
+            raise NotFound.of(PODS, asked.name)
+        return self._into(call, path, asked, pod, proxynames.pod_port(pod, asked))
+
+    def _to_service(self, call: Call, path: Path) -> Way:
+        asked = proxynames.split(call.target.name, "service")
+
+        def pod_named(name: str, uid: str) -> Object | None:
+            found = self._reader.get(call.tenant, PODS, call.namespace, name)
+            return found if found is not None and uid in ("", found["metadata"]["uid"]) else None
+
+        where = (call.namespace, asked.name)
+        found = proxynames.backend_of(
+            asked,
+            self._reader.get(call.tenant, proxynames.SERVICES, *where),
+            self._reader.get(call.tenant, proxynames.ENDPOINTS, *where),
+            pod_named,
+        )
+        return self._into(call, path, asked, found.pod, found.port)
+
+    def _into(self, call: Call, path: Path, asked: Asked, pod: Object, port: int) -> Way:
+        node = objects.get(pod, "spec", "nodeName", default="")
+        if not node:
+            raise BadRequest(f"pod {objects.name(pod)} does not have a host assigned")
+        metadata = pod["metadata"]
+        where = (self._plane, call.tenant, call.namespace, metadata["name"], metadata["uid"])
+        query = urlencode({"port": port, "scheme": asked.scheme})
+        return Way(place_of(self._reader, node), f"{pod_path(*where, 'proxy')}?{query}", _target(call, path))
+
+    def _to_node(self, call: Call, path: Path) -> Way:
+        """The agent itself, at no port or its own; else the port of the node that is named."""
+        asked = proxynames.split(call.target.name, "node")
+        if self._reader.get(SYSTEM, NODES, "", asked.name) is None:
+            raise NotFound.of(NODES, asked.name)
+        place = place_of(self._reader, asked.name)
+        if not asked.port or asked.port == str(place.port):
+            return Way(place, "", f"{NODE_PATH}{_target(call, path)}")
+        query = urlencode({"port": proxynames.port_of(asked.port), "scheme": asked.scheme})
+        return Way(place, f"{NODE_PORT_PATH}?{query}", _target(call, path))
+
+    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> Response:
+        """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
+        agent = await self._agents.connect(way.place, AgentRequest)
+        try:
+            backend = await self._tunnel(agent, way)
+            await self._ask(call, way, backend)
+            return _answer(call, backend, done)
+        except BaseException:
+            agent.close()
+            raise
+
+    async def _tunnel(self, agent: AgentRequest, way: Way) -> AgentRequest:
+        if not way.tunnel:
+            return agent
+        headers = {"Host": way.place.node, "Connection": "Upgrade", "Upgrade": TUNNEL}
+        try:
+            await agent.send("GET", way.tunnel, headers)
+        except (ConnectionError, TimeoutError) as error:
+            raise unreachable(way.place.node, "it does not answer") from error
+        if agent.status != 101:
+            raise await agent.error()
+        backend = AgentRequest()
+        backend.succeed(agent)
+        return backend
+
+    async def _ask(self, call: Call, way: Way, backend: AgentRequest) -> None:
+        request = call.request
+        backend.begin(request.method, way.path, proxyheaders.request_headers(request, _path(call)))
+        if request.upload is not None:
+            Sending(request.upload, backend)
+        elif request.body:
+            backend.transport.write(request.body)
+        try:
+            await backend.head(ANSWER_SECONDS_MAX)
+        except ConnectionError as error:
+            raise unreached("EOF") from error
+        except TimeoutError as error:
+            raise unreached("i/o timeout") from error
+
+
+def _path(call: Call) -> Path:
+    path = proxynames.path_of(call.request.path)
+    if path is None:
+        raise BadRequest("the path up to the proxied one must not be quoted")
+    return path
+
+
+def _target(call: Call, path: Path) -> str:
+    query = call.request.raw_query
+    return (path.rest or "/") + (f"?{query}" if query else "")
+
+
+def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> Response:
+    is_upgrade = backend.status == 101
+    path, host = _path(call), call.request.headers.get("host", "")
+    headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
+    if is_upgrade:
+        return Response(101, Relay(backend, done), b"", headers)
+    kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS
+    length = proxyheaders.length_of(backend.headers)
+    if call.request.method == "HEAD" or backend.status in _BODILESS:
+        backend.close()
+        done()
+        response = Response(backend.status, b"", kind, headers)
+        response.length = -1 if length is None else length
+        return response
+    response = Response(backend.status, Body(backend, done), kind, headers)
+    response.length = length
+    return response

@@ -1,0 +1,29 @@
+"""A request's body on its way to a backend, framed as its head said."""
+
+from __future__ import annotations
+
+from alcove.apiserver.http.upload import Upload
+from alcove.apiserver.streams.requests import AgentRequest
+
+
+class Sending:
+    """An upload's `Taker`."""
+
+    def __init__(self, upload: Upload, backend: AgentRequest) -> None:
+        self._is_chunked = upload.length is None
+        self._backend = backend
+        backend.upload = upload
+        upload.follow(self)
+
+    def take(self, data: bytes) -> None:
+        if data:
+            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+
+    def ended(self) -> None:
+        if self._is_chunked:
+            self._write(b"0\r\n\r\n")
+
+    def _write(self, data: bytes) -> None:
+        transport = self._backend.transport
+        if not transport.is_closing():  # One that has answered and left does not want the rest.
+            transport.write(data)

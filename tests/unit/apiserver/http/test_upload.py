@@ -1,0 +1,82 @@
+"""A body that is still coming: read as it is taken, never lost, never kept without end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from alcove.apiserver.http.upload import HELD_BYTES_MAX, Upload
+
+
+class Reading(asyncio.Transport):
+    """A transport as far as an upload knows one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+class Taking:
+    def __init__(self) -> None:
+        self.data = b""
+        self.is_whole = False
+
+    def take(self, data: bytes) -> None:
+        self.data += data
+
+    def ended(self) -> None:
+        self.is_whole = True
+
+
+def test_what_came_before_anybody_took_it_is_kept_in_bounds() -> None:
+    transport, taking = Reading(), Taking()
+    upload = Upload(transport, None)
+    upload.received(b"a")
+    assert transport.is_read
+    upload.received(b"b" * HELD_BYTES_MAX)
+    assert not transport.is_read
+    upload.follow(taking)
+    assert transport.is_read
+    upload.received(b"c")
+    upload.finished()
+    assert taking.data == b"a" + b"b" * HELD_BYTES_MAX + b"c"
+    assert taking.is_whole
+
+
+def test_one_that_was_whole_before_anybody_took_it() -> None:
+    taking = Taking()
+    upload = Upload(Reading(), 1)
+    upload.received(b"a")
+    upload.finished()
+    upload.follow(taking)
+    assert (taking.data, taking.is_whole) == (b"a", True)
+
+
+def test_requests_that_follow_are_read_though_it_was_paused_at_its_end() -> None:
+    transport = Reading()
+    upload = Upload(transport, None)
+    upload.follow(Taking())
+    upload.pause()
+    assert not transport.is_read
+    upload.finished()
+    assert transport.is_read
+    upload.pause()
+    assert transport.is_read, "it is over"
+
+
+def test_what_nobody_wants_is_dropped() -> None:
+    transport = Reading()
+    upload = Upload(transport, None)
+    upload.received(b"a" * (HELD_BYTES_MAX + 1))
+    upload.discard()
+    assert transport.is_read
+    upload.received(b"b" * (HELD_BYTES_MAX + 1))
+    assert transport.is_read

@@ -1,0 +1,91 @@
+"""Where redirects of a backend lead, and what ends at this server."""
+
+from __future__ import annotations
+
+import pytest
+
+from alcove.apiserver.http.messages import Request
+from alcove.apiserver.streams.proxyheaders import answer_headers, length_of, relocated, request_headers
+from alcove.apiserver.streams.proxynames import Path
+
+PREFIX = "/api/v1/namespaces/a/pods/p/proxy"
+
+
+@pytest.mark.parametrize(
+    ("rest", "location", "told"),
+    [
+        ("/", "/x", "./x"),
+        ("/a", "/x?y#z", "./x?y#z"),
+        ("/a/", "/x/", "../x/"),
+        ("/a/b/c", "/", "../../"),
+        ("/a", "b", "b"),
+        ("/a", "?q", "?q"),
+        ("/a", "https://h:1/x", "./x"),
+        ("/a", "https://h:1", "./"),
+        ("/a", "https://other/x", "https://other/x"),
+        ("/a", "//other/x", "//other/x"),
+        ("/a", f"{PREFIX}/x", f"{PREFIX}/x"),
+        ("/a", "//[", "//["),
+        ("/a", "/b:c", "./b:c"),
+    ],
+)
+def test_redirects(rest: str, location: str, told: str) -> None:
+    assert relocated(location, Path(PREFIX, rest), "h:1") == told
+
+
+def test_what_the_backend_is_not_told() -> None:
+    headers = {
+        "host": "h:1",
+        "authorization": "Bearer x",
+        "impersonate-user": "root",
+        "x-remote-group": "system:masters",
+        "x-forwarded-for": "1.1.1.1",
+        "x-forwarded-port": "1",
+        "connection": "close, x-hop",
+        "x-hop": "1",
+        "te": "trailers",
+        "expect": "100-continue",
+        "accept": "*/*",
+    }
+    request = Request("DELETE", f"{PREFIX}/x", "", headers, address="2.2.2.2")
+    assert request_headers(request, Path(PREFIX, "/x")) == {
+        "host": "h:1",
+        "accept": "*/*",
+        "x-forwarded-for": "1.1.1.1, 2.2.2.2",
+        "x-forwarded-host": "h:1",
+        "x-forwarded-proto": "https",
+        "x-forwarded-uri": f"{PREFIX}/x",
+        "connection": "close",
+    }
+
+
+def test_what_the_client_is_told() -> None:
+    fields = [
+        (b"Connection", b"keep-alive, X-Hop"),
+        (b"X-Hop", b"1"),
+        (b"Set-Cookie", b"a"),
+        (b"Set-Cookie", b"b"),
+        (b"Content-Length", b"1"),
+        (b"Content-Type", b"x/y"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"Access-Control-Allow-Origin", b"*"),
+        (b"Upgrade", b"websocket"),
+    ]
+    path = Path(PREFIX, "/x")
+    assert answer_headers(fields, False, path, "h") == [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")]
+    upgraded = answer_headers(fields, True, path, "h")
+    assert (b"Connection", b"Upgrade") in upgraded
+    assert (b"Upgrade", b"websocket") in upgraded
+
+
+@pytest.mark.parametrize(
+    ("headers", "length"),
+    [
+        ({"content-length": "12"}, 12),
+        ({}, None),
+        ({"content-length": "x"}, None),
+        ({"content-length": "12", "transfer-encoding": "chunked"}, None),
+    ],
+)
+def test_lengths(headers: dict[str, str], length: int | None) -> None:
+    assert length_of(headers) == length
