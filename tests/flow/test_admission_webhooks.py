@@ -396,6 +396,36 @@ def test_a_scale_can_be_changed(acme: Caller) -> None:
     assert acme.get(f"{DEPLOYMENTS}/d").json["spec"]["replicas"] == 3
 
 
+@pytest.mark.parametrize(
+    ("change", "seen", "told"),
+    [
+        (add("/command/-", "-l"), ["ls", "-l"], "does not have a host assigned"),
+        (add("/tail", 5), ["ls"], "does not have a host assigned"),
+        (add("/command", "ls -l"), None, "made an object that cannot be used"),
+        (add("/kind", "PodAttachOptions"), None, "the kind of an object cannot be changed"),
+    ],
+)
+def test_what_a_connection_asks_for_can_be_changed(
+    acme: Caller, change: dict[str, Any], seen: list[str] | None, told: str
+) -> None:
+    body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert acme.post(PODS, body).status == 201
+
+    def respond(path: str, review: Any) -> Any:
+        return patched(review, change) if path.startswith("/change") else allowed(review)
+
+    with WebhookServer(respond) as webhook:
+        rules = [rule("CONNECT", "pods/exec")]
+        install(acme, "mutating", hook(webhook, "/change", rules=rules))
+        install(acme, "validating", hook(webhook, "/check", rules=rules))
+        answer = acme.request("POST", f"{PODS}/p/exec?command=ls", connection="Upgrade", upgrade="SPDY/3.1")
+        checked = [review["request"]["object"] for review in webhook.seen[1:]]
+    # The pod is nowhere, so what is told comes after admission.
+    assert told in answer.json["message"], answer.body
+    wanted = {"apiVersion": "v1", "kind": "PodExecOptions", "command": seen}
+    assert checked == ([] if seen is None else [wanted])
+
+
 def test_a_webhook_is_asked_again_if_needed_and_only_then(acme: Caller) -> None:
     calls: list[str] = []
 

@@ -12,6 +12,7 @@ from alcove.api.fields import FieldError
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
+from alcove.apiserver.admission import connections
 from alcove.apiserver.admission.base import Attributes, Operation
 
 _KEPT_METADATA = (
@@ -43,6 +44,8 @@ def is_changeable(attributes: Attributes) -> bool:
     """Whether there is anything in this write that may be changed on its way."""
     if attributes.obj is None:
         return False
+    if attributes.operation is Operation.CONNECT:
+        return True
     return attributes.subresource in ("", "scale", *_STATUS_LIKE, *_OF_PODS)
 
 
@@ -53,6 +56,8 @@ def complete(attributes: Attributes, new: Object) -> Object:
         raise Forbidden.of(attributes.resource, attributes.name, "nothing in this request can be changed")
     if (new.get("apiVersion"), new.get("kind")) != (before["apiVersion"], before["kind"]):
         raise Forbidden.of(attributes.resource, attributes.name, "the kind of an object cannot be changed")
+    if attributes.operation is Operation.CONNECT:
+        return connections.completed(new)
     new = decode(kind.schema, new)
     _keep_metadata(new, before)
     if subresource in _STATUS_LIKE:

@@ -126,7 +126,7 @@ async def _change(
         changed = json_patch.apply(seen, patch)
         if (changed.get("apiVersion"), changed.get("kind")) != (seen["apiVersion"], seen["kind"]):
             raise BadRequest("the kind of an object cannot be changed")
-        if attributes.subresource != "scale":
+        if attributes.subresource != "scale" and attributes.operation is not Operation.CONNECT:
             changed = decode(matched.schema, changed)
         new = complete(attributes, await shown.take_back(attributes, matched, changed))
     except ApiError as error:
