@@ -14,8 +14,20 @@ SHOWN_LEAST = {CPU: 100 * MILLI, MEMORY: 200 * 1024 * 1024 * ONE}
 """What scores take a container to need that asks for none, in nanos."""
 _POD_LEVEL = (CPU, MEMORY)
 
-Resized = Mapping[str, Mapping[str, Any]]
-"""Requests by container's name that are in force instead of those in its spec."""
+
+class Resized(Struct, frozen=True):
+    """Requests that are in force instead of those in the spec."""
+
+    containers: Mapping[str, Mapping[str, Any]] = {}
+    """By name."""
+    whole: Mapping[str, Any] | None = None
+    """What the pod asks for as a whole, if that changes."""
+
+    def __bool__(self) -> bool:
+        return bool(self.containers) or self.whole is not None
+
+
+NOT_RESIZED = Resized()
 
 
 class Requests(Struct, frozen=True):
@@ -57,15 +69,17 @@ def _total(spec: Object, resized: Resized, least: Amounts) -> Amounts:
             _add(asked, sidecars)
             _raise_to(starting, asked)
     _raise_to(total, starting)
-    for resource, nano in read_nanos(get(spec, "resources", "requests")).items():
+    asked_as_whole = get(spec, "resources", "requests", default={})
+    whole = read_nanos(asked_as_whole if resized.whole is None else resized.whole)
+    for resource in asked_as_whole:
         if resource in _POD_LEVEL or resource.startswith("hugepages-"):
-            total[resource] = nano
+            total[resource] = whole.get(resource, 0)
     _add(total, read_nanos(spec.get("overhead")))
     return total
 
 
 def _asked(container: Object, resized: Resized, least: Amounts) -> Amounts:
-    given = resized.get(container.get("name", ""))
+    given = resized.containers.get(container.get("name", ""))
     if given is None:
         given = get(container, "resources", "requests", default={})
     return {**least, **read_nanos(given)}
@@ -82,22 +96,31 @@ def _raise_to(total: Amounts, least: Amounts) -> None:
             total[resource] = nano
 
 
-def read_resized(pod: Object) -> dict[str, dict[str, Any]]:
-    """Containers of a running pod that hold more than their spec asks for, or less: while a resize is
-    under way the greater of what is asked, granted and in force counts."""
-    found: dict[str, dict[str, Any]] = {}
+def read_resized(pod: Object) -> Resized:
+    """What a running pod holds more than its spec asks for, or less: while a resize is under way the
+    greater of what is asked, granted and in force counts, and what was asked for in vain does not."""
+    status = pod.get("status") or {}
     is_refused = _is_resize_refused(pod)
     statuses = {each.get("name"): each for each in _statuses(pod)}
-    for container in _resizable(pod["spec"]):
-        status = statuses.get(container.get("name"))
-        if status is None or status.get("resources") is None:
-            continue
-        asked = get(container, "resources", "requests", default={})
-        actual = status["resources"].get("requests") or {}
-        granted = status.get("allocatedResources") or {}
-        if actual != asked or (granted and granted != asked):
-            found[container["name"]] = _greatest({} if is_refused else asked, actual, granted)
-    return found
+    containers = {
+        container["name"]: held
+        for container in _resizable(pod["spec"])
+        if (held := _held(container, statuses.get(container.get("name")), is_refused)) is not None
+    }
+    whole = _held(pod["spec"], status, is_refused) if get(pod, "spec", "resources", "requests") else None
+    return Resized(containers, whole) if containers or whole is not None else NOT_RESIZED
+
+
+def _held(spec: Object, status: Object | None, is_refused: bool) -> dict[str, Any] | None:
+    """Of a container, or of a pod as a whole; None: just what it asks for."""
+    if status is None or status.get("resources") is None:
+        return None
+    asked = get(spec, "resources", "requests", default={})
+    actual = status["resources"].get("requests") or {}
+    granted = status.get("allocatedResources") or {}
+    if actual == asked and (not granted or granted == asked):
+        return None
+    return _greatest({} if is_refused else asked, actual, granted)
 
 
 def _is_resize_refused(pod: Object) -> bool:

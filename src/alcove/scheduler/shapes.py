@@ -45,6 +45,7 @@ class Shape:
     __slots__ = (
         "affinity",
         "claims",
+        "containers",
         "demand",
         "demand_rows",
         "disks",
@@ -76,6 +77,8 @@ class Shape:
         self.tolerations: tuple[Toleration, ...] = ()
         self.runtime_class = ""
         self.images: tuple[str, ...] = ()
+        self.containers = 0
+        """How many there are, initial ones too."""
         self.affinity: Affinity = podterms.NOTHING_ASKED
         self.spread_hard: tuple[Spread, ...] = ()
         self.spread_soft: tuple[Spread, ...] = ()
@@ -110,9 +113,10 @@ def shape_key(tenant: str, pod: Object) -> bytes:
         volumes,
         owner,
         bool(spec.get("resourceClaims")),
+        _mounted_images(spec),
     ]
     if spec.get("nodeName") and (resized := requests.read_resized(pod)):
-        parts.append(resized)
+        parts.append([resized.containers, resized.whole])
     if affinity or spreads or owner or volumes or spec.get("runtimeClassName"):
         # These are about other objects of the tenant, often of the namespace, or about pods like itself.
         parts += [tenant, pod["metadata"].get("namespace"), labels(pod)]
@@ -143,11 +147,12 @@ def read_shape(key: bytes, pod: Object) -> Shape:
 
 def _read(shape: Shape, pod: Object, spec: Object) -> None:
     namespace, own = pod["metadata"].get("namespace") or "", labels(pod)
-    resized = requests.read_resized(pod) if spec.get("nodeName") else {}
+    resized = requests.read_resized(pod) if spec.get("nodeName") else requests.NOT_RESIZED
     shape.requests = requests.read_requests(spec, resized)
     shape.ports = requests.read_ports(spec)
     shape.tolerations = taints.read_tolerations(spec.get("tolerations") or ())
     shape.runtime_class = spec.get("runtimeClassName") or ""
+    shape.containers = len(spec.get("initContainers") or ()) + len(spec.get("containers") or ())
     shape.images = _images(spec)
     shape.claims = volumesources.read_claims(pod)
     shape.disks = volumesources.read_disks(spec)
@@ -185,8 +190,12 @@ def _read_spreads(shape: Shape, pod: Object, namespace: str, own: Mapping[str, s
 def _images(spec: Object) -> tuple[str, ...]:
     """Every image a pod starts with, by the name that nodes know it by."""
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    mounted = [each["image"].get("reference", "") for each in spec.get("volumes") or () if each.get("image")]
-    return tuple(_with_tag(name) for name in [*(each.get("image") or "" for each in containers), *mounted])
+    names = [*(each.get("image") or "" for each in containers), *_mounted_images(spec)]
+    return tuple(_with_tag(name) for name in names)
+
+
+def _mounted_images(spec: Object) -> list[str]:
+    return [each["image"].get("reference") or "" for each in spec.get("volumes") or () if each.get("image")]
 
 
 def _with_tag(image: str) -> str:

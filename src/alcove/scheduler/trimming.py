@@ -75,7 +75,7 @@ def _trim_container(container: Object) -> Object:
 
 
 def _trim_status(status: Object) -> Object:
-    kept = _some(status, ("phase", "nominatedNodeName", "startTime"))
+    kept = _some(status, ("phase", "nominatedNodeName", "startTime", "resources", "allocatedResources"))
     resizing = [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"]
     if resizing:
         kept["conditions"] = resizing

@@ -91,6 +91,34 @@ def test_images_count_by_size_and_by_how_many_nodes_have_them() -> None:
     assert scene.scores(asked, "ImageLocality") == expected
 
 
+def test_images_that_are_mounted_count_but_are_no_containers() -> None:
+    """The most that counts grows with the containers, not with the volumes."""
+    scene = Scene(node("has", images={"data:1": 400 * MIB}), node("not", images={"else:1": MIB}))
+    mounted = [{"name": "v", "image": {"reference": "data:1"}}]
+    asked = pod("p", containers=[{"name": "c", "image": "app:1"}], volumes=mounted)
+    assert scene.scores(asked, "ImageLocality") == {"has": 100 * (200 - 23) // (1000 - 23), "not": 0}
+    # Pods that mount different images are not each other's equals.
+    other = pod(
+        "q",
+        containers=[{"name": "c", "image": "app:1"}],
+        volumes=[{"name": "v", "image": {"reference": "x"}}],
+    )
+    assert scene.scores(other, "ImageLocality") == {"has": 0, "not": 0}
+
+
+def test_images_of_several_containers_add_up() -> None:
+    scene = Scene(
+        node("both", images={"a:1": 300 * MIB, "b:1": 500 * MIB}), node("one", images={"a:1": 300 * MIB})
+    )
+    containers = [{"name": name, "image": f"{name}:1"} for name in ("a", "b")]
+    # All nodes have the first, half of them the other: 300 + 250 of 2000 MiB; 300 of 2000.
+    most = 2 * 1000 - 23
+    expected = {"both": 100 * (300 + 250 - 23) // most, "one": 100 * (300 - 23) // most}
+    assert scene.scores(pod("p", containers=containers), "ImageLocality") == expected
+    initial = pod("p", containers=containers[:1], initContainers=containers[1:])
+    assert scene.scores(initial, "ImageLocality") == expected
+
+
 def test_an_image_without_tag_is_the_latest() -> None:
     scene = Scene(node("has", images={"app:latest": 900 * MIB}), node("not"))
     asked = pod("p", containers=[{"name": "c", "image": "app"}])

@@ -107,7 +107,7 @@ def test_which_nodes_count(affinity: str | None, taints: str | None, on_tainted:
     for name in ("a", "x", *["b"] * on_tainted):
         scene.place(pod(f"on-{name}", FOO, on=name))
     policies = {"nodeAffinityPolicy": affinity, "nodeTaintsPolicy": taints}
-    constraint = spread(FOO, HOSTNAME, **{key: value for key, value in policies.items() if value})
+    constraint = spread(FOO, HOSTNAME) | {key: value for key, value in policies.items() if value}
     assert _passing(scene, constraint, nodeSelector={"ok": ""}) == set(expected.split())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alcove.scheduler.nodes import ZONE, read_node
-from alcove.scheduler.requests import read_resized
+from alcove.scheduler.requests import NOT_RESIZED, read_resized
 from alcove.scheduler.roster import is_same, read_told
 from alcove.scheduler.trimming import trim_node, trim_pod
 from alcove.testing.scheduling import TENANT, Scene, asking, far, near, node, pod, spread, term, wishes
@@ -89,7 +89,7 @@ def test_resizes_survive_trimming() -> None:
     status = {"name": "main", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
     running["status"] |= {"containerStatuses": [{**status, "image": "i"}], "phase": "Running"}
     running["status"]["conditions"].append({"type": "PodResizePending", "reason": "Infeasible"})
-    assert read_resized(trim_pod(copy.deepcopy(running))) == read_resized(running) != {}
+    assert read_resized(trim_pod(copy.deepcopy(running))) == read_resized(running) != NOT_RESIZED
 
 
 def test_a_trimmed_node_is_the_same_to_the_scheduler() -> None:

@@ -99,8 +99,8 @@ def _least_with(in_use: Ints, here: int, coming: int) -> int:
     """The least in any domain, once those that room is being made for are in a domain that has so many."""
     if len(in_use) == 1:
         return here + coming
-    first, second = np.partition(in_use, 1)[:2].tolist()
-    return min(second if here == first else first, here + coming)
+    first, second = np.partition(in_use, 1)[:2]
+    return min(int(second if here == first else first), here + coming)
 
 
 def eligible(world: World, columns: list[Column | None], needs_all: bool) -> Bools | None:

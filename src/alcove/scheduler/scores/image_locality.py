@@ -1,6 +1,7 @@
 """Nodes that have the pod's images already are better, the more the larger the images are.
 
-An image counts in proportion to the nodes that have it, lest one node that has it gets every pod.
+An image counts in proportion to the nodes that have it, lest one node that has it gets every pod. Images
+that are mounted count as those of containers do, but raise no bound.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from alcove.scheduler.world import World
 
 _MEBIBYTE = 1024 * 1024
 BYTES_LEAST = 23 * _MEBIBYTE
-BYTES_MOST_PER_IMAGE = 1000 * _MEBIBYTE
+BYTES_MOST_PER_CONTAINER = 1000 * _MEBIBYTE
 
 
 class ImageLocality(Score):
@@ -32,7 +33,7 @@ class ImageLocality(Score):
             share = len(having) / nodes.count if nodes.count else 0.0
             for slot, size in having.items():
                 bytes_here[slot] += int(size * share)
-        most = BYTES_MOST_PER_IMAGE * len(pod.shape.images)
+        most = BYTES_MOST_PER_CONTAINER * max(1, pod.shape.containers)
         counted = np.clip(bytes_here, BYTES_LEAST, most)
         chosen: Ints = (BEST * (counted - BYTES_LEAST) // (most - BYTES_LEAST))[rows]
         return chosen
