@@ -1,9 +1,8 @@
-"""A cluster whose nodes really run pods: they outlive the agent, come back after `down`, and go with `destroy`."""
+"""A cluster whose nodes really run pods: they outlive the agent, come back after `down`, and after `destroy` the whole machine
+is as it was before, whoever was killed meanwhile."""
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,27 +11,21 @@ import pytest
 from alcove.api import objects
 from alcove.cli.connectivity.world import Pod, pod_manifest
 from alcove.cli.session import Session
-from alcove.client.resources import EVENTS, NODES, PODS, TENANTS
-from alcove.processes import down
-from alcove.processes.machine import cluster, findings, holding
-from alcove.testing.machine import FORWARDING, traces
+from alcove.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS, TENANTS
+from alcove.processes.machine import holding
+from alcove.testing import snapshot
+from alcove.testing.machine import FORWARDING, Machine, lacking, traces
 from alcove.testing.server import wait_until
 
-LACKING = findings.lacking(findings.look(findings.Place(Path("/"), 6443, True), findings.NODE_CHECKS))
 pytestmark = [
     pytest.mark.root,
     pytest.mark.alone,
     pytest.mark.timeout(200),
-    pytest.mark.skipif(
-        bool(LACKING), reason=f"nodes cannot run pods here: {[each.name for each in LACKING]}"
-    ),
+    pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 POD = Pod("shop", "default", "default", "web")
-
-
-def alcove(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "alcove.processes.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+GONE_SECONDS_MAX = 30.0
+"""The kernel ends namespaces and programs in its own time."""
 
 
 def started(session: Session) -> str:
@@ -43,49 +36,15 @@ def started(session: Session) -> str:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Path]:
-    data = tmp_path / "state"
-    try:
-        yield data
-    finally:
-        down.destroy(data)
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    with Machine(tmp_path) as made:
+        yield made
 
 
-def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(machine: Path) -> None:
-    place = ("--data", str(machine))
-    done = alcove("up", "--no-demo", *place)
-    assert done.returncode == 0, done.stdout + done.stderr
-    session = Session(machine / "admin.kubeconfig")
-    way = ("--kubeconfig", str(machine / "admin.kubeconfig"))
-    assert alcove("tenant", "create", POD.tenant, *way).returncode == 0
+def _run_a_pod(session: Session) -> str:
+    session.create(TENANTS, {"metadata": {"name": POD.tenant}})
+    wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", POD.tenant, POD.namespace), 20)
     session.create(PODS, pod_manifest(POD), POD.tenant, POD.namespace)
-    first = _await_start(session)
-
-    _agent_is_killed_and_pods_do_not_notice(machine, session, first)
-    _node_is_a_namespace_of_its_own(machine, session)
-
-    asked = cluster.load(machine)
-    assert asked is not None
-    kinds = {each.split()[0] for each in traces(asked)}
-    assert kinds == {"namespace", "link", "table", "claim", "cgroup", "mount", "process"}
-    assert alcove("down", *place).stdout == "down\n"
-    assert traces(asked) == []
-    # As after a reboot: everything is made again, the pod has its address and starts anew.
-    done = alcove("up", "--no-demo", *place)
-    assert done.returncode == 0, done.stdout + done.stderr
-    wait_until(lambda: started(session) > first, 40)
-    assert session.find(TENANTS, POD.tenant) is not None
-
-    # The worst case: nobody is left to clean up after the nodes.
-    holder = holding.holder(machine)
-    assert holder is not None
-    os.kill(holder, signal.SIGKILL)
-    assert alcove("destroy", "--yes", *place).stdout == "gone\n"
-    assert not machine.exists()
-    assert traces(asked) == []
-
-
-def _await_start(session: Session) -> str:
     try:
         return str(wait_until(lambda: started(session), 30))
     except AssertionError as error:
@@ -94,19 +53,79 @@ def _await_start(session: Session) -> str:
         raise AssertionError(f"{error}\n{status}\n{told}") from None
 
 
-def _agent_is_killed_and_pods_do_not_notice(machine: Path, session: Session, first: str) -> None:
-    pid = holding.states(machine)["node-1"].pid
+def _holder(machine: Machine) -> int:
+    pid = holding.holder(machine.data)
+    assert pid is not None
+    return pid
+
+
+def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(machine: Machine) -> None:
+    before = snapshot.look(machine.mark)
+    session = machine.up()
+    first = _run_a_pod(session)
+    _agent_is_killed_and_pods_do_not_notice(machine, session, first)
+    _node_is_a_namespace_of_its_own(machine, session)
+
+    asked = machine.cluster
+    kinds = {each.split()[0] for each in traces(asked)}
+    assert kinds == {"namespace", "link", "table", "claim", "cgroup", "mount", "process"}
+    ran = machine.processes()
+    assert machine.alcove("down") == "down\n"
+    assert traces(asked) == []
+    assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == []
+    assert machine.give_numbers_away(ran) > len(ran) / 2
+    # As after a reboot: everything is made again, the pod has its address and starts anew.
+    machine.up()
+    wait_until(lambda: started(session) > first, 40)
+    assert session.find(TENANTS, POD.tenant) is not None
+
+    # The worst case: nobody is left to clean up after the nodes.
+    os.kill(_holder(machine), signal.SIGKILL)
+    assert machine.alcove("destroy", "--yes") == "gone\n"
+    assert not machine.data.exists()
+    assert traces(asked) == []
+    assert machine.harmed() == []
+    assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == []
+    assert list(machine.home.iterdir()) == list(machine.scratch.iterdir()) == []
+
+
+def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: Machine) -> None:
+    before = snapshot.look(machine.mark)
+    session = machine.up()
+    first = _run_a_pod(session)
+    # The supervisor alone: its processes end with it, pods do not notice, and the next `up` finds them.
+    known = [state.pid for state in holding.states(machine.data).values() if state.pid]
+    os.kill(_holder(machine), signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), 20)
+    machine.up()
+    assert started(session) == first
+    # Everything there is, and nothing else is done about it.
+    machine.cut_power()
+    machine.up()
+    wait_until(lambda: started(session) > first, 40)
+    # An `up` in the middle of its work, and all it has begun.
+    machine.alcove("down")
+    half = machine.command("up", "--no-demo", "--nodes", "2")
+    wait_until(lambda: holding.states(machine.data).get("node-2"), 20)
+    half.kill()
+    half.communicate()
+    machine.cut_power()
+    assert machine.alcove("destroy", "--yes") == "gone\n"
+    assert not machine.data.exists()
+    assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == []
+
+
+def _agent_is_killed_and_pods_do_not_notice(machine: Machine, session: Session, first: str) -> None:
+    pid = holding.states(machine.data)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: holding.states(machine)["node-1"].pid not in (None, pid), 20)
-    wait_until(lambda: "node-1        Ready" in alcove("status", "--data", str(machine)).stdout, 30)
+    wait_until(lambda: holding.states(machine.data)["node-1"].pid not in (None, pid), 20)
+    wait_until(lambda: "node-1        Ready" in machine.alcove("status"), 30)
     assert started(session) == first
 
 
-def _node_is_a_namespace_of_its_own(machine: Path, session: Session) -> None:
-    asked = cluster.load(machine)
-    assert asked is not None
+def _node_is_a_namespace_of_its_own(machine: Machine, session: Session) -> None:
     node = session.get(NODES, "node-1")
     addresses = [each["address"] for each in objects.get(node, "status", "addresses", default=[])]
-    assert str(asked.node(1).address) in addresses
+    assert str(machine.cluster.node(1).address) in addresses
     assert FORWARDING.read_text().strip() == "1"

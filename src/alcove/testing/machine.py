@@ -1,23 +1,191 @@
-"""What a machine has of one cluster: nothing before it is up, and nothing after it is down."""
+"""A cluster made by `alcove up` on this very machine, as a person would, and what can happen to such a machine.
+
+    with Machine(folder) as machine:
+        machine.up("--nodes", "2")
+        dead = machine.cut_power()
+        machine.boot()
+        machine.up()
+
+Every process of it is known by a mark of its own, so that nobody else's is touched. Leaving destroys the cluster.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 import shutil
+import signal
 import subprocess
+import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 from alcove.agent.cgroups import Cgroups
+from alcove.cli.session import Session
+from alcove.dataplane import namespaces
+from alcove.processes import down
+from alcove.processes.machine import cluster
 from alcove.processes.machine.cluster import RUN, Cluster
-from alcove.processes.machine.mounts import mounted
+from alcove.processes.machine.mounts import mounted, unmount
+from alcove.processes.nodes import boots
+from alcove.testing import cluster as real
+from alcove.testing import needs, snapshot
+from alcove.testing.server import wait_until
 
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+NEXT_PID = Path("/proc/sys/kernel/ns_last_pid")
+GROUP = "/alcove"
+UP_SECONDS_MAX = 150
+PID_TRIES_MAX = 20
+
+
+def lacking() -> str:
+    """Why `alcove up` cannot make nodes that run pods here; empty: it can."""
+    return real.lacking() or needs.tools("conmon", "kubectl")
+
+
+class Machine:
+    def __init__(self, folder: Path) -> None:
+        self.mark = f"machine-{secrets.token_hex(6)}"
+        self.folder = folder / self.mark
+        self.data = self.folder / "state"
+        self.home, self.scratch = self.folder / "home", self.folder / "tmp"
+        self._strangers: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Machine:
+        for each in (self.home, self.scratch):
+            each.mkdir(parents=True)
+        self._forwarding = FORWARDING.read_text()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        down.destroy(self.data)
+        for each in self._strangers:
+            each.kill()
+            each.wait()
+
+    def command(self, *words: str) -> subprocess.Popen[str]:
+        """`alcove WORDS…`, which leaves its files where nobody else's are."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+        own = {"HOME": str(self.home), "TMPDIR": str(self.scratch), "ALCOVE_MARK": self.mark}
+        return subprocess.Popen(
+            [sys.executable, "-m", "alcove.processes.main", *words, "--data", str(self.data)],
+            env={**inherited, **own},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def alcove(self, *words: str) -> str:
+        """What the command says; it must succeed."""
+        running = self.command(*words)
+        said, _ = running.communicate(timeout=UP_SECONDS_MAX)
+        assert running.returncode == 0, said
+        return said
+
+    def up(self, *words: str) -> Session:
+        self.alcove("up", "--no-demo", *words)
+        return Session(self.data / "admin.kubeconfig")
+
+    def kubectl(self, tenant: str, *words: str, stdin: str = "") -> str:
+        """As ring0's administrator in that tenant; what it says, and it must succeed."""
+        way = (
+            "--kubeconfig",
+            str(self.data / "admin.kubeconfig"),
+            "--cache-dir",
+            str(self.scratch / "kubectl"),
+        )
+        server = Session(self.data / "admin.kubeconfig").connection.server
+        done = subprocess.run(
+            ["kubectl", *way, "--server", f"{server}/tenants/{tenant}", *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=UP_SECONDS_MAX,
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    @property
+    def cluster(self) -> Cluster:
+        found = cluster.load(self.data)
+        assert found is not None
+        return found
+
+    def processes(self) -> list[int]:
+        """All there are: the cluster's own, what watches over containers, and what runs in them."""
+        groups = Cgroups.of_machine()
+        own = [f"{GROUP}/{each}" for each in groups.children(GROUP) if each.startswith(self.cluster.token)]
+        marked = [int(each.split()[0]) for each in snapshot.processes(self.mark)]
+        return sorted({*marked, *(pid for group in own for pid in groups.processes(group))})
+
+    def cut_power(self) -> list[int]:
+        """Everything ends at once, and nobody sees another end; the numbers they had."""
+        known: set[int] = set()
+        while found := set(self.processes()) - known:
+            _signal(found, signal.SIGSTOP)
+            known |= found
+        _signal(known, signal.SIGKILL)
+        wait_until(lambda: not self.processes(), 20)
+        return sorted(known)
+
+    def boot(self) -> None:
+        """After the power was cut: whatever is only in the kernel's memory is gone."""
+        asked = self.cluster
+        for path in reversed(mounted()):
+            if f"{path}/".startswith((f"{self.data}/", f"{asked.run}/")):
+                unmount(path)
+        for name in namespaces.names(f"alcove-{asked.token}"):
+            namespaces.remove(name)
+        subprocess.run(["ip", "link", "delete", asked.uplink], check=True)
+        subprocess.run(["nft", "delete", "table", "ip", asked.table], check=True)
+        groups = Cgroups.of_machine()
+        for name in groups.children(GROUP):
+            if name.startswith(asked.token):
+                wait_until(partial(groups.remove, f"{GROUP}/{name}"))
+        if not groups.children(GROUP):
+            groups.remove(GROUP)
+        for folder in (self.data / "nodes").glob("*/runtimes"):
+            # The machine's own number cannot be changed: this one becomes that of another boot.
+            (folder / boots.MARK).write_text(str(uuid4()))
+        shutil.rmtree(asked.run)
+        if not any(RUN.iterdir()):
+            RUN.rmdir()
+            FORWARDING.write_text(self._forwarding)
+
+    def give_numbers_away(self, pids: Iterable[int]) -> int:
+        """Strangers get the numbers of processes that ended, as after a while they would; to how many."""
+        for pid in pids:
+            for _ in range(PID_TRIES_MAX):
+                NEXT_PID.write_text(str(pid - 1))
+                stranger = subprocess.Popen(["sleep", "1000"], env={}, start_new_session=True)
+                if stranger.pid == pid:
+                    self._strangers.append(stranger)
+                    break
+                stranger.kill()
+                stranger.wait()
+        return len(self._strangers)
+
+    def harmed(self) -> list[int]:
+        """Strangers that somebody ended."""
+        return [each.pid for each in self._strangers if each.poll() is not None]
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
 
 
 def traces(cluster: Cluster) -> list[str]:
     """Everything in the kernel that is named after the cluster or works in its folder, in words."""
     own = re.compile(rf"alcove[-_/]{cluster.token}[0-9a-z]{{0,2}}\b")
-    inner = Cgroups.of_machine().children("/alcove")
+    inner = Cgroups.of_machine().children(GROUP)
     named = {
         "namespace": _names(Path("/run/netns")),
         "link": [
@@ -30,24 +198,11 @@ def traces(cluster: Cluster) -> list[str]:
     found = [f"{kind} {name}" for kind, names in named.items() for name in names if own.search(name)]
     places = (f"{cluster.data}/", f"{cluster.run}/")
     found += [f"mount {path}" for path in mounted() if f"{path}/".startswith(places)]
-    return found + [f"process {words}" for words in _processes(str(cluster.data))]
+    return found + [f"process {each}" for each in snapshot.processes(str(cluster.data))]
 
 
 def _names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-
-
-def _processes(mark: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if f"{mark}/" in words or f"{mark} " in words:
-                found.append(f"{entry.name} {words[:200]}")
-    return found
 
 
 def _tables() -> list[str]:

@@ -17,6 +17,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.dataplane import namespaces
 from alcove.processes.machine import mounts
 from alcove.processes.machine.cluster import Cluster, Node
+from alcove.processes.nodes import boots
 
 GROUP = "/alcove"
 RUNTIMES = ("conmon", "crun", "runc", "runsc", "slirp", "python")
@@ -38,6 +39,8 @@ def sweep(cluster: Cluster) -> None:
     _remove_canaries()
     _remove_groups(instances)
     shutil.rmtree(cluster.bpf, ignore_errors=True)
+    for folder in (cluster.data / "nodes").glob("node-*"):
+        boots.forget(folder / "runtimes")
 
 
 def forget_node(cluster: Cluster, node: Node) -> None:

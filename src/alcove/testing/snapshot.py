@@ -1,0 +1,203 @@
+"""Everything a machine has that a cluster could leave behind, whatever it is called: looked at before and after.
+
+    before = look(mark)
+    … processes are started with `mark` in their environment, or in the names of what they work on …
+    assert left_since(before, mark, seconds_max=30) == []
+
+What is new right afterwards has a while to go: the kernel ends namespaces and programs in its own time, and other people's
+things come and go too. What others start later is not looked at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from alcove.agent.cgroups import Cgroups
+from alcove.dataplane import bpf
+
+FOLDERS = (
+    "/run",
+    "/etc",
+    "/dev",
+    "/opt",
+    "/srv",
+    "/usr/local",
+    "/var/lib",
+    "/var/cache",
+    "/var/spool",
+    "/var/tmp",
+)
+VOLATILE = re.compile(
+    r"nf_conntrack_count|/route/|/neigh/|random|rpf_flush|/stable_secret|pts/\d|/dev/char/|/dev/block/"
+)
+"""Settings and files that change by themselves."""
+POLL_SECONDS = 0.25
+
+Things = frozenset[str]
+
+
+def look(mark: str) -> Things:
+    """Each thing in words, the first of which says what it is."""
+    return frozenset(f"{kind} {thing}" for kind, find in KINDS.items() for thing in find()) | frozenset(
+        f"process {each}" for each in processes(mark)
+    )
+
+
+def left_since(before: Things, mark: str, seconds_max: float) -> list[str]:
+    """What is there now, was not before, and does not go within that time; and what is missing."""
+    now = look(mark)
+    left, missing = now - before, {each for each in before - now if not each.startswith("process ")}
+    deadline = time.monotonic() + seconds_max
+    while (left or missing) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        now = look(mark)
+        left, missing = left & now, missing - now
+    return sorted(f"+ {each}" for each in left) + sorted(f"- {each}" for each in missing if _is_kept(each))
+
+
+def _is_kept(thing: str) -> bool:
+    """Whether a thing that went is missed: other people's namespaces, programs and files may go at any time."""
+    return thing.split(" ", 1)[0] in ("address", "route", "rule", "setting")
+
+
+def processes(mark: str) -> Iterator[str]:
+    """Those that have the mark in their environment or in their words, whoever started them."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                if mark.encode() in words + (entry / "environ").read_bytes():
+                    yield f"{entry.name} {words.replace(bytes(1), b' ').decode(errors='replace')[:200]}"
+            except OSError:
+                continue  # Gone meanwhile.
+
+
+def _network_namespaces() -> Iterator[str]:
+    """By their numbers: those with a name, those that a process is in, and those that one holds open."""
+    known = [*Path("/proc").glob("[0-9]*/task/*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")]
+    for path in known:
+        try:
+            target = str(path.readlink())
+        except OSError:
+            continue
+        if target.startswith("net:"):
+            yield target
+    named = Path("/run/netns")
+    for path in named.iterdir() if named.is_dir() else ():
+        yield f"named {path.name} {path.stat().st_ino}"
+
+
+def _lines(*words: str) -> list[str]:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
+
+
+def _links() -> list[str]:
+    return [
+        line.split(" link/")[0].split(" state ")[0].split(": ", 1)[1] for line in _lines("ip", "-o", "link")
+    ]
+
+
+def _addresses() -> list[str]:
+    return [line.split(" valid_lft")[0].split(": ", 1)[1] for line in _lines("ip", "-o", "address")]
+
+
+def _routes() -> list[str]:
+    return [
+        *_lines("ip", "-4", "route", "show", "table", "all"),
+        *_lines("ip", "-6", "route", "show", "table", "all"),
+    ]
+
+
+def _filters() -> Iterator[str]:
+    yield from _lines("tc", "qdisc", "show")
+    for device in Path("/sys/class/net").iterdir():
+        for side in ("ingress", "egress"):
+            for line in _lines("tc", "filter", "show", "dev", device.name, side):
+                yield f"{device.name} {side} {line}"
+
+
+def _firewall() -> Iterator[str]:
+    table = ""
+    for line in _lines("nft", "-s", "list", "ruleset"):
+        table = line if line.startswith("table ") else table
+        yield f"{table} {line.strip()}"
+    for family in ("ip", "ip6", "arp"):
+        names = Path(f"/proc/net/{family}_tables_names")
+        if names.exists():
+            yield from (f"{family}tables {line}" for line in names.read_text().split())
+
+
+def _bpf_ids(kind: str) -> Iterator[str]:
+    """Of everything of that kind in the kernel, pinned or not."""
+    following: Callable[..., int] = getattr(bpf.library(), f"bpf_{kind}_get_next_id")
+    number = ctypes.c_uint32(0)
+    while following(number, ctypes.byref(number)) == 0:
+        yield str(number.value)
+
+
+def _mounts() -> Iterator[str]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        kind = fields[fields.index("-") + 1]
+        yield f"{fields[4]} {kind}"
+
+
+def _groups() -> Iterator[str]:
+    for mount in Cgroups.of_machine().mounts:
+        for folder, _folders, _names in os.walk(mount.path):
+            yield folder
+
+
+def _loops() -> Iterator[str]:
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            yield f"{backing.parts[3]} {backing.read_text().strip()}"
+        except OSError:
+            continue
+
+
+def _settings() -> Iterator[str]:
+    for folder, _folders, names in os.walk("/proc/sys/net"):
+        for name in names:
+            path = Path(folder, name)
+            if VOLATILE.search(str(path)):
+                continue
+            try:
+                yield f"{path} {path.read_text().strip()}"
+            except OSError:
+                continue  # Only to be written.
+
+
+def _files(tops: Iterable[str] = FOLDERS) -> Iterator[str]:
+    for top in tops:
+        for folder, folders, names in os.walk(top):
+            for name in (*folders, *names):
+                path = f"{folder}/{name}"
+                if not VOLATILE.search(path):
+                    yield path
+
+
+KINDS: dict[str, Callable[[], Iterable[str]]] = {
+    "namespace": _network_namespaces,
+    "link": _links,
+    "address": _addresses,
+    "route": _routes,
+    "rule": lambda: _lines("ip", "rule"),
+    "filter": _filters,
+    "firewall": _firewall,
+    "program": lambda: _bpf_ids("prog"),
+    "map": lambda: _bpf_ids("map"),
+    "bpf-link": lambda: _bpf_ids("link"),
+    "mount": _mounts,
+    "cgroup": _groups,
+    "loop": _loops,
+    "setting": _settings,
+    "file": _files,
+}
