@@ -6,7 +6,8 @@ one core, and what was used in this turn is used. So a turn of the loop never ge
 seats' work, however many requests came in with it, and a neighbour's request is in the next.
 
     free seats, nobody waiting   taken at once, without waiting (well under a microsecond)
-    else                         a queue per tenant; who has been served least, this request included, is next
+    else                         a queue per tenant; who has been served least for its weight, this request
+                                 included, is next
     queue full, or too long in it   429 with Retry-After
 
 A tenant alone may have most seats, never all of them; some are kept for ring0.
@@ -22,7 +23,8 @@ from types import TracebackType
 from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.apiserver.reader import Reader
 
 RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
@@ -32,10 +34,28 @@ SEAT_MICROSECONDS = 25
 OBJECTS_PER_SEAT = 16
 BYTES_PER_SEAT = 32 << 10
 
+WEIGHT_MAX = 100
+"""More weight than this makes no difference: a neighbour of the least weight must not wait for long."""
+SEAT_TIME = 1_000_000
+"""What a seat adds to the virtual time of a tenant of weight 1."""
+
+_TENANTS = GroupResource("", "tenants")
+
 
 def width(objects: int = 0, size_bytes: int = 0) -> int:
     """How many seats a request takes that goes through so many objects, or so many bytes."""
     return 1 + objects // OBJECTS_PER_SEAT + size_bytes // BYTES_PER_SEAT
+
+
+def weights(reader: Reader) -> Callable[[TenantId], int]:
+    """Tenants' weights, as their Tenant objects have them: `spec.weight`."""
+
+    def weight(tenant: TenantId) -> int:
+        found = reader.get(SYSTEM, _TENANTS, "", tenant)
+        given = (found.get("spec") or {}).get("weight") if found is not None else None
+        return given if isinstance(given, int) else 1
+
+    return weight
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -51,6 +71,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 class _Waiter(Struct, eq=False):
     width: int
+    cost: int
+    """The virtual time that serving it takes."""
     since: float
     granted: Future[None]
 
@@ -67,7 +89,7 @@ class _Share:
         self.waiting = 0
         """Of those in the queue, how many have not given up."""
         self.virtual_time = 0
-        """Grows with the width it is served; the least goes next."""
+        """Grows with the width it is served, the less the more it weighs; the least goes next."""
         self.ranked = False
         """It is in the ranking."""
 
@@ -86,11 +108,14 @@ class Flow:
         *,
         clock: Callable[[], float] = monotonic,
         on_wait: Callable[[float], None] = lambda _seconds: None,
+        weight: Callable[[TenantId], int] = lambda _tenant: 1,
     ) -> None:
-        """`on_wait` is told how long each request waited that had to and was let in."""
+        """`on_wait` is told how long each request waited that had to and was let in. Where tenants wait for one
+        another, their seats are to each other as their weights are."""
         self.limits = limits or Limits()
         self._clock = clock
         self._on_wait = on_wait
+        self._weight = weight
         self._width_max = min(self.limits.seats_per_tenant, self.limits.seats - self.limits.seats_of_system)
         self._free = self.limits.seats
         self._spent = 0
@@ -207,7 +232,8 @@ class Flow:
         if share.waiting >= self.limits.queue_per_tenant_max or self.waiting >= self.limits.queued_max:
             self.rejected_full += 1
             raise _rejection(share.tenant)
-        waiter = _Waiter(width, self._clock(), get_running_loop().create_future())
+        cost = width * SEAT_TIME // min(max(self._weight(share.tenant), 1), WEIGHT_MAX)
+        waiter = _Waiter(width, cost, self._clock(), get_running_loop().create_future())
         if not share.waiting:
             # Who was away has no claim on the seats of that time.
             share.virtual_time = max(share.virtual_time, self._virtual_time)
@@ -250,7 +276,7 @@ class Flow:
         if waiter and not share.ranked:
             share.ranked = True
             self._rank += 1
-            finish = share.virtual_time + waiter.width
+            finish = share.virtual_time + waiter.cost
             heapq.heappush(self._ranking, (finish, self._rank, share))
 
     def _serve_system(self) -> None:
@@ -265,7 +291,7 @@ class Flow:
         """Serves the first of the ranking, if there are seats for it; whether to go on with the next."""
         finish, _, share = self._ranking[0]
         waiter = share.head()
-        if waiter is None or share.virtual_time + waiter.width != finish:
+        if waiter is None or share.virtual_time + waiter.cost != finish:
             # Whom it was ranked for gave up, or was served as ring0's.
             self._unrank_first()
             self._rank_share(share)
@@ -286,7 +312,7 @@ class Flow:
 
     def _grant(self, share: _Share, waiter: _Waiter) -> None:
         share.queue.popleft()
-        share.virtual_time += waiter.width
+        share.virtual_time += waiter.cost
         self._forget(share)
         self._take(share, waiter.width)
         self._on_wait(self._clock() - waiter.since)

@@ -35,7 +35,7 @@ from alcove.apiserver.cache.entries import Event
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
-from alcove.apiserver.flow import Flow
+from alcove.apiserver.flow import Flow, weights
 from alcove.apiserver.http.messages import Response
 from alcove.apiserver.http.server import Server
 from alcove.apiserver.identity import MASTERS
@@ -148,7 +148,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         reviews = Reviews(authorizer, authenticator, clock)
         agents = Agents(pki, authority, clock)
         usage = Collecting(cache, agents)
-        flow = Flow(on_wait=metrics.flow_wait_seconds.observe)
+        flow = Flow(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
         streams = Streams(
             services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
         )

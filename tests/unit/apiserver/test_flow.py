@@ -1,13 +1,16 @@
 import asyncio
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.errors import TooManyRequests
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.objects import Object
 from alcove.apiserver import flow as flow_module
-from alcove.apiserver.flow import Flow, Limits, width
+from alcove.apiserver.flow import WEIGHT_MAX, Flow, Limits, weights, width
+from alcove.testing.memory_reader import MemoryReader
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 SMALL = Limits(
@@ -314,6 +317,59 @@ def test_backlogged_tenants_are_served_equally_within_one_request(
             assert max(totals.values()) - min(totals.values()) <= 5
 
     asyncio.run(scenario())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(widths, st.integers(1, 7)), min_size=2, max_size=4), st.integers(0, 3))
+def test_backlogged_tenants_are_served_by_their_weights_within_one_request(
+    asking: list[tuple[list[int], int]], held: int
+) -> None:
+    async def scenario() -> None:
+        weighs = {TenantId(f"t{n}"): weight for n, (_, weight) in enumerate(asking)}
+        limits = Limits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        crowd = Crowd(Flow(limits, weight=lambda tenant: weighs.get(tenant, 1)))
+        crowd.send(TenantId("z"), 11, held=True)
+        await turns()
+        left = {tenant: list(asked) for tenant, (asked, _) in zip(weighs, asking, strict=True)}
+        for tenant, asked in left.items():
+            for n, width_asked in enumerate(asked):
+                crowd.send(tenant, width_asked, held=n % 4 < held)
+        await turns()
+        assert len(crowd.served) == 1
+        await crowd.finish()
+        totals = dict.fromkeys(weighs, 0.0)
+        for tenant, width_served in crowd.served[1:]:
+            totals[tenant] += width_served / weighs[tenant]
+            left[tenant].pop(0)
+            if not all(left.values()):
+                break
+            for one, other in combinations(weighs, 2):
+                # Each may be ahead of the other by one request.
+                most = 5 / min(weighs[one], weighs[other]) + 0.001
+                assert abs(totals[one] - totals[other]) <= most
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("weight", [WEIGHT_MAX, 2**31 - 1])
+async def test_a_heavy_tenant_never_keeps_a_light_one_out(weight: int) -> None:
+    limits = Limits(seats=12, seats_per_tenant=10, seats_of_system=2, queue_per_tenant_max=10_000)
+    crowd = Crowd(Flow(limits, weight=lambda tenant: weight if tenant == A else 1))
+    for _ in range(5 * WEIGHT_MAX):
+        crowd.send(A)
+    await asyncio.sleep(0)
+    before = len(crowd.served)
+    await crowd.send(B)
+    assert crowd.served.index((B, 1)) - before <= WEIGHT_MAX + limits.seats
+    await crowd.finish()
+
+
+@pytest.mark.parametrize(("spec", "weight"), [({"weight": 7}, 7), ({}, 1), (None, 1)])
+def test_a_tenants_weight_is_its_objects(spec: Object | None, weight: int) -> None:
+    reader = MemoryReader()
+    if spec is not None:
+        reader.put(SYSTEM, GroupResource("", "tenants"), {"metadata": {"name": "a"}, "spec": spec})
+    assert weights(reader)(A) == weight
 
 
 @settings(max_examples=60, deadline=None)
