@@ -3,7 +3,7 @@
 Clients may show a certificate; it must come from our authority, or the handshake ends with the alert
 "unknown ca". kube-apiserver asks for a certificate without verifying it, and answers a stranger's with 401;
 Python's `ssl` cannot: whatever it asks for (CERT_OPTIONAL, CERT_REQUIRED) it verifies, and it has no callback
-to think otherwise. Nothing is lost but the words: such a client is refused either way.
+to think otherwise. What that costs: the words, and a stranger's certificate beside a good token is refused too.
 
 Dates are not OpenSSL's business: an expired certificate passes the handshake and is refused by authentication,
 with a `Status` that says so instead of a broken connection.
