@@ -93,6 +93,31 @@ def test_what_is_noted_of_a_plane_that_is_no_more_is_free(planes: TwoPlanes) -> 
         wait_until(lambda: "s" in bound(planes.small), 60)
 
 
+def test_planes_come_and_go_with_their_files(planes: TwoPlanes, tmp_path: Path) -> None:
+    planes.add_nodes(1)
+    folder = tmp_path / "planes"
+    folder.mkdir()
+    with planes.home_scheduler("--planes", str(folder)) as scheduler:
+        create(planes.big, "b", cpu="1")
+        create(planes.small, "s", cpu="1")
+        wait_until(lambda: "s" in bound(planes.small))
+        assert not bound(planes.big)
+        kubeconfig = folder / "big.kubeconfig"
+        kubeconfig.write_bytes(planes.own.admin_kubeconfig.read_bytes())
+        wait_until(lambda: "b" in bound(planes.big))
+        kubeconfig.unlink()
+        wait_until(lambda: " left plane=" in scheduler.log)
+        create(planes.big, "later", cpu="1")
+        # What it had is left alone: its tenant is still there.
+        for number in range(CPU):
+            create(planes.small, f"s{number}", cpu="1")
+        wait_until(lambda: _has_told_or_bound(planes.small, CPU + 1))
+        assert "later" not in bound(planes.big)
+        assert all(used <= CPU for used in planes.placed().values())
+        kubeconfig.write_bytes(planes.own.admin_kubeconfig.read_bytes())
+        wait_until(lambda: sum(planes.placed().values()) == CPU, 30)
+
+
 def test_a_leader_whose_fence_is_taken_away_takes_it_again(planes: TwoPlanes) -> None:
     planes.add_nodes(1)
     with planes.scheduler():

@@ -19,12 +19,14 @@ from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
+from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
 from alcove.controllers.leader import Leader, Timing
 from alcove.processes.leading import identity, run_until_signal, until_lost
 from alcove.processes.memory import collect_seldom, keep_trimmed
+from alcove.processes.nodes.following import Following
 from alcove.processes.probes import serve_probes
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import PodRef
@@ -45,6 +47,8 @@ class Config(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
+    planes_folder: Path | None = None
+    """Where kubeconfigs of further planes come and go."""
     is_fair: bool = True
     """False: the oldest pod of all is next, whosever it is."""
     probe_port: int | None = None
@@ -106,11 +110,15 @@ async def _lead(
     )
     metrics.follow(core, runner)
 
-    def join_others() -> None:
-        for tenant, transport in others.items():
-            runner.join(tenant, transport)
-
     async with asyncio.TaskGroup() as tasks:
+
+        def join_others() -> None:
+            for tenant, transport in others.items():
+                runner.join(PlaneId(tenant), transport)
+            if config.planes_folder is not None:
+                following = Following(config.planes_folder, runner, lambda _plane, _account: None)
+                tasks.create_task(following.run(), name="planes")
+
         for recorder in (troubles, news):
             tasks.create_task(recorder.run(), name="events")
         await runner.run(home, join_others, leads)

@@ -119,15 +119,16 @@ class Runner:
         self.placed = 0
         """Bindings that planes took."""
 
-    def join(self, tenant: TenantId, transport: Transport) -> None:
+    def ids(self) -> list[PlaneId]:
+        return [HOME, *self._joined]
+
+    def join(self, plane: PlaneId, transport: Transport) -> None:
         """A dedicated tenant's plane, which has the tenant's name."""
-        plane = PlaneId(tenant)
-        self._core.add_plane(plane, tenant)
+        self._core.add_plane(plane, TenantId(plane))
         self._joined[plane] = self._tasks.create_task(self._follow(plane, transport), name=f"plane {plane}")
 
-    async def leave(self, tenant: TenantId) -> None:
-        """The tenant's plane is no more."""
-        plane = PlaneId(tenant)
+    async def leave(self, plane: PlaneId) -> None:
+        """The plane is no more, or is somebody else's."""
         following = self._joined.pop(plane)
         following.cancel()
         await asyncio.wait([following])

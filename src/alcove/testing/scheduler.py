@@ -76,9 +76,9 @@ class TwoPlanes:
         plane = f"big={own or self.own.admin_kubeconfig}"
         return LocalScheduler(self._kubeconfig, self.directory, "--plane", plane, *LEASE_SECONDS, *options)
 
-    def home_scheduler(self) -> LocalScheduler:
-        """One that was never told of the other plane."""
-        return LocalScheduler(self._kubeconfig, self.directory, *LEASE_SECONDS)
+    def home_scheduler(self, *options: str) -> LocalScheduler:
+        """One that is not told of the other plane."""
+        return LocalScheduler(self._kubeconfig, self.directory, *LEASE_SECONDS, *options)
 
     def leader(self) -> int:
         """The pid of the scheduler that holds the lease; 0: none does."""

@@ -1,8 +1,8 @@
-"""Planes that come and go while the agent runs: a folder with a kubeconfig for each dedicated tenant.
+"""Planes that come and go while a process runs: a folder with a kubeconfig for each dedicated tenant.
 
     DIR/TENANT.kubeconfig    the plane of that tenant, as long as the file is there
 
-When a file goes, the node leaves the plane, and the plane's pods end here: nobody could tell it what becomes of them.
+When a file goes, the process leaves the plane. On a node the plane's pods end then: nobody could tell it what becomes of them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Protocol
 
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import Account
-from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response, Stream
+from alcove.client.transport import Response, Stream, Transport
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,16 @@ SUFFIX = ".kubeconfig"
 
 Heard = Callable[[PlaneId, Account | None], None]
 """A plane joined, with what reaches it, or left."""
+
+
+class Joins(Protocol):
+    """What follows planes: a node's set of them, or the scheduler."""
+
+    def ids(self) -> list[PlaneId]: ...
+
+    def join(self, plane: PlaneId, transport: Transport) -> object: ...
+
+    async def leave(self, plane: PlaneId) -> None: ...
 
 
 class Way:
@@ -73,7 +83,7 @@ async def follow_file(path: Path, way: Way) -> None:
 class Following:
     """`run` until cancelled."""
 
-    def __init__(self, folder: Path, planes: Planes, heard: Heard) -> None:
+    def __init__(self, folder: Path, planes: Joins, heard: Heard) -> None:
         self._folder = folder
         self._planes = planes
         self._heard = heard

@@ -19,6 +19,10 @@ def scheduler(
         list[str] | None,
         typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
     ] = None,
+    planes: Annotated[
+        Path | None,
+        typer.Option(help="A folder of TENANT.kubeconfig files: planes that come and go while it runs."),
+    ] = None,
     fair: Annotated[
         bool, typer.Option("--fair/--first-come", help="Fair between tenants, or the oldest pod first.")
     ] = True,
@@ -42,6 +46,7 @@ def scheduler(
     config = Config(
         kubeconfig=kubeconfig or default_path(),
         planes={TenantId(name): Path(path) for name, _, path in pairs},
+        planes_folder=planes,
         is_fair=fair,
         probe_port=probe_port,
         timing=Timing.of(lease_seconds),
