@@ -37,6 +37,7 @@ from alcove.agent.runtime.config import (
     Place,
     container_config,
     sandbox_config,
+    sandbox_namespaces,
     shared_namespaces,
 )
 from alcove.agent.runtime.flavors import Flavor
@@ -154,9 +155,8 @@ class ContainerLab:
         id = ContainerId(f"{self.name}-s{next(_NUMBERS)}")
         _make_network(id)
         network = str(namespaces.path_of(id))
-        place = self._place(
-            id, Namespaces(network=network), mapping, Limits(0, 256, memory_bytes_max, processes_max)
-        )
+        shared = sandbox_namespaces(pod or {}, network)
+        place = self._place(id, shared, mapping, Limits(0, 256, memory_bytes_max, processes_max))
         config = sandbox_config(pod or {}, place, "pod")
         await self.runtime.create(ContainerSpec(id, id, config, self.log(id), {"pod": id}))
         await self.runtime.start(id)

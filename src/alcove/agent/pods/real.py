@@ -41,6 +41,7 @@ from alcove.agent.runtime.config import (
     Place,
     container_config,
     sandbox_config,
+    sandbox_namespaces,
     shared_namespaces,
 )
 from alcove.agent.runtime.expand import environment
@@ -164,9 +165,8 @@ class RealSite:
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
         id, spec = marks.sandbox_id(self.key, attempt), pod["spec"]
-        place = self._place(
-            id, str(self._shop.pause.rootfs), Namespaces(network=self._attachment.namespace_path), spec, None
-        )
+        shared = sandbox_namespaces(spec, self._attachment.namespace_path)
+        place = self._place(id, str(self._shop.pause.rootfs), shared, spec, None)
         try:
             config = sandbox_config(spec, place, self._hostname(pod))
         except SpecRefused as error:

@@ -17,6 +17,11 @@ def check(spec: Object, isolation: Isolation, *, is_ring0: bool) -> None:
     except SpecRefused as error:
         reason = "SysctlForbidden" if "sysctl" in str(error) else "PodForbidden"
         raise PodRefused(reason, str(error)) from error
+    if isolation is not Isolation.NAMESPACES and (spec.get("hostPID") or spec.get("hostIPC")):
+        told = (
+            "hostPID and hostIPC cannot be had behind a kernel of its own: use a RuntimeClass of crun or runc"
+        )
+        raise PodRefused("PodForbidden", told)
     if is_ring0:
         return
     if any("hostPath" in each for each in spec.get("volumes") or ()):

@@ -48,6 +48,10 @@ class IdMapping(Struct, frozen=True):
     count: int = 65_536
 
 
+NODE = "node"
+"""In a path's place: it is the node's own that is shared."""
+
+
 class Namespaces(Struct, frozen=True):
     """Paths of what a container shares; empty: it gets its own. An empty network is the node's."""
 
@@ -58,6 +62,12 @@ class Namespaces(Struct, frozen=True):
     user: str = ""
 
 
+def sandbox_namespaces(pod: Object, network: str) -> Namespaces:
+    """What the sandbox of a pod does not make for it."""
+    pid, ipc = (NODE if pod.get(field) else "" for field in ("hostPID", "hostIPC"))
+    return Namespaces(network=network, pid=pid, ipc=ipc)
+
+
 def shared_namespaces(
     pod: Object, isolation: Isolation, network: str, sandbox_process: int, mapping: IdMapping | None
 ) -> Namespaces:
@@ -66,12 +76,12 @@ def shared_namespaces(
     if isolation is not Isolation.NAMESPACES:
         # Within gVisor's sandbox all is shared but processes, and those among all who name the same file.
         return Namespaces(network=network, pid="/proc/self/ns/pid" if shares_processes else "")
-    own = f"/proc/{sandbox_process}/ns"
+    own, given = f"/proc/{sandbox_process}/ns", sandbox_namespaces(pod, network)
     return Namespaces(
         network=network,
-        ipc=f"{own}/ipc",
+        ipc=given.ipc or f"{own}/ipc",
         uts=f"{own}/uts",
-        pid=f"{own}/pid" if shares_processes else "",
+        pid=f"{own}/pid" if shares_processes else given.pid,
         user=f"{own}/user" if mapping is not None else "",
     )
 
@@ -202,7 +212,11 @@ def _namespaces(place: Place) -> list[Object]:
         wanted["network"] = shared.network
     if place.mapping is not None:
         wanted["user"] = shared.user
-    return [{"type": kind, "path": path} if path else {"type": kind} for kind, path in wanted.items()]
+    return [
+        {"type": kind, "path": path} if path else {"type": kind}
+        for kind, path in wanted.items()
+        if path != NODE
+    ]
 
 
 def _own_mounts(place: Place) -> list[Object]:
@@ -213,7 +227,7 @@ def _own_mounts(place: Place) -> list[Object]:
         _mount(
             "/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"
         ),
-        _mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}"),
+        _shared_memory(place),
     ]
     if place.mapping is None:
         mounts.append(_mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", "ro"))
@@ -227,6 +241,12 @@ def _own_mounts(place: Place) -> list[Object]:
             options = ("nosuid", "noexec", "nodev", "relatime", "ro")
             mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", *options))
     return mounts
+
+
+def _shared_memory(place: Place) -> Object:
+    if place.namespaces.ipc == NODE:
+        return _mount("/dev/shm", "bind", "/dev/shm", "rbind", "rw", "nosuid", "noexec", "nodev")
+    return _mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}")
 
 
 def _mount(destination: str, kind: str, source: str, *options: str) -> Object:

@@ -30,7 +30,13 @@ def test_tenants_pods_that_reach_the_node(spec: Object, reason: str, isolation: 
     with pytest.raises(PodRefused) as raised:
         check(spec, isolation, is_ring0=False)
     assert raised.value.reason == reason
-    check(spec, isolation, is_ring0=True)
+    check(spec, Isolation.NAMESPACES, is_ring0=True)
+
+
+@pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
+def test_what_a_sandbox_cannot_give_is_not_left_out_silently(field: str) -> None:
+    with pytest.raises(PodRefused, match="crun or runc"):
+        check({field: True}, Isolation.SANDBOX, is_ring0=True)
 
 
 def test_ordinary_pods() -> None:

@@ -1,0 +1,145 @@
+"""Pods that share the node's namespaces; and HTTP into pods that really run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.testing.cluster import PODS, RealCluster, ended, gone, lacking, pod, ready
+from alcove.testing.server import Caller, wait_until
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
+
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
+SERVES = "mkdir -p /tmp/www; echo hello > /tmp/www/index.html; httpd -f -p {} -h /tmp/www"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    with RealCluster(tmp_path_factory.mktemp("host-pods")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def system(cluster: RealCluster) -> Caller:
+    return cluster.server.system
+
+
+@pytest.fixture(scope="module")
+def acme(cluster: RealCluster, system: Caller) -> Caller:
+    caller = cluster.make_tenant("acme")
+    for each in (caller, system):
+        for handler in ("crun", "runc", "gvisor"):
+            assert each.post(CLASS, {"metadata": {"name": handler}, "handler": handler}).status == 201
+    return caller
+
+
+def create(caller: Caller, wanted: Object) -> str:
+    answer = caller.post(PODS, wanted)
+    assert answer.status == 201, answer.body
+    return str(answer.json["metadata"]["uid"])
+
+
+def log_of(cluster: RealCluster, uid: str) -> list[str]:
+    path = cluster.nodes[0].data / "logs" / uid / "main" / "0.log"
+    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+
+
+def remove(caller: Caller, name: str) -> None:
+    caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+    gone(caller, name)
+
+
+@pytest.mark.parametrize("handler", ["crun", "runc"])
+def test_ring0_looks_at_the_nodes_processes(
+    cluster: RealCluster, system: Caller, acme: Caller, handler: str
+) -> None:
+    own = os.getpid()
+    script = f"cat /proc/{own}/comm; readlink /proc/self/ns/pid; readlink /proc/self/ns/ipc; sleep 3000017 & exit 0"
+    wanted = pod("looks", script, runtimeClassName=handler, hostPID=True, hostIPC=True, restartPolicy="Never")
+    uid = create(system, wanted)
+    assert ended(system, "looks")["status"]["phase"] == "Succeeded"
+    spaces = [str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "ipc")]
+    assert log_of(cluster, uid) == [Path("/proc/self/comm").read_text().strip(), *spaces]
+    remove(system, "looks")
+    wait_until(lambda: not _processes("3000017"))
+
+
+def _processes(argument: str) -> list[str]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if argument.encode() in (each / "cmdline").read_bytes().split(b"\0"):
+                found.append(each.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_what_gvisor_cannot_give_is_said(system: Caller, acme: Caller) -> None:
+    create(system, pod("sandboxed", runtimeClassName="gvisor", hostPID=True))
+    found = ended(system, "sandboxed")
+    assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "PodForbidden")
+    assert "use a RuntimeClass of crun or runc" in found["status"]["message"]
+    remove(system, "sandboxed")
+
+
+def sharing(field: str, **spec: object) -> Object:
+    wanted = pod("no")
+    wanted["spec"] |= {**spec, field: True}
+    return wanted
+
+
+@pytest.mark.parametrize("field", ["hostPID", "hostIPC", "hostNetwork"])
+def test_tenants_are_refused_when_they_ask(acme: Caller, field: str) -> None:
+    for name in ("crun", "gvisor"):
+        answer = acme.post(PODS, sharing(field, runtimeClassName=name))
+        assert answer.status == 403, answer.body
+        assert f"host namespaces ({field}=true)" in answer.json["message"]
+    spaces = "/api/v1/namespaces"
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"}
+    acme.post(spaces, {"metadata": {"name": "mine", "labels": labels}})
+    answer = acme.post(f"{spaces}/mine/pods", sharing(field))
+    assert answer.status == 403, "its own namespaces' labels loosen nothing"
+
+
+def test_probes_reach_pods_on_the_nodes_network(system: Caller, acme: Caller) -> None:
+    wanted = pod("on-the-node", SERVES.format(18080), hostNetwork=True)
+    probe = {"httpGet": {"path": "/index.html", "port": 18080}, "periodSeconds": 1}
+    wanted["spec"]["containers"][0]["readinessProbe"] = probe
+    create(system, wanted)
+    ready(system, "on-the-node")
+    answer = system.get(f"{PODS}/on-the-node:18080/proxy/index.html")
+    assert (answer.status, answer.body) == (200, b"hello\n")
+    remove(system, "on-the-node")
+
+
+@pytest.mark.parametrize("handler", ["crun", "gvisor"])
+def test_http_goes_into_pods_and_services(cluster: RealCluster, acme: Caller, handler: str) -> None:
+    wanted = pod("web", SERVES.format(8080), runtimeClassName=handler)
+    wanted["metadata"]["labels"] = {"app": "web"}
+    wanted["spec"]["containers"][0] |= {
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
+    }
+    create(acme, wanted)
+    ports = [{"name": "web", "port": 80, "targetPort": "http"}]
+    service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}}
+    acme.post("/api/v1/namespaces/default/services", service)
+    ready(acme, "web")
+    path = "/api/v1/namespaces/default"
+    for name in ("web", "web:8080", "web:http"):
+        assert acme.kubectl("get", "--raw", f"{path}/pods/{name}/proxy/index.html") == "hello\n"
+    told = acme.kubectl("get", "--raw", f"{path}/pods/web:8081/proxy/", check=False)
+    assert "error trying to reach service" in told
+    wait_until(lambda: acme.get(f"{path}/services/web:80/proxy/index.html").body == b"hello\n")
+    node = cluster.nodes[0].name
+    listed = cluster.server.system.get(f"/api/v1/nodes/{node}/proxy/pods").json
+    assert "web" in [each["metadata"]["name"] for each in listed["items"]]
+    assert b"alcove_agent_pods " in cluster.server.system.get(f"/api/v1/nodes/{node}/proxy/metrics").body
+    remove(acme, "web")
+    acme.delete("/api/v1/namespaces/default/services/web")
