@@ -23,8 +23,8 @@ class Budget(Struct, frozen=True):
     """Pods whose eviction is accounted for already."""
 
     def covers(self, pod: Pod) -> bool:
-        """An empty selector covers nobody."""
-        if (pod.tenant, pod.namespace) != (self.tenant, self.namespace):
+        """An empty selector covers nobody, and nothing covers a pod without labels: so it is in Kubernetes."""
+        if (pod.tenant, pod.namespace) != (self.tenant, self.namespace) or not pod.group.labels:
             return False
         if not self.selector.requirements or pod.name in self.disrupted:
             return False

@@ -4,7 +4,7 @@ Both speak of pods by selector; only pods of the same tenant are ever meant. Lab
 takes from the pod itself (`matchLabelKeys`) become part of its selector here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -12,14 +12,8 @@ from msgspec import Struct, structs
 from alcove.api import selectors
 from alcove.api.objects import Object, get
 from alcove.api.selectors import LabelSelector, Operator, Requirement
+from alcove.scheduler.bounds import POD_TERMS_MAX, SELECTOR_REQUIREMENTS_MAX, SELECTOR_VALUES_MAX, bound
 from alcove.scheduler.nodes import HOSTNAME, ZONE
-
-TERMS_MAX = 64
-"""Affinity terms, and spread constraints, that one pod may have: judging a pod stays bounded work."""
-
-
-class TooManyTerms(ValueError):
-    pass
 
 
 class Picked(Struct, frozen=True):
@@ -83,14 +77,14 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -> Affinity:
-    """Raises BadRequest for a selector that makes no sense, TooManyTerms."""
+    """Raises BadRequest for a selector that makes no sense, TooMuch."""
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     lists: list[Sequence[Any]] = [
         side.get(how) or () for side in (near, far) for how in (_REQUIRED, _PREFERRED)
     ]
-    count = sum(map(len, lists))
-    if count > TERMS_MAX:
-        raise TooManyTerms(f"pod affinity has {count} terms, the most is {TERMS_MAX}")
+    bound("pod affinity has {} terms", sum(map(len, lists)), POD_TERMS_MAX)
+    terms = [*lists[0], *lists[2], *(each.get("podAffinityTerm") or {} for each in (*lists[1], *lists[3]))]
+    _bound_selectors(each.get(kind) for each in terms for kind in ("labelSelector", "namespaceSelector"))
     wishes = [
         WeightedTerm(
             _term(each.get("podAffinityTerm") or {}, namespace, labels), sign * (each.get("weight") or 0)
@@ -103,6 +97,16 @@ def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -
         tuple(_term(each, namespace, labels) for each in lists[2]),
         tuple(wishes),
     )
+
+
+def _bound_selectors(given: Iterable[Object | None]) -> None:
+    requirements = values = 0
+    for selector in given:
+        expressions = (selector or {}).get("matchExpressions") or ()
+        requirements += len((selector or {}).get("matchLabels") or ()) + len(expressions)
+        values += sum(len(each.get("values") or ()) for each in expressions)
+    bound("pod's label selectors have {} requirements", requirements, SELECTOR_REQUIREMENTS_MAX)
+    bound("pod's label selectors have {} values", values, SELECTOR_VALUES_MAX)
 
 
 def _term(term: Object, namespace: str, labels: Mapping[str, str]) -> PodTerm:
@@ -132,9 +136,9 @@ def _with_keys(selector: LabelSelector, term: Object, labels: Mapping[str, str])
 def read_spreads(
     constraints: Sequence[Object], namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[Spread, ...], tuple[Spread, ...]]:
-    """Those that must hold, and those that are wishes. Raises BadRequest, TooManyTerms."""
-    if len(constraints) > TERMS_MAX:
-        raise TooManyTerms(f"pod has {len(constraints)} topology spread constraints, the most is {TERMS_MAX}")
+    """Those that must hold, and those that are wishes. Raises BadRequest, TooMuch."""
+    bound("pod has {} topology spread constraints", len(constraints), POD_TERMS_MAX)
+    _bound_selectors(each.get("labelSelector") for each in constraints)
     hard: list[Spread] = []
     soft: list[Spread] = []
     for each in constraints:

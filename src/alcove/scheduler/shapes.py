@@ -16,21 +16,27 @@ from alcove.api.objects import Object, get, labels
 from alcove.api.quantity import QuantityError
 from alcove.scheduler import nodeselectors, podterms, requests, taints, volumesources
 from alcove.scheduler.amounts import PODS
+from alcove.scheduler.bounds import (
+    HOST_PORTS_MAX,
+    NODE_REQUIREMENTS_MAX,
+    NODE_TERMS_MAX,
+    TOLERATIONS_MAX,
+    VOLUMES_MAX,
+    bound,
+)
 from alcove.scheduler.hostports import HostPort
 from alcove.scheduler.nodeselectors import NodeSelector, Term
-from alcove.scheduler.podterms import Affinity, Spread, TooManyTerms
+from alcove.scheduler.podterms import Affinity, Spread
 from alcove.scheduler.requests import Requests
 from alcove.scheduler.snapshot import Demand
 from alcove.scheduler.taints import Toleration
 from alcove.scheduler.volumesources import ClaimUse, Disk
 
 DEFAULT_PROFILE = "default-scheduler"
-NODE_TERMS_MAX = 256
 _NOTHING = Requests({PODS: 1}, 0, 0)
 _NONSENSE = (
     BadRequest,
     QuantityError,
-    TooManyTerms,
     TypeError,
     ValueError,
     AttributeError,
@@ -156,6 +162,10 @@ def _read(shape: Shape, pod: Object, spec: Object) -> None:
     shape.images = _images(spec)
     shape.claims = volumesources.read_claims(pod)
     shape.disks = volumesources.read_disks(spec)
+    # What a pod takes where it runs is known by now, whatever else it asks for.
+    bound("pod has {} host ports", len(shape.ports), HOST_PORTS_MAX)
+    bound("pod has {} tolerations", len(shape.tolerations), TOLERATIONS_MAX)
+    bound("pod has {} claims and disks", len(shape.claims) + len(shape.disks), VOLUMES_MAX)
     affinity = spec.get("affinity") or {}
     _read_node_affinity(shape, spec.get("nodeSelector") or {}, affinity.get("nodeAffinity") or {})
     shape.affinity = podterms.read_affinity(affinity, namespace, own)
@@ -166,14 +176,19 @@ def _read(shape: Shape, pod: Object, spec: Object) -> None:
 
 def _read_node_affinity(shape: Shape, selector: Mapping[str, str], affinity: Object) -> None:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    shape.nodes = nodeselectors.read_selector(selector, required)
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    count = len(preferred) + len(shape.nodes.terms or () if shape.nodes else ())
-    if count > NODE_TERMS_MAX:
-        raise TooManyTerms(f"node affinity has {count} terms, the most is {NODE_TERMS_MAX}")
+    count = len((required or {}).get("nodeSelectorTerms") or ()) + len(preferred)
+    bound("node affinity has {} terms", count, NODE_TERMS_MAX)
+    shape.nodes = nodeselectors.read_selector(selector, required)
     shape.preferred_nodes = tuple(
         (each.get("weight") or 0, nodeselectors.read_term(each.get("preference") or {})) for each in preferred
     )
+    terms = [
+        *((shape.nodes.terms if shape.nodes else ()) or ()),
+        *(term for _, term in shape.preferred_nodes),
+    ]
+    requirements = len(selector) + sum(len(term.requirements) for term in terms)
+    bound("node affinity has {} requirements", requirements, NODE_REQUIREMENTS_MAX)
     if shape.nodes is not None and shape.nodes.fault:
         raise ValueError(shape.nodes.fault)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
+from alcove.scheduler.bounds import POD_TERMS_MAX
 from alcove.scheduler.nodes import ZONE
-from alcove.scheduler.podterms import TERMS_MAX
 from alcove.testing.scheduling import Scene, asking, far, near, node, pod, spread, term
 
 
@@ -101,6 +101,33 @@ def _node_expression(operator: str, *values: str) -> Object:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
+def _expression(operator: str, values: int, key: str = "a") -> Object:
+    return {"key": key, "operator": operator, "values": [f"v{number}" for number in range(values)]}
+
+
+def _expressions(count: int) -> list[Object]:
+    return [_expression("NotIn", 1, f"k{number}") for number in range(count)]
+
+
+def _selector(expressions: list[Object]) -> Object:
+    return {"matchExpressions": expressions}
+
+
+def _far_term(expressions: list[Object]) -> Object:
+    return {"labelSelector": _selector(expressions), "topologyKey": ZONE}
+
+
+def _far_from(expressions: list[Object]) -> Object:
+    return far(_far_term(expressions))
+
+
+def _node_terms(*terms: list[Object]) -> Object:
+    written = [{"matchExpressions": each} for each in terms]
+    return {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
+    }
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
@@ -110,9 +137,35 @@ def _node_expression(operator: str, *values: str) -> Object:
         ({"affinity": far({"labelSelector": {"matchLabels": {"-": "x"}}})}, "Invalid value"),
         ({"affinity": _node_expression("Like", "x")}, '"Like" is not a valid node selector operator'),
         ({"affinity": _node_expression("Gt", "x")}, "the value must be an integer"),
-        ({"affinity": far(*[term({"a": "b"})] * (TERMS_MAX + 1))}, f"the most is {TERMS_MAX}"),
+        ({"affinity": far(*[term({"a": "b"})] * (POD_TERMS_MAX + 1))}, f"the most is {POD_TERMS_MAX}"),
         ({"affinity": near(*[term({"a": "b"})] * 1_000_000)}, "pod affinity has 1000000 terms"),
         ({"topologySpreadConstraints": [spread({}, ZONE)] * 300}, "300 topology spread constraints"),
+        ({"affinity": _far_from(_expressions(30_000))}, "label selectors have 30000 requirements"),
+        ({"affinity": far(*[_far_term(_expressions(5))] * 30)}, "label selectors have 150 requirements"),
+        ({"affinity": _far_from([_expression("In", 30_000)])}, "label selectors have 30000 values"),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {**spread({}, ZONE), "labelSelector": _selector(_expressions(200))}
+                ]
+            },
+            "label selectors have 200 requirements",
+        ),
+        ({"affinity": _node_terms(*[_expressions(1)] * 1_000_000)}, "node affinity has 1000000 terms"),
+        ({"affinity": _node_terms(_expressions(30_000))}, "node affinity has 30000 requirements"),
+        (
+            {"nodeSelector": {f"k{number}": "" for number in range(2000)}},
+            "node affinity has 2000 requirements",
+        ),
+        ({"tolerations": [{"operator": "Exists"}] * 1000}, "pod has 1000 tolerations"),
+        (
+            {"containers": [{"name": "c", "ports": [{"hostPort": port} for port in range(1, 2001)]}]},
+            "pod has 2000 host ports",
+        ),
+        (
+            {"volumes": [{"name": f"v{number}", "iscsi": {"iqn": f"{number}"}} for number in range(300)]},
+            "pod has 300 claims and disks",
+        ),
         ({"affinity": [1, 2]}, "parsing pod"),
         ({"containers": 7}, "parsing pod"),
         ({"tolerations": ["all"]}, "parsing pod"),
@@ -124,6 +177,17 @@ def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], told: str) -> N
     assert told in scene.why(pod("bad", **spec))
     assert scene.why(pod("bad", **spec)).startswith("0/1 nodes are available: ")
     assert scene.passing(pod("good")) == {"n"}
+
+
+def test_what_asks_for_too_much_still_counts_where_it_runs() -> None:
+    """It may have been placed by another scheduler."""
+    scene = Scene(node("n", cpu="4"))
+    ports = [{"hostPort": port} for port in range(1, 2001)]
+    container = {"name": "c", "ports": ports, "resources": {"requests": {"cpu": "3"}}}
+    scene.place(pod("huge", on="n", containers=[container]))
+    assert scene.passing(pod("p", cpu="2")) == set()
+    assert scene.passing(pod("p", containers=[{"name": "c", "ports": ports[:1]}])) == set()
+    assert scene.passing(pod("p", cpu="1")) == {"n"}
 
 
 def test_an_alternative_that_makes_sense_is_enough() -> None:

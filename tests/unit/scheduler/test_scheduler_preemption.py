@@ -99,9 +99,9 @@ def test_among_equals_the_youngest_go() -> None:
     assert both.preempts() == ("n", {"young"})
 
 
-def _budget(name: str, allowed: int, **disrupted: str) -> Object:
+def _budget(name: str, allowed: int, selector: Object | None = None, **disrupted: str) -> Object:
     status = {"disruptionsAllowed": allowed, "disruptedPods": disrupted}
-    spec = {"selector": {"matchLabels": WEB}}
+    spec = {"selector": {"matchLabels": WEB} if selector is None else selector}
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}
 
 
@@ -138,6 +138,49 @@ def test_a_budget_allows_what_it_allows() -> None:
     desk.see(Kind.BUDGET, _budget("b", 1))
     desk.ask("p", cpu="1", priority=10)
     assert desk.preempts() == ("n", {"w2"})  # The older counts first, so the younger is over the budget.
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "is_protected"),
+    [
+        ({"matchLabels": WEB}, WEB, True),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, WEB, True),
+        # Neither an empty selector nor one that would take them covers pods without labels.
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, {}, False),
+        ({}, WEB, False),
+        ({"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]}, WEB, False),
+    ],
+)
+def test_whom_a_budget_covers(selector: Object, labels: dict[str, str], is_protected: bool) -> None:
+    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
+    desk.run("maybe", "n1", cpu="1", labels=labels)
+    desk.run("free", "n2", cpu="1", labels={"app": "db"}, priority=5)
+    desk.see(Kind.BUDGET, _budget("b", 0, selector))
+    desk.ask("p", cpu="1", priority=10)
+    assert desk.preempts() == (("n2", {"free"}) if is_protected else ("n1", {"maybe"}))
+
+
+def test_evictions_that_a_budget_accounts_for_already_count_no_more() -> None:
+    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
+    desk.run("going", "n1", cpu="1", labels=WEB)
+    desk.run("free", "n2", cpu="1", priority=5)
+    desk.see(Kind.BUDGET, _budget("b", 0, None, going="2026-01-01T00:00:00Z"))
+    desk.ask("p", cpu="1", priority=10)
+    assert desk.preempts() == ("n1", {"going"})
+
+
+def test_a_claim_for_one_pod_only_is_taken_from_the_pod_that_has_it() -> None:
+    desk = Desk(node("n1"), node("n2"))
+    mode = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}
+    meta = {"name": "c", "namespace": "default", "uid": "c"}
+    desk.see(Kind.CLAIM, {"metadata": meta, "spec": mode, "status": {"phase": "Bound"}})
+    desk.see(Kind.VOLUME, {"metadata": {"name": "v"}, "spec": {}, "status": {"phase": "Bound"}})
+    mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    desk.run("bystander", "n1")
+    desk.run("holder", "n2", volumes=mounted)
+    desk.run("neighbour", "n2")
+    desk.ask("p", priority=10, volumes=mounted)
+    assert desk.preempts() == ("n2", {"holder"})
 
 
 def test_another_tenants_pods_are_never_victims() -> None:
