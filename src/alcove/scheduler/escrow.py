@@ -9,14 +9,14 @@ plane tells. Notes run a little ahead of what is used, so that most decisions ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import ceil
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from alcove.api.errors import AlreadyExists, ApiError, NotFound
 from alcove.api.ids import SYSTEM
-from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, PlaneId
@@ -28,7 +28,7 @@ NAMESPACE = "alcove-escrow"
 AHEAD_LEAST = 1 / 4
 AHEAD_PODS = 2
 SWEEP_SECONDS = 10.0
-SWEPT_AT_ONCE = 64
+SWEPT_AT_ONCE = 256
 
 Slot = tuple[str, PlaneId]
 
@@ -40,23 +40,45 @@ class Escrow:
         self._home = home
         self._is_over = is_over
         self._written: dict[Slot, Amounts] = {}
-        """Notes that were written and may not have been seen yet."""
-        self._locks: dict[str, asyncio.Lock] = {}
-        """By node: notes of one are written one after another."""
+        """What was written and may not have been seen yet; nothing, where it is not known what was."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By node: its note is written by one at a time."""
+        self._unswept: list[str] = []
 
     async def cover(self, plane: PlaneId, node: str) -> bool:
         """Make sure that the node's note covers all that the plane's pods have on it, assumed ones too."""
         if plane == HOME:
             return True
-        lock = self._locks.setdefault(node, asyncio.Lock())
-        async with lock:
+        async with self._locks.setdefault(node, asyncio.Lock()):
             needed = self._world.used_by(plane, node)
             noted = self._noted(plane, node)
-            is_covered = all(noted.get(name, 0) >= amount for name, amount in needed.items())
-            done = is_covered or await self._write(plane, node, _ahead(needed))
-        if not lock.locked():
-            self._locks.pop(node, None)
-        return done
+            if all(noted.get(name, 0) >= amount for name, amount in needed.items()):
+                return True
+            ahead = _ahead(needed)
+            return await self._write(plane, node, ahead, self._put(node, {plane: _text(ahead)}))
+
+    async def sweep(self) -> None:
+        """Now and then take back what is noted far ahead of what is used; until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self._unswept = self._unswept or list(self._world.notes.held)
+            nodes, self._unswept = self._unswept[:SWEPT_AT_ONCE], self._unswept[SWEPT_AT_ONCE:]
+            for node in nodes:
+                await self.take_back(node)
+
+    async def take_back(self, node: str) -> None:
+        for plane in self._world.notes.held.get(node, {}):
+            async with self._locks.setdefault(node, asyncio.Lock()):
+                most = self._most(plane, node)
+                noted = self._noted(plane, node)
+                if most is not None and any(amount > 2 * most.get(name, 0) for name, amount in noted.items()):
+                    await self._write(plane, node, most, self._lower(node, plane, most))
+
+    def _most(self, plane: PlaneId, node: str) -> Amounts | None:
+        """What a note should say at most; None: who knows."""
+        if self._is_over(plane):
+            return {}
+        return _ahead(self._world.used_by(plane, node)) if self._world.notes.is_known(plane) else None
 
     def _noted(self, plane: PlaneId, node: str) -> Amounts:
         noted = self._world.notes.of(plane, node)
@@ -66,59 +88,45 @@ class Escrow:
             return noted
         return written
 
-    async def _write(self, plane: PlaneId, node: str, amounts: Amounts) -> bool:
-        text = msgspec.json.encode(amounts).decode() if amounts else None
+    async def _write(self, plane: PlaneId, node: str, amounts: Amounts, write: Awaitable[None]) -> bool:
         try:
-            note = await self._patch(node, {plane: text})
-            if not note.get("data"):
-                found = note["metadata"]
-                await self._home().delete(
-                    SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE, revision=found["resourceVersion"]
-                )
+            await write
         except (ApiError, ClientError):
+            # It may come true yet. Whoever needs the note writes it anew.
+            self._written[(node, plane)] = {}
             return False
         self._written[(node, plane)] = amounts
         return True
 
-    async def _patch(self, node: str, data: dict[PlaneId, str | None]) -> Object:
+    async def _put(self, node: str, data: dict[PlaneId, str]) -> None:
+        """Whatever is there."""
         home = self._home()
+        note = {"metadata": {"name": node, "namespace": NAMESPACE}, "data": data}
         try:
-            return await home.patch(SYSTEM, CONFIG_MAPS, node, {"data": data}, namespace=NAMESPACE)
+            await home.patch(SYSTEM, CONFIG_MAPS, node, {"data": data}, namespace=NAMESPACE)
         except NotFound:
-            note = {"metadata": {"name": node, "namespace": NAMESPACE}, "data": data}
-        try:
-            return await home.create(SYSTEM, CONFIG_MAPS, note)
-        except NotFound:
-            await _make_namespace(home)
-            return await home.create(SYSTEM, CONFIG_MAPS, note)
+            try:
+                await home.create(SYSTEM, CONFIG_MAPS, note)
+            except NotFound:
+                await _make_namespace(home)
+                await home.create(SYSTEM, CONFIG_MAPS, note)
 
-    async def sweep(self) -> None:
-        """Now and then take back what is noted far ahead of what is used; until cancelled."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            await self.take_back()
+    async def _lower(self, node: str, plane: PlaneId, amounts: Amounts) -> None:
+        """Only what is there now: should this come late, it must not undo what was put after it."""
+        home = self._home()
+        note = await home.get(SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE)
+        data = {key: text for key, text in (note.get("data") or {}).items() if key != plane}
+        if amounts:
+            data[plane] = _text(amounts)
+        if data:
+            await home.update(SYSTEM, CONFIG_MAPS, {**note, "data": data})
+        else:
+            revision = note["metadata"]["resourceVersion"]
+            await home.delete(SYSTEM, CONFIG_MAPS, node, namespace=NAMESPACE, revision=revision)
 
-    async def take_back(self) -> None:
-        for node, plane in self._excessive()[:SWEPT_AT_ONCE]:
-            async with self._locks.setdefault(node, asyncio.Lock()):
-                await self._write(plane, node, self._most(plane, node))
 
-    def _excessive(self) -> list[Slot]:
-        notes = self._world.notes
-        return [
-            (node, plane)
-            for node, held in notes.held.items()
-            for plane in held
-            if (notes.is_known(plane) or self._is_over(plane)) and self._is_excessive(plane, node)
-        ]
-
-    def _is_excessive(self, plane: PlaneId, node: str) -> bool:
-        most = self._most(plane, node)
-        return any(amount > 2 * most.get(name, 0) for name, amount in self._noted(plane, node).items())
-
-    def _most(self, plane: PlaneId, node: str) -> Amounts:
-        """What a note should say at most."""
-        return {} if self._is_over(plane) else _ahead(self._world.used_by(plane, node))
+def _text(amounts: Amounts) -> str:
+    return msgspec.json.encode(amounts).decode()
 
 
 async def _make_namespace(home: Client) -> None:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from alcove.api.errors import ApiError
 from alcove.api.ids import ALL, SYSTEM, TenantId
+from alcove.api.objects import get
 from alcove.client import fencing
 from alcove.client.changes import Change, Trim, without_managed_fields
 from alcove.client.changes import Kind as Happened
@@ -189,9 +190,9 @@ class Runner:
         return True
 
     def _is_over(self, plane: PlaneId) -> bool:
-        """The plane's tenant is no more."""
-        is_tenant = ObjectKey(HOME, SYSTEM, "", plane) in self._mirrors[Kind.TENANT]
-        return plane not in self._joined and not is_tenant
+        """The plane's tenant is no more, or has none any more."""
+        tenant = self._mirrors[Kind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
+        return plane not in self._joined and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
 
     def _hearing(self, kind: Kind) -> Callable[[Change], None]:
         def hear(change: Change) -> None:
