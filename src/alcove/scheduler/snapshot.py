@@ -11,12 +11,13 @@ import numpy as np
 from msgspec import Struct
 
 from alcove.scheduler.amounts import CPU, MEMORY, PODS, STORAGE
-from alcove.scheduler.arrays import Bools, Ids, Ints
+from alcove.scheduler.arrays import Bools, Ints
 from alcove.scheduler.columns import Columns
 from alcove.scheduler.hostports import HostPort, HostPorts
 from alcove.scheduler.journal import Journal
 from alcove.scheduler.nodes import NodeFacts
 from alcove.scheduler.taints import TaintSets
+from alcove.scheduler.variants import Variants
 
 CPU_ROW, MEMORY_ROW, STORAGE_ROW, PODS_ROW = range(4)
 SLOTS_LEAST = 64
@@ -49,9 +50,8 @@ class Snapshot:
         self.is_unschedulable: Bools = np.zeros(0, dtype=np.bool_)
         self.labels = Columns()
         self.taints = TaintSets()
-        self.handlers: Ids = np.zeros(0, dtype=np.int32)
-        """The set of runtime handlers of each slot, an index into `handler_sets`."""
-        self.handler_sets: list[frozenset[str]] = [frozenset()]
+        self.handlers: Variants[frozenset[str]] = Variants(frozenset())
+        """Runtime handlers of each node."""
         self.images: dict[str, dict[int, int]] = {}
         """Image → slots that have it → bytes."""
         self.ports = HostPorts()
@@ -107,9 +107,9 @@ class Snapshot:
         self.shown = np.pad(self.shown, ((0, 0), (0, more)))
         self.is_alive = np.pad(self.is_alive, (0, more))
         self.is_unschedulable = np.pad(self.is_unschedulable, (0, more))
-        self.handlers = np.pad(self.handlers, (0, more))
         self.labels.grow(self.size)
         self.taints.grow(self.size)
+        self.handlers.grow(self.size)
         self.facts += [NONE] * more
         self._free += range(self.size - 1, old - 1, -1)
 
@@ -124,7 +124,7 @@ class Snapshot:
         self.labels.replace(slot, old.labels, facts.labels)
         self.taints.put(slot, facts.taints)
         self.is_unschedulable[slot] = facts.is_unschedulable
-        self.handlers[slot] = self._handler_set(facts.handlers)
+        self.handlers.put(slot, facts.handlers)
         if old.images != facts.images:
             self._replace_images(slot, old.images, facts.images)
         self.facts[slot] = facts
@@ -136,11 +136,6 @@ class Snapshot:
         self.rows[resource] = len(self.rows)
         self.allocatable = np.pad(self.allocatable, ((0, 1), (0, 0)))
         self.requested = np.pad(self.requested, ((0, 1), (0, 0)))
-
-    def _handler_set(self, handlers: frozenset[str]) -> int:
-        if handlers not in self.handler_sets:
-            self.handler_sets.append(handlers)
-        return self.handler_sets.index(handlers)
 
     def _replace_images(self, slot: int, old: Iterable[str], new: Mapping[str, int]) -> None:
         for name in old:

@@ -1,12 +1,11 @@
-"""Taints and who tolerates them. Nodes' sets of taints are few, so each is kept once and has an id."""
+"""Taints and who tolerates them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 from msgspec import Struct
 
 from alcove.api.objects import Object
-from alcove.scheduler.arrays import Bools, Ids, Ints, Rows
+from alcove.scheduler.variants import Variants
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -74,39 +73,19 @@ def _prefers(taints: Sequence[Taint]) -> bool:
     return any(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
 
 
-class TaintSets:
-    """Which of the known sets of taints each node has."""
+class TaintSets(Variants[tuple[Taint, ...]]):
+    """The taints of each node."""
 
     def __init__(self) -> None:
-        self._sets: list[tuple[Taint, ...]] = [()]
-        self._ids: dict[tuple[Taint, ...], int] = {(): 0}
-        self.ids: Ids = np.zeros(0, dtype=np.int32)
-        """The set of each slot."""
+        super().__init__(())
         self._preferring = 0
         """Nodes with a PreferNoSchedule taint."""
 
-    def grow(self, slots: int) -> None:
-        self.ids = np.concatenate([self.ids, np.zeros(slots - len(self.ids), dtype=np.int32)])
-
-    def put(self, slot: int, taints: tuple[Taint, ...]) -> None:
-        found = self._ids.get(taints)
-        if found is None:
-            found = self._ids[taints] = len(self._sets)
-            self._sets.append(taints)
-        self._preferring += _prefers(taints) - _prefers(self._sets[self.ids[slot]])
-        self.ids[slot] = found
+    def put(self, slot: int, value: tuple[Taint, ...]) -> None:
+        self._preferring += _prefers(value) - _prefers(self.get(slot))
+        super().put(slot, value)
 
     @property
     def has_preferences(self) -> bool:
         """Whether any node has a PreferNoSchedule taint."""
         return self._preferring > 0
-
-    def test(self, judge: Callable[[tuple[Taint, ...]], bool], rows: Rows) -> Bools:
-        verdicts = np.array([judge(taints) for taints in self._sets], dtype=np.bool_)
-        answers: Bools = verdicts[self.ids[rows]]
-        return answers
-
-    def count(self, judge: Callable[[tuple[Taint, ...]], int], rows: Rows) -> Ints:
-        counts = np.array([judge(taints) for taints in self._sets], dtype=np.int64)
-        answers: Ints = counts[self.ids[rows]]
-        return answers

@@ -26,7 +26,7 @@ def test_a_slot_is_given_to_the_next_node_and_keeps_nothing() -> None:
     nodes.put(_facts("new"))
     assert nodes.slots == {"new": slot}
     assert nodes.labels.get("disk") is None
-    assert nodes.taints.ids[slot] == 0
+    assert nodes.taints.get(slot) == ()
     assert nodes.allocatable[nodes.rows["example.com/gpu"], slot] == 0
     assert not nodes.images
 

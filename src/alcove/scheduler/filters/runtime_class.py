@@ -4,8 +4,6 @@ Kubernetes leaves this to labels; here strangers share nodes, so a sandbox that 
 have is none.
 """
 
-import numpy as np
-
 from alcove.scheduler.arrays import Bools, Rows
 from alcove.scheduler.causes import Cause
 from alcove.scheduler.filters.base import Filter, Scope
@@ -30,7 +28,4 @@ class RuntimeHandler(Filter):
 
     def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
         handler = world.handlers[pod.tenant][pod.shape.runtime_class]
-        nodes = world.nodes
-        has_it = np.array([handler in handlers for handlers in nodes.handler_sets], dtype=np.bool_)
-        passing: Bools = has_it[nodes.handlers[rows]]
-        return passing
+        return world.nodes.handlers.test(lambda handlers: handler in handlers, rows)
