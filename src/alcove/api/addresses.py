@@ -64,6 +64,12 @@ def canonical(address: Address) -> str:
     return str(mapped or address)
 
 
+def canonical_text(value: str) -> str:
+    """An address as Kubernetes prints it; what is none stays as it is."""
+    address = _address(value)
+    return canonical(address) if address is not None else value
+
+
 def ip_faults(field: str, value: str) -> list[FieldError]:
     """An IP address in a field of old: any spelling of IPv6 is fine."""
     if is_ipv4(value):

@@ -42,6 +42,7 @@ from alcove.api.objects import Object
 from alcove.api.schema import metrics, ours, stock
 from alcove.api.schema.definitions import Definitions
 from alcove.api.schema.node import Node
+from alcove.api.warnings.versions import DEPRECATED
 
 _RING0, _TENANT, _NAMESPACE = Scope.RING0, Scope.TENANT, Scope.NAMESPACE
 
@@ -336,6 +337,7 @@ def _kind(group: Group, row: Row, definitions: Definitions) -> Kind:
         from_storage=stored.from_storage if stored else None,
         stored_resource=stored.resource if stored else None,
         definition=definition,
+        warning=DEPRECATED.get((group.group, group.version, row.kind), ""),
     )
 
 

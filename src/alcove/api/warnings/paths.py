@@ -1,0 +1,102 @@
+"""Files of one volume that take each other's place, or each other's folder."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from alcove.api.objects import Object
+
+Source = tuple[str, str]
+"""A path inside the volume, and what puts a file there."""
+
+
+def warnings(volumes: Iterable[Object]) -> list[str]:
+    found: list[str] = []
+    for volume in volumes:
+        if "projected" in volume:
+            found += _projected(volume)
+        else:
+            found += _plain(volume)
+    return found
+
+
+def _plain(volume: Object) -> Iterator[str]:
+    for field, (kind, named) in _PLAIN.items():
+        source = volume.get(field)
+        if source:
+            title = f'{kind} "{source.get(named, "")}"' if named else kind
+            for told in _overlaps([(item.get("path", ""), "") for item in source.get("items") or ()]):
+                yield f'volume "{volume["name"]}" ({title}): overlapping paths: {told}'
+
+
+_PLAIN = {
+    "configMap": ("ConfigMap", "name"),
+    "secret": ("Secret", "secretName"),
+    "downwardAPI": ("DownwardAPI", ""),
+}
+
+
+def _projected(volume: Object) -> Iterator[str]:
+    name = volume["name"]
+    found: list[Source] = []
+    for source in volume["projected"].get("sources") or ():
+        if not source:
+            yield f'volume "{name}" (Projected) has no sources provided'
+        for kind, given in source.items():
+            found += _FILES[kind](given) if kind in _FILES else ()
+    for told in _overlaps(found):
+        yield f'volume "{name}" (Projected): overlapping paths: {told}'
+
+
+def _items(title: str) -> Callable[[Object], list[Source]]:
+    """Of a source that names its files one by one."""
+
+    def files(source: Object) -> list[Source]:
+        shown = title.format(source.get("name", ""))
+        return [(item.get("path", ""), shown) for item in source.get("items") or ()]
+
+    return files
+
+
+def _bundle(bundle: Object) -> list[Source]:
+    name = bundle.get("name") or bundle.get("signerName", "")
+    return [(bundle.get("path", ""), f'ClusterTrustBundle "{name}"')]
+
+
+def _certificate(certificate: Object) -> list[Source]:
+    parts = {
+        "certificateChainPath": "chain",
+        "keyPath": "key",
+        "credentialBundlePath": "credential bundle",
+    }
+    return [
+        (certificate[field], f"PodCertificate {part}")
+        for field, part in parts.items()
+        if certificate.get(field)
+    ]
+
+
+_FILES: dict[str, Callable[[Object], list[Source]]] = {
+    "configMap": _items('ConfigMap "{}"'),
+    "secret": _items('Secret "{}"'),
+    "downwardAPI": _items("DownwardAPI"),
+    "serviceAccountToken": lambda token: [(token.get("path", ""), "ServiceAccountToken")],
+    "clusterTrustBundle": _bundle,
+    "podCertificate": _certificate,
+}
+
+
+def _overlaps(files: Sequence[Source]) -> Iterator[str]:
+    paths = {path for path, _ in files}
+    if len(paths) == len(files) and not any("/" in path for path in paths):
+        return  # As almost always: different names in one folder.
+    before: list[Source] = []
+    for path, source in files:
+        path = path.rstrip("/")
+        for other, other_source in before:
+            if f"{other}/".startswith(f"{path}/") or f"{path}/".startswith(f"{other}/"):
+                yield f"{_shown(path, source)} with {_shown(other, other_source)}"
+        if path:
+            before.append((path, source))
+
+
+def _shown(path: str, source: str) -> str:
+    return f'"{path}" ({source})' if source else f'"{path}"'

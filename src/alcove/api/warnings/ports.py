@@ -1,0 +1,67 @@
+"""Ports of a pod's containers that are in each other's way."""
+
+from collections.abc import Iterable, Iterator
+
+from alcove.api.objects import Object
+
+Located = tuple[str, Object]
+"""Where a port is, and the port."""
+
+
+def warnings(containers: Iterable[tuple[str, Object]]) -> list[str]:
+    """`containers` with their paths."""
+    ports = [
+        (f"{path}.ports[{index}]", port)
+        for path, container in containers
+        for index, port in enumerate(container.get("ports") or ())
+    ]
+    if len(ports) < 2 and not any("hostIP" in port for _, port in ports):
+        return []
+    return [*_overlaps(ports), *_names(ports)]
+
+
+def _overlaps(ports: Iterable[Located]) -> Iterator[str]:
+    known: dict[tuple[int, str], list[Located]] = {}
+    for path, port in ports:
+        if port.get("hostIP") and not port.get("hostPort"):
+            yield f"{path}: hostIP set without hostPort: {_shown(port)}"
+        others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
+        for where, other in others:
+            relation = _relation(port, other)
+            if relation:
+                yield f"{path}: {relation} port definition with {where}"
+        others.append((path, port))
+
+
+def _relation(port: Object, other: Object) -> str:
+    """How two definitions of one port go together; empty: well."""
+    host_ports = port.get("hostPort", 0), other.get("hostPort", 0)
+    host_ips = port.get("hostIP", ""), other.get("hostIP", "")
+    if host_ports[0] == host_ports[1] and host_ips[0] == host_ips[1]:
+        return "duplicate"
+    if not all(host_ports):
+        return "overlapping"
+    if host_ports[0] == host_ports[1] and any(host_ips) and not all(host_ips):
+        return "dangerously ambiguous"
+    return ""
+
+
+def _shown(port: Object) -> str:
+    """As Go prints the struct."""
+    return (
+        f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} "
+        f"ContainerPort:{port.get('containerPort', 0)} Protocol:{port.get('protocol', 'TCP')} "
+        f"HostIP:{port.get('hostIP', '')}}}"
+    )
+
+
+def _names(ports: Iterable[Located]) -> Iterator[str]:
+    first: dict[str, str] = {}
+    for path, port in ports:
+        name = port.get("name")
+        if name and first.setdefault(name, path) != path:
+            other = first[name]
+            yield (
+                f'{path}: duplicate port name "{name}" with {other}, services and probes that select ports by '
+                f"name will use {other}"
+            )

@@ -1,0 +1,93 @@
+"""Services and what leads to them."""
+
+from collections.abc import Iterable
+
+from alcove.api.objects import Object, annotations, get
+from alcove.api.warnings.base import address, cidr
+
+_HINTS = "service.kubernetes.io/topology-aware-hints"
+_INGRESS_CLASS = "kubernetes.io/ingress.class"
+
+
+def service(new: Object, _old: Object | None) -> list[str]:
+    spec = new.get("spec") or {}
+    found: list[str] = []
+    if _HINTS in annotations(new):
+        found.append(
+            f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        )
+    is_headless = spec.get("clusterIP") == "None"
+    if not is_headless:
+        found += _addresses(spec.get("clusterIPs") or (), "spec.clusterIPs")
+    found += _ignored(spec, is_headless and spec.get("type") == "ClusterIP")
+    external = spec.get("externalIPs") or ()
+    found += _addresses(external, "spec.externalIPs")
+    if external and not is_headless and spec.get("type") != "ExternalName":
+        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if spec.get("loadBalancerIP"):
+        found += address("spec.loadBalancerIP", spec["loadBalancerIP"])
+    for index, allowed in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        found += cidr(f"spec.loadBalancerSourceRanges[{index}]", allowed)
+    if spec.get("trafficDistribution") == "PreferClose":
+        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return found
+
+
+def _ignored(spec: Object, is_headless: bool) -> list[str]:
+    """Fields that do nothing in such a service."""
+    found: list[str] = []
+    if is_headless:
+        if spec.get("loadBalancerIP"):
+            found.append("spec.loadBalancerIP is ignored for headless services")
+        if spec.get("externalIPs"):
+            found.append("spec.externalIPs is ignored for headless services")
+        if spec.get("sessionAffinity", "None") != "None":
+            found.append("spec.SessionAffinity is ignored for headless services")
+    is_name = spec.get("type") == "ExternalName"
+    if is_name and spec.get("externalIPs"):
+        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if not is_name and spec.get("externalName"):
+        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    return found
+
+
+def _addresses(values: Iterable[str], path: str) -> list[str]:
+    return [told for index, value in enumerate(values) for told in address(f"{path}[{index}]", value)]
+
+
+def endpoints(new: Object, _old: Object | None) -> list[str]:
+    found: list[str] = []
+    for index, subset in enumerate(new.get("subsets") or ()):
+        for field in ("addresses", "notReadyAddresses"):
+            for number, each in enumerate(subset.get(field) or ()):
+                found += address(f"subsets[{index}].{field}[{number}].ip", each.get("ip", ""))
+    return found
+
+
+def endpoint_slice(new: Object, _old: Object | None) -> list[str]:
+    if new.get("addressType") == "FQDN":
+        return ["spec.addressType: FQDN endpoints are deprecated"]
+    found: list[str] = []
+    if new.get("addressType") == "IPv6":
+        for index, endpoint in enumerate(new.get("endpoints") or ()):
+            found += _addresses(endpoint.get("addresses") or (), f"endpoints[{index}].addresses")
+    return found
+
+
+def ingress(new: Object, old: Object | None) -> list[str]:
+    if old is None and _INGRESS_CLASS in annotations(new) and get(new, "spec", "ingressClassName") is None:
+        return [f"annotation \"{_INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"]
+    return []
+
+
+def network_policy(new: Object, _old: Object | None) -> list[str]:
+    found: list[str] = []
+    for way, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(get(new, "spec", way, default=())):
+            for number, peer in enumerate(rule.get(peers) or ()):
+                block, path = peer.get("ipBlock"), f"spec.{way}[{index}].{peers}[{number}].ipBlock"
+                if block:
+                    found += cidr(f"{path}.cidr", block.get("cidr", ""))
+                    for place, excepted in enumerate(block.get("except") or ()):
+                        found += cidr(f"{path}.except[{place}]", excepted)
+    return found

@@ -1,0 +1,7 @@
+"""Kinds that are served and deprecated: told with every answer (`Kind.warning`)."""
+
+DEPRECATED = {
+    ("", "v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("", "v1", "Endpoints"): ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+}
+"""By group, version and kind."""
