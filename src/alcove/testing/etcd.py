@@ -1,0 +1,122 @@
+"""Real etcd on loopback, for tests: one member or several, each of which can be killed and started again on its data.
+
+with EtcdCluster(folder, 3) as etcd:
+    LocalServer(directory, *etcd.options())
+    etcd.members[etcd.leader()].kill()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+START_SECONDS_MAX = 30.0
+READ_SECONDS_MAX = 2.0
+
+
+def lacking() -> str:
+    """Why there can be no etcd here; empty: there can."""
+    return "" if shutil.which("etcd") else "needs etcd (package etcd-server)"
+
+
+class EtcdMember:
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.endpoint = f"127.0.0.1:{_free_port()}"
+        self.peer = f"127.0.0.1:{_free_port()}"
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def start(self, members: list[EtcdMember]) -> None:
+        """Returns at once."""
+        together = ",".join(f"{each.name}=http://{each.peer}" for each in members)
+        command = ["etcd", "--name", self.name, "--data-dir", str(self.folder), "--log-level", "error"]
+        command += ["--listen-client-urls", f"http://{self.endpoint}"]
+        command += ["--advertise-client-urls", f"http://{self.endpoint}"]
+        command += ["--listen-peer-urls", f"http://{self.peer}"]
+        command += ["--initial-advertise-peer-urls", f"http://{self.peer}", "--initial-cluster", together]
+        quiet = subprocess.DEVNULL
+        self._running = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+
+    def is_healthy(self) -> bool:
+        """It is one of a majority that has a leader."""
+        with contextlib.suppress(OSError, http.client.HTTPException, orjson.JSONDecodeError):
+            return bool(orjson.loads(self._get("GET", "/health"))["health"] == "true")
+        return False
+
+    def leads(self) -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException, orjson.JSONDecodeError):
+            told = orjson.loads(self._get("POST", "/v3/maintenance/status", b"{}"))
+            return bool(told["leader"] == told["header"]["member_id"])
+        return False
+
+    def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        connection = http.client.HTTPConnection(self.endpoint, timeout=READ_SECONDS_MAX)
+        try:
+            connection.request(method, path, body)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
+    def kill(self) -> None:
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+            self._running = None
+
+
+class EtcdCluster:
+    def __init__(self, folder: Path, count: int = 1) -> None:
+        self.members = [EtcdMember(f"m{number}", folder / f"m{number}") for number in range(count)]
+
+    def options(self, first: int = 0) -> tuple[str, ...]:
+        """For an API server that asks the member `first` before the others."""
+        turned = [*self.members[first:], *self.members[:first]]
+        return tuple(word for each in turned for word in ("--etcd", each.endpoint))
+
+    def leader(self) -> int:
+        """Which member leads; one does, or will in a moment."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            for number, member in enumerate(self.members):
+                if member.leads():
+                    return number
+            time.sleep(0.05)
+        raise RuntimeError("no member of etcd leads")
+
+    def start(self, number: int) -> None:
+        """Returns when the member takes part."""
+        self.members[number].start(self.members)
+        self._await_healthy(self.members[number])
+
+    def __enter__(self) -> Self:
+        for member in self.members:
+            member.start(self.members)
+        for member in self.members:
+            self._await_healthy(member)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for member in self.members:
+            member.kill()
+
+    @staticmethod
+    def _await_healthy(member: EtcdMember) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not member.is_healthy():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"etcd's member {member.name} did not start")
+            time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
