@@ -14,17 +14,15 @@ import pytest
 from alcove.dataplane import namespaces
 from alcove.processes import down
 from alcove.processes.agent import instance_of
-from alcove.processes.machine import cluster, findings
+from alcove.processes.machine import cluster
+from alcove.testing.machine import lacking
 from alcove.testing.server import wait_until
 
-LACKING = findings.lacking(findings.look(findings.Place(Path("/"), 6443, True), findings.NODE_CHECKS))
 pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        bool(LACKING), reason=f"nodes cannot run pods here: {[each.name for each in LACKING]}"
-    ),
+    pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 ALCOVE = [sys.executable, "-m", "alcove.processes.main"]
 OURS = "198.18.91.1"

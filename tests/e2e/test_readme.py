@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes.machine import findings
 from alcove.processes.machine.cluster import Cluster, first_number
-from alcove.testing.machine import traces
+from alcove.testing.machine import lacking, traces
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -26,10 +25,6 @@ def commands() -> list[str]:
     return [re.sub(r"\s+# .*", "", line) for line in lines if line.strip()]
 
 
-def is_real(tmp_path: Path) -> bool:
-    return not findings.lacking(findings.look(findings.Place(tmp_path, 6443, False), findings.NODE_CHECKS))
-
-
 def test_there_are_commands_and_the_two_come_first() -> None:
     assert commands()[:2] == ["make up", "make test"]
     assert len(commands()) > 10
@@ -38,7 +33,7 @@ def test_there_are_commands_and_the_two_come_first() -> None:
 @pytest.mark.alone
 @pytest.mark.timeout(240)
 def test_the_readmes_commands_work_as_written(tmp_path: Path) -> None:
-    script = _script(is_real(tmp_path))
+    script = _script(not lacking())
     home = tmp_path / "home"
     home.mkdir()
     # Files that commands write go to a folder of this test's; what they read is in the checkout.

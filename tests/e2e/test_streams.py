@@ -14,17 +14,15 @@ from pathlib import Path
 import pytest
 
 from alcove.processes import down
-from alcove.processes.machine import findings, holding
+from alcove.processes.machine import holding
+from alcove.testing.machine import lacking
 from alcove.testing.server import wait_until
 from alcove.testing.terminal import Terminal
 
-LACKING = findings.lacking(findings.look(findings.Place(Path("/"), 6443, True), findings.NODE_CHECKS))
 pytestmark = [
     pytest.mark.root,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        bool(LACKING), reason=f"nodes cannot run pods here: {[each.name for each in LACKING]}"
-    ),
+    pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 IMAGE = ("--image=alcove/busybox:latest", "--image-pull-policy=Never")
 TENANTS = ("shop", "bank")

@@ -101,6 +101,8 @@ class RealNode:
         cgroups.kill(f"/alcove/{self.instance}")
         _kill_monitors(self.data)
         wait_until(lambda: cgroups.remove(f"/alcove/{self.instance}"))
+        if not cgroups.children("/alcove"):
+            cgroups.remove("/alcove")
         mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for path in sorted((each for each in mounted if each.startswith(str(self.data))), reverse=True):
             subprocess.run(["umount", "-l", path], check=False)

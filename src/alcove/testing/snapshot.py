@@ -34,9 +34,11 @@ FOLDERS = (
     "/var/tmp",
 )
 VOLATILE = re.compile(
-    r"nf_conntrack_count|/route/|/neigh/|random|rpf_flush|/stable_secret|pts/\d|/dev/char/|/dev/block/"
+    r"nf_conntrack_count|/route/|/neigh/|/conf/(?!all/|default/)|random|rpf_flush|pts/\d|/dev/char/|/dev/block/"
 )
-"""Settings and files that change by themselves."""
+"""Settings and files that change by themselves, and those of links, which are looked at themselves."""
+SHARED_GROUP = "alcove"
+"""Of all clusters of the machine: it stays while one is in it."""
 POLL_SECONDS = 0.25
 
 Things = frozenset[str]
@@ -50,20 +52,33 @@ def look(mark: str) -> Things:
 
 
 def left_since(before: Things, mark: str, seconds_max: float) -> list[str]:
-    """What is there now, was not before, and does not go within that time; and what is missing."""
+    """What is there now, was not before, and does not go within that time; and what is missed."""
     now = look(mark)
-    left, missing = now - before, {each for each in before - now if not each.startswith("process ")}
+    left = now - before
     deadline = time.monotonic() + seconds_max
-    while (left or missing) and time.monotonic() < deadline:
+    while (left or _missed(before, now)) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
         now = look(mark)
-        left, missing = left & now, missing - now
-    return sorted(f"+ {each}" for each in left) + sorted(f"- {each}" for each in missing if _is_kept(each))
+        left &= now
+    return sorted(f"+ {each}" for each in left) + [f"- {each}" for each in _missed(before, now)]
 
 
-def _is_kept(thing: str) -> bool:
-    """Whether a thing that went is missed: other people's namespaces, programs and files may go at any time."""
-    return thing.split(" ", 1)[0] in ("address", "route", "rule", "setting")
+def _missed(before: Things, now: Things) -> list[str]:
+    """Settings, rules, and what links have that are still there. Other things may be other people's, who took them away."""
+    links = {each.split()[1].split("@")[0].rstrip(":") for each in now if each.startswith("link ")}
+    return sorted(each for each in before - now if _is_missed(each, links))
+
+
+def _is_missed(thing: str, links: set[str]) -> bool:
+    match thing.split():
+        case ["setting" | "rule", *_]:
+            return True
+        case ["address", link, *_]:
+            return link in links
+        case ["route", *words] if "dev" in words:
+            return words[words.index("dev") + 1] in links
+        case _:
+            return False
 
 
 def processes(mark: str) -> Iterator[str]:
@@ -151,8 +166,9 @@ def _mounts() -> Iterator[str]:
 
 def _groups() -> Iterator[str]:
     for mount in Cgroups.of_machine().mounts:
-        for folder, _folders, _names in os.walk(mount.path):
-            yield folder
+        for folder, folders, _names in os.walk(mount.path):
+            if not (folders and Path(folder) == mount.path / SHARED_GROUP):
+                yield folder
 
 
 def _loops() -> Iterator[str]:
