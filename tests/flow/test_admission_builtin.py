@@ -497,3 +497,28 @@ def _request() -> str:
 
 
 _CSR = _request()
+
+
+# Policies
+
+
+def test_a_policys_status_tells_of_types_that_cannot_be(tenant: Caller) -> None:
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments"]}
+    policy = {
+        "metadata": {"name": "few"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "object.replicas < 9"}],
+        },
+    }
+    made = tenant.post(policies, policy).json
+    [warning] = made["status"]["typeChecking"]["expressionWarnings"]
+    assert made["status"]["observedGeneration"] == 1
+    assert warning["fieldRef"] == "spec.validations[0].expression"
+    assert "undefined field 'replicas'" in warning["warning"]
+    mended = {"spec": {"validations": [{"expression": "object.spec.replicas < 9"}]}}
+    changed = tenant.patch(f"{policies}/few", mended).json
+    assert changed["status"] == {"observedGeneration": 2, "typeChecking": {}}
+    labelled = tenant.patch(f"{policies}/few", {"metadata": {"labels": {"a": "b"}}}).json
+    assert labelled["status"] == changed["status"]

@@ -130,10 +130,22 @@ class ValidatingPolicies(_Plugin):
     async def validate(self, attributes: Attributes) -> None:
         if attributes.resource.group == GROUP:
             check_expressions(attributes)
+            self._check_types(attributes)
             return
         hooks = self._hooks.of(attributes.tenant)
         if hooks:
             await self._judge(hooks, attributes)
+
+    def _check_types(self, attributes: Attributes) -> None:
+        """Fills in the status of a validating policy that is new or whose spec changed."""
+        policy, old = attributes.obj, attributes.old
+        if policy is None or attributes.subresource or attributes.resource != VALIDATING:
+            return
+        if old is not None and policy.get("spec") == old.get("spec"):
+            return
+        from alcove.apiserver.admission.policies import typechecking
+
+        policy["status"] = typechecking.status(self._kinds, attributes.tenant, policy)
 
     async def _judge(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
         denied: list[tuple[Hook, Binding | None, Failure]] = []

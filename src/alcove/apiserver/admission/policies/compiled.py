@@ -75,9 +75,16 @@ class Compiler:
     """Compiles expressions against the variables of a policy, which may use those before them."""
 
     def __init__(
-        self, *, has_params: bool, variables: Iterable[Object] = (), structs: Mapping[str, Type] | None = None
+        self,
+        *,
+        has_params: bool,
+        variables: Iterable[Object] = (),
+        structs: Mapping[str, Type] | None = None,
+        typed: Mapping[str, Type] | None = None,
     ) -> None:
+        """`typed` gives types to what else is dynamic: `object`, `oldObject`, `params`."""
         self._has_params = has_params
+        self._typed = typed or {}
         self._structs = structs
         self.variables: dict[str, Expression] = {}
         types: dict[str, Type] = {}
@@ -91,6 +98,7 @@ class Compiler:
 
     def _make(self, types: Mapping[str, Type]) -> Environment:
         declared = declarations(has_params=self._has_params, variables=types)
+        declared.update((name, of) for name, of in self._typed.items() if name in declared)
         return Environment(declared, FUNCTIONS, self._structs)
 
     def compile(self, source: str, wanted: Sequence[Type] = ()) -> Expression:

@@ -1,0 +1,90 @@
+"""`status.typeChecking` of a validating policy: what its expressions mean for the kinds that its rules name.
+
+An expression is accepted without knowing the type of `object`, which may be of many. For every kind that the rules
+name outright it is checked again with that kind's type, and what is wrong with it there is told in the status. It
+changes nothing of what the policy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from alcove.api.cel.node_types import NodeTypes
+from alcove.api.cel.types import Type
+from alcove.api.ids import GroupVersionKind, TenantId
+from alcove.api.kind import Kind
+from alcove.api.objects import Object
+from alcove.apiserver.admission.policies.compiled import Compiler
+from alcove.apiserver.reader import Kinds
+
+KINDS_MOST = 10
+TEXT_MOST = 20_000
+"""Characters of expressions, times kinds: they are compiled while everybody waits. Past this, fewer kinds."""
+
+
+def status(kinds: Kinds, tenant: TenantId, policy: Object) -> Object:
+    """The policy's status as it is after this check."""
+    warnings = list(_warnings(kinds, tenant, policy.get("spec") or {}))
+    return {
+        **(policy.get("status") or {}),
+        "observedGeneration": policy["metadata"].get("generation", 0),
+        "typeChecking": {"expressionWarnings": warnings} if warnings else {},
+    }
+
+
+def _warnings(kinds: Kinds, tenant: TenantId, spec: Object) -> Iterator[Object]:
+    expressions = list(_expressions(spec))
+    variables = spec.get("variables") or ()
+    length = sum(len(each.get("expression", "")) for each in variables) + sum(
+        len(text) for _, text in expressions
+    )
+    matched = _matched(kinds, tenant, spec)[: min(KINDS_MOST, TEXT_MOST // max(length, 1))]
+    params = _params(kinds, tenant, spec)
+    compilers = [(kind.gvk, _compiler(kind, params, spec, variables)) for kind in matched]
+    for path, source in expressions:
+        told = [_told(gvk, compiler, source) for gvk, compiler in compilers]
+        if any(told):
+            yield {"fieldRef": path, "warning": "\n".join(filter(None, told))}
+
+
+def _expressions(spec: Object) -> Iterator[tuple[str, str]]:
+    for index, validation in enumerate(spec.get("validations") or ()):
+        for field in ("expression", "messageExpression"):
+            if validation.get(field):
+                yield f"spec.validations[{index}].{field}", validation[field]
+
+
+def _matched(kinds: Kinds, tenant: TenantId, spec: Object) -> Sequence[Kind]:
+    """Kinds that a rule names without a wildcard, in order."""
+    found: dict[GroupVersionKind, Kind] = {}
+    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
+        groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
+        if any("*" in each for each in (*groups, *versions)):
+            continue
+        for resource in rule.get("resources") or ():
+            if "*" not in resource and "/" not in resource:
+                named = (
+                    kinds.find(tenant, group, version, resource) for group in groups for version in versions
+                )
+                found.update((kind.gvk, kind) for kind in named if kind is not None)
+    return [found[gvk] for gvk in sorted(found)]
+
+
+def _params(kinds: Kinds, tenant: TenantId, spec: Object) -> Kind | None:
+    named = spec.get("paramKind") or {}
+    gvk = GroupVersionKind.parse(named.get("apiVersion", ""), named.get("kind", ""))
+    return kinds.find_kind(tenant, gvk.group, gvk.version, gvk.kind)
+
+
+def _compiler(kind: Kind, params: Kind | None, spec: Object, variables: Iterable[Object]) -> Compiler:
+    types = NodeTypes()
+    own = types.of(kind.schema)
+    typed: Mapping[str, Type] = {"object": own, "oldObject": own}
+    if params is not None:
+        typed = {**typed, "params": types.of(params.schema)}
+    return Compiler(has_params=spec.get("paramKind") is not None, variables=variables, typed=typed)
+
+
+def _told(gvk: GroupVersionKind, compiler: Compiler, source: str) -> str:
+    error = compiler.compile(source).error.removeprefix("compilation failed: ")
+    return f"{gvk.group}/{gvk.version}, Kind={gvk.kind}: {error}\n" if error else ""
