@@ -1,0 +1,104 @@
+"""Selectors by labels, compiled to one closure each.
+
+`as_equality` tells which labels must have exactly which value, for whoever keeps an index.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from alcove.api import fields
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.selectors.requirements import Labels, Operator, Requirement, Test, requirement, test_of
+
+
+def _all(tests: Sequence[Test]) -> Test:
+    """One closure for all tests; the common short cases without a loop."""
+    match tests:
+        case []:
+            return lambda labels: True
+        case [only]:
+            return only
+        case [first, second]:
+            return lambda labels: first(labels) and second(labels)
+
+    def every(labels: Labels) -> bool:
+        for test in tests:  # noqa: SIM110 - a loop takes half the time of all() over a generator
+            if not test(labels):
+                return False
+        return True
+
+    return every
+
+
+class LabelSelector:
+    """Requirements, all of which an object's labels must meet. Immutable."""
+
+    __slots__ = ("matches", "requirements")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        self.requirements = tuple(sorted(requirements, key=lambda required: required.key))
+        self.matches: Test = _all([test_of(required) for required in self.requirements])
+
+    @property
+    def is_everything(self) -> bool:
+        return not self.requirements and self is not NOTHING
+
+    def as_equality(self) -> tuple[tuple[str, str], ...]:
+        """The (key, value) pairs that every match has; more may be required."""
+        exact = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
+        return tuple(
+            (required.key, required.values[0])
+            for required in self.requirements
+            if required.operator in exact and len(required.values) == 1
+        )
+
+    def __str__(self) -> str:
+        """The canonical query form: parses back to the same selector. `NOTHING` has none."""
+        return ",".join(map(str, self.requirements))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelSelector):
+            return NotImplemented
+        return self is other or (
+            self.requirements == other.requirements and NOTHING is not self and NOTHING is not other
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.requirements)
+
+
+EVERYTHING = LabelSelector(())
+NOTHING = LabelSelector(())
+"""What a missing `LabelSelector` object means: no object at all."""
+NOTHING.matches = lambda labels: False
+
+
+_OBJECT_OPERATORS = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+}
+
+
+def from_object(selector: Object | None) -> LabelSelector:
+    """A `metav1.LabelSelector`: none selects nothing, an empty one everything. Raises BadRequest."""
+    if selector is None:
+        return NOTHING
+    required = [from_pair(key, value) for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        operator = _OBJECT_OPERATORS.get(expression.get("operator", ""))
+        if operator is None:
+            told = fields.quote(expression.get("operator", ""))
+            raise BadRequest(f"{told} is not a valid label selector operator")
+        required.append(requirement(expression.get("key", ""), operator, expression.get("values") or ()))
+    return LabelSelector(required) if required else EVERYTHING
+
+
+def from_labels(labels: Labels) -> LabelSelector:
+    """Equality with every label given, as a ReplicationController's or Service's selector means it."""
+    return LabelSelector(from_pair(key, value) for key, value in labels.items())
+
+
+def from_pair(key: str, value: str) -> Requirement:
+    return requirement(key, Operator.EQUALS, (value,))
