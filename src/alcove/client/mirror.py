@@ -41,6 +41,8 @@ class Mirror:
         self._parts: dict[PlaneId, Part] = {}
         self._subscribers: list[Subscriber] = []
         self._owed: dict[tuple[PlaneId, TenantId], Revision] = {}
+        self._silent: set[PlaneId] = set()
+        """Planes of which nothing is told yet."""
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
 
@@ -102,13 +104,14 @@ class Mirror:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Calls it with every change from now on, and first with what is here, as added."""
         for key in self.everything():
-            if (obj := self.get(key)) is not None:
+            if key.plane not in self._silent and (obj := self.get(key)) is not None:
                 call(subscriber, Change(Kind.ADDED, key, obj))
         self._subscribers.append(subscriber)
 
     def _tell(self, change: Change) -> None:
-        for subscriber in self._subscribers:
-            call(subscriber, change)
+        if change.key.plane not in self._silent:
+            for subscriber in self._subscribers:
+                call(subscriber, change)
 
     def add_index(self, name: str, index: Index) -> None:
         """Adding one that is there already, by its name, changes nothing."""
@@ -165,13 +168,27 @@ class Mirror:
 
     # The plane set's side
 
-    def add_plane(self, plane: PlaneId) -> Part:
+    def add_plane(self, plane: PlaneId, is_silent: bool = False) -> Part:
+        """`is_silent`: nothing of it is told before `speak`."""
+        if is_silent:
+            self._silent.add(plane)
         part = self._parts[plane] = Part(plane, self._trim, self._indexes, self._tell)
         return part
+
+    def speak(self, plane: PlaneId) -> None:
+        """What is here of the plane is told, as added."""
+        if plane in self._silent:
+            self._silent.discard(plane)
+            part = self._parts[plane]
+            for tenant in list(part.tenants()):
+                for key in self.keys(plane, tenant):
+                    if (obj := self.get(key)) is not None:
+                        self._tell(Change(Kind.ADDED, key, obj))
 
     def remove_plane(self, plane: PlaneId) -> None:
         part = self._parts.get(plane)
         if part is not None:
             part.forget()
             del self._parts[plane]
+            self._silent.discard(plane)
             self._owed = {key: revision for key, revision in self._owed.items() if key[0] != plane}

@@ -6,7 +6,8 @@
         await planes.synced()
 
 Planes join and leave while everything runs. A mirror has an informer per plane; when a plane leaves,
-its objects are told as deleted. A plane that cannot be reached stays: its informers go on trying.
+its objects are told as deleted. A plane that cannot be reached stays: its informers go on trying. Who acts
+on what mirrors tell lets a plane join whole: else, while some of it is listed, the rest looks as if it were gone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from alcove.client.keys import PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.resources import Resource
 from alcove.client.transport import Transport
+
+WHOLE_SECONDS = 0.05
 
 
 class _Plane(Struct):
@@ -52,6 +55,8 @@ class Planes:
         self.permitted = permitted
         self._fence = fence
         self._planes: dict[PlaneId, _Plane] = {}
+        self._partial: set[PlaneId] = set()
+        """Planes that join whole, and are not yet."""
         self._mirrors: dict[_Wanted, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
         self._tasks = asyncio.TaskGroup()
@@ -90,6 +95,25 @@ class Planes:
         for wanted, mirror in self._mirrors.items():
             self._start(plane, joined, wanted, mirror)
         return client
+
+    async def join_whole(self, plane: PlaneId, transport: Transport) -> Client:
+        """As `join`, but mirrors tell nothing of the plane before all of them have all of it. Cancelled, the
+        plane has joined nevertheless."""
+        self._partial.add(plane)
+        try:
+            client = self.join(plane, transport)
+            while not self.is_synced(plane):  # noqa: ASYNC110 - mirrors come and go meanwhile
+                await asyncio.sleep(WHOLE_SECONDS)
+        finally:
+            self._partial.discard(plane)
+        for mirror in self.mirrors():
+            mirror.speak(plane)
+        return client
+
+    def is_synced(self, plane: PlaneId) -> bool:
+        """Whether every mirror has listed the plane once."""
+        wanted = [mirror for each, mirror in self._mirrors.items() if each.only in (None, plane)]
+        return all(mirror.is_synced(plane) for mirror in wanted)
 
     async def leave(self, plane: PlaneId) -> None:
         left = self._planes.pop(plane)
@@ -153,7 +177,7 @@ class Planes:
     def _start(self, plane: PlaneId, joined: _Plane, wanted: _Wanted, mirror: Mirror) -> None:
         if wanted.only not in (None, plane):
             return
-        part = mirror.add_plane(plane)
+        part = mirror.add_plane(plane, is_silent=plane in self._partial)
         informer = Informer(joined.client, mirror, part, wanted.tenant)
         name = f"informer {plane} {mirror.resource}"
         joined.informers[mirror] = self._tasks.create_task(informer.run(), name=name)

@@ -20,12 +20,12 @@ from msgspec import Struct
 from alcove.api.errors import ApiError
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import get
-from alcove.client import fencing
 from alcove.client.changes import Change, Trim, without_managed_fields
 from alcove.client.changes import Kind as Happened
-from alcove.client.client import Client, Selection
+from alcove.client.client import Selection
 from alcove.client.errors import ClientError
 from alcove.client.fencing import Confirm
+from alcove.client.joining import Joining
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
@@ -57,9 +57,6 @@ TELLING_MAX = 4
 DECISIONS_AT_ONCE = 8
 IDLE_SECONDS_MAX = 5.0
 LISTED_SECONDS = 0.05
-FENCE_AGAIN_SECONDS = 1.0
-FENCE_SECONDS = 5.0
-"""How often it is looked whether the fence of a plane is still there."""
 
 
 class Watched(Struct, frozen=True):
@@ -113,28 +110,22 @@ class Runner:
         self._telling = 0
         self._tasks = asyncio.TaskGroup()
         self._mirrors: dict[Kind, Mirror] = {}
-        self._fence = fence
-        self._confirm = confirm
-        self._joined: dict[PlaneId, asyncio.Task[None]] = {}
+        self._joining = Joining(planes, self._tasks, fence, confirm, self._know)
         self._escrow = Escrow(core.world, lambda: planes.client(HOME), self._is_over)
         self.placed = 0
         """Bindings that planes took."""
 
     def ids(self) -> list[PlaneId]:
-        return [HOME, *self._joined]
+        return self._joining.ids()
 
     def join(self, plane: PlaneId, transport: Transport) -> None:
         """A dedicated tenant's plane, which has the tenant's name."""
         self._core.add_plane(plane, TenantId(plane))
-        self._joined[plane] = self._tasks.create_task(self._follow(plane, transport), name=f"plane {plane}")
+        self._joining.join(plane, transport)
 
     async def leave(self, plane: PlaneId) -> None:
         """The plane is no more, or is somebody else's."""
-        following = self._joined.pop(plane)
-        following.cancel()
-        await asyncio.wait([following])
-        if plane in self._planes.ids():
-            await self._planes.leave(plane)
+        await self._joining.leave(plane)
         self._core.remove_plane(plane)
         self._awake.set()
 
@@ -154,45 +145,22 @@ class Runner:
                 mirror.subscribe(self._hearing(each.kind))
             joined()
             # Half of what there is would look like free nodes.
-            await self._know(HOME)
+            while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
+                await asyncio.sleep(LISTED_SECONDS)
+            self._know(HOME)
             self._tasks.create_task(self._escrow.sweep(), name="escrow")
             began()
             await self._decide()
 
-    async def _know(self, plane: PlaneId) -> None:
-        """Wait until the plane was listed whole, however long that takes."""
-        wanted = [self._mirrors[each.kind] for each in WATCHED if plane == HOME or not each.is_home]
-        while not all(mirror.is_synced(plane) for mirror in wanted):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
-            await asyncio.sleep(LISTED_SECONDS)
+    def _know(self, plane: PlaneId) -> None:
+        """All there is on the plane was told."""
         self._core.know_plane(plane)
         self._awake.set()
-
-    async def _follow(self, plane: PlaneId, transport: Transport) -> None:
-        """Listen to a dedicated plane once nothing can come true there that another scheduler sent."""
-        # Without the fence: it is what this client takes.
-        client = Client(transport, user_agent=self._planes.user_agent, permitted=self._planes.permitted)
-        while True:
-            if await self._take_fence(plane, client):
-                break
-            await asyncio.sleep(FENCE_AGAIN_SECONDS)
-        self._planes.join(plane, transport)
-        await self._know(plane)
-        while True:
-            await asyncio.sleep(FENCE_SECONDS)
-            await self._take_fence(plane, client)
-
-    async def _take_fence(self, plane: PlaneId, client: Client) -> bool:
-        try:
-            await fencing.take(client, self._fence, self._confirm)
-        except (ApiError, ClientError) as error:
-            log.info("not fenced", extra={"plane": plane, "error": str(error)})
-            return False
-        return True
 
     def _is_over(self, plane: PlaneId) -> bool:
         """The plane's tenant is no more, or has none any more."""
         tenant = self._mirrors[Kind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
-        return plane not in self._joined and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
+        return plane not in self.ids() and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
 
     def _hearing(self, kind: Kind) -> Callable[[Change], None]:
         def hear(change: Change) -> None:

@@ -2,20 +2,23 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 
 from alcove.api.ids import SYSTEM
 from alcove.client import informer
-from alcove.client.changes import Kind
+from alcove.client.changes import Change, Kind
 from alcove.client.client import Client, Selection
 from alcove.client.errors import PlaneLeft
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.resources import CONFIG_MAPS, NAMESPACES
+from alcove.client.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from alcove.client.transport import Response, Stream
 from alcove.testing.faults import CALM, FaultyTransport, Odds
 
 _NUMBERS = count()
@@ -119,6 +122,67 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool) -> None:
             planes.client(other)
         await planes.drop(late)
         assert planes.mirrors() == [early]
+
+
+async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
+    pool: HttpPool, client: Client, namespace: str
+) -> None:
+    """Half of it would look as if the other half were gone."""
+    other = PlaneId("other")
+    await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": "early"}}, namespace=namespace)
+    slow = SlowLists(pool, "/namespaces?")
+    heard: list[tuple[Kind, str, bool]] = []
+    gone = asyncio.Event()
+    async with Planes() as planes:
+        maps, spaces = planes.mirror(Selection(CONFIG_MAPS)), planes.mirror(Selection(NAMESPACES))
+
+        def hear(change: Change) -> None:
+            if change.key.plane == other and change.key.namespace == namespace:
+                heard.append((change.kind, change.key.name, planes.is_synced(other)))
+                if change.kind is Kind.DELETED:
+                    gone.set()
+
+        maps.subscribe(hear)
+        joining = asyncio.create_task(planes.join_whole(other, slow))
+        await asyncio.sleep(0)  # It has begun.
+        async with asyncio.timeout(10):
+            await maps.synced()
+        late = planes.mirror(Selection(SERVICE_ACCOUNTS))
+        late.subscribe(hear)
+        assert not heard and not joining.done() and not spaces.is_synced(other)
+        slow.go_on.set()
+        async with asyncio.timeout(10):
+            await joining
+        assert (Kind.ADDED, "early", True) in heard
+        assert late.is_synced(other)
+        await client.delete(SYSTEM, CONFIG_MAPS, "early", namespace=namespace)
+        async with asyncio.timeout(10):
+            await gone.wait()
+        assert [kind for kind, name, _ in heard if name == "early"] == [Kind.ADDED, Kind.DELETED]
+
+
+class SlowLists:
+    """A transport that opens no watch of some path before `go_on`."""
+
+    def __init__(self, pool: HttpPool, path: str) -> None:
+        self._pool = pool
+        self._path = path
+        self.go_on = asyncio.Event()
+
+    async def request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Response:
+        return await self._pool.request(method, path, headers, body)
+
+    @asynccontextmanager
+    async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
+        if self._path in path:
+            await self.go_on.wait()
+        async with self._pool.stream(path, headers) as stream:
+            yield stream
+
+    async def close(self) -> None:
+        pass
 
 
 async def test_leaving_the_block_ends_all_informers(pool: HttpPool) -> None:
