@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import NotFound
-from alcove.api.objects import Object, labels
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from alcove.client.resources import ENDPOINTS, SERVICES
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.endpoints import copying, packing
-from alcove.controllers.together import together
-
-
-def copied_of(slice_: Object) -> Iterable[str]:
-    """An index: whose copy a slice of ours is, as namespace/name."""
-    own = labels(slice_)
-    if own.get(packing.MANAGED_LABEL) == copying.MANAGER and own.get(packing.NAME_LABEL):
-        yield f"{slice_['metadata']['namespace']}/{own[packing.NAME_LABEL]}"
+from alcove.controllers.endpoints import copying
+from alcove.controllers.endpoints.managed import ManagedSlices
 
 
 class EndpointSliceMirroring(Controller):
@@ -30,10 +21,9 @@ class EndpointSliceMirroring(Controller):
         super().__init__(setup)
         self._endpoints = self.mirror(ENDPOINTS)
         self._services = self.mirror(SERVICES)
-        self._slices = self.mirror(ENDPOINT_SLICES, {"copied": copied_of})
+        self._slices = ManagedSlices(self, copying.MANAGER)
         self.on(self._endpoints, self._by_hand)
         self.on(self._services, self._with_endpoints)
-        self.on(self._slices, _copied)
 
     def _by_hand(self, change: Change) -> Iterable[ObjectKey]:
         """Most endpoints follow a selector, and are none of ours."""
@@ -45,31 +35,10 @@ class EndpointSliceMirroring(Controller):
         return (change.key,) if change.key in self._endpoints else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        there = self._slices.find("copied", key.plane, key.tenant, f"{key.namespace}/{key.name}")
+        there = self._slices.of(key)
         endpoints, service = self._endpoints.get(key), self._services.get(key)
         if endpoints is None or service is None or not copying.is_copied(endpoints, service):
-            await together(self._delete(key, each) for each in there)
-            return DONE
-        if "deletionTimestamp" in endpoints["metadata"]:
-            return DONE
-        plan = copying.plan(endpoints, service, there)
-        client = self.client(key)
-        await together(client.create(key.tenant, ENDPOINT_SLICES, each) for each in plan.create)
-        await together(client.update(key.tenant, ENDPOINT_SLICES, each) for each in plan.update)
-        await together(self._delete(key, each) for each in plan.delete)
+            await self._slices.delete(key, there)
+        elif "deletionTimestamp" not in endpoints["metadata"]:
+            await self._slices.carry_out(key, copying.plan(endpoints, service, there))
         return DONE
-
-    async def _delete(self, key: ObjectKey, slice_: Object) -> None:
-        metadata = slice_["metadata"]
-        try:
-            await self.client(key).delete(
-                key.tenant, ENDPOINT_SLICES, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
-            )
-        except NotFound:
-            pass
-
-
-def _copied(change: Change) -> Iterable[ObjectKey]:
-    for obj in (change.obj, change.old):
-        for place in copied_of(obj) if obj is not None else ():
-            yield change.key.of(place.partition("/")[2])

@@ -7,79 +7,46 @@ taken once however many controllers work. It goes with the service, or when the 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.addresses import Address, Network
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.core.services import types
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.client.resources import SERVICES
+from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.network import wellknown
-from alcove.controllers.network.backings import Backing, Backings
-from alcove.controllers.network.networks import JOINED, turned_ready
-from alcove.controllers.network.owners import NetworkId, OwnerRef
+from alcove.controllers.network.backings import Backing
+from alcove.controllers.network.owners import OwnerRef
 from alcove.controllers.network.service_ranges import service_ranges
-from alcove.controllers.network.tenancy import Tenancy
+from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
 from alcove.vpc.addressing import SCALED, Purpose
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import Full, Refused, Taken, VpcError
-from alcove.vpc.world import World, spec_of
+from alcove.vpc.world import spec_of
 
 EXTERNAL = "External"
 """A network whose services get their addresses from somebody else."""
-FAILED = "FailedProvision"
-RETRY_SECONDS = 30.0
 
 
-class ServiceAddressController(Controller):
+class ServiceAddressController(ServiceClaims):
     name = "service-address"
-    resource = SERVICES
     workers = 32
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self._networks = self.mirror(NETWORKS)
-        self._services = self.mirror(SERVICES, {"joined": JOINED})
-        self._tenancy = Tenancy(self)
-        self._backings = Backings(world)
-        self._allocator = Allocator(world, setup.clock)
+        self._allocator = Allocator(self._world, setup.clock)
         self.on(self._services)
-        self.on(self._networks, self._of_network)
-        self.on(world.endpoints, self._of_endpoint)
-
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
-        await self._world.caught_up(self._world.endpoints, self._world.vpcs, self._world.dividers)
-
-    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
-        key = change.key
-        if change.kind is not Kind.ADDED and not turned_ready(change):
-            return ()
-        return self._services.find_keys("joined", key.plane, key.tenant, key.name)
-
-    def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is not Kind.DELETED or spec_of(change.obj, "type") != SCALED:
-            return ()
-        ref = OwnerRef.parse(spec_of(change.obj, "pod"))
-        plane = self._tenancy.plane_of(ref.tenant) if ref else None
-        return (ObjectKey(plane, ref.tenant, ref.namespace, ref.name),) if ref and plane else ()
+        self.on(self._world.endpoints, lambda change: self._lost_by(change, SCALED))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
         if service is None:
             return DONE
-        there = [
-            each
-            for each in self._world.endpoints_of(service["metadata"]["uid"])
-            if spec_of(each, "type") == SCALED
-        ]
+        there = self._claimed(service, SCALED)
         if not _needs_address(service["spec"]):
-            await self._release(there)
+            await self._give_back(there)
             return DONE
         network = self._networks.get(key.of(network_of(service), ""))
         if network is None:
@@ -87,7 +54,7 @@ class ServiceAddressController(Controller):
             return DONE  # When it comes, it tells.
         if "deletionTimestamp" in network["metadata"] or _is_external(network):
             return DONE
-        backing = self._backings.of(NetworkId(key.tenant, network_of(service)), network)
+        backing = self._backing(key, service)
         if backing is None:
             return DONE  # The network tells when it has one.
         try:
@@ -105,7 +72,7 @@ class ServiceAddressController(Controller):
             raise Refused(f"a service of both families is required, but {told}")
         cidrs, given = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
         kept = [each for each in there if not given or spec_of(each, "ip") == given]
-        await self._release(each for each in there if each not in kept[:1])
+        await self._give_back(each for each in there if each not in kept[:1])
         endpoint = kept[0] if kept else await self._claim(key, service, backing, cidrs, given)
         if not given:
             await self._write(key, service, spec_of(endpoint, "ip"))
@@ -136,14 +103,6 @@ class ServiceAddressController(Controller):
         family = f"IPv{ipaddress.ip_address(address).version}"
         service["spec"] |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": [family]}
         await self.client(key).update(key.tenant, SERVICES, service)
-
-    async def _release(self, endpoints: Iterable[Object]) -> None:
-        for each in endpoints:
-            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
-
-    def _warn(self, key: ObjectKey, service: Object, why: str) -> None:
-        whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
-        self.events.warning(key.plane, whole, FAILED, why)
 
 
 def _is_external(network: Object) -> bool:

@@ -12,27 +12,24 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.ids import TenantId
-from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.core.services import types
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind
 from alcove.client.keys import ObjectKey
-from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network.backings import Backing, Backings
-from alcove.controllers.network.networks import JOINED, turned_ready
-from alcove.controllers.network.owners import NetworkId, OwnerRef
+from alcove.client.resources import SERVICES
+from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.network.backings import Backing
+from alcove.controllers.network.owners import OwnerRef
+from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
 from alcove.vpc.addressing import DOOR, Place, Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.claims import claimed_port
 from alcove.vpc.errors import OutOfRange, Unavailable, VpcError
 from alcove.vpc.states import is_going, is_provisioned
-from alcove.vpc.world import World, spec_of
+from alcove.vpc.world import spec_of
 
 OUTSIDE_LABEL = "alcove.io/outside"
 EVERYBODY = "true"
-FAILED = "FailedProvision"
-RETRY_SECONDS = 30.0
 _BALANCED = "balanced"
 BALANCED: Index = lambda service: (_BALANCED,) if is_ours(service["spec"]) else ()  # noqa: E731
 
@@ -41,32 +38,14 @@ def is_ours(spec: Object) -> bool:
     return types.is_balanced(spec) and not spec.get("loadBalancerClass")
 
 
-class BalancerController(Controller):
+class BalancerController(ServiceClaims):
     name = "load-balancer"
-    resource = SERVICES
 
     def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self._networks = self.mirror(NETWORKS)
-        self._services = self.mirror(SERVICES, {"joined": JOINED, _BALANCED: BALANCED})
-        self._backings = Backings(world)
-        self._allocator = Allocator(world, setup.clock)
+        super().__init__(setup, {_BALANCED: BALANCED})
+        self._allocator = Allocator(self._world, setup.clock)
         self.on(self._services, _concerned)
-        self.on(self._networks, self._of_network)
-        self.on(world.subnets, self._of_pool)
-
-    async def fresh(self, key: ObjectKey) -> None:
-        await super().fresh(key)
-        await self._world.caught_up(self._world.endpoints)
-
-    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
-        key = change.key
-        return (
-            self._services.find_keys("joined", key.plane, key.tenant, key.name)
-            if turned_ready(change)
-            else ()
-        )
+        self.on(self._world.subnets, self._of_pool)
 
     def _of_pool(self, change: Change) -> Iterable[ObjectKey]:
         """New addresses are for those who have none yet."""
@@ -88,27 +67,20 @@ class BalancerController(Controller):
         if not is_ours(service["spec"]):
             await self._release(key, service, there)
             return DONE
-        network = self._networks.get(key.of(network_of(service), ""))
-        backing = self._backings.of(NetworkId(key.tenant, network_of(service)), network) if network else None
-        pools = self._pools(key.tenant)
+        backing, pools = self._backing(key, service), self._pools(key.tenant)
         if backing is None or not (pools or there):
             return DONE  # Network or subnet will tell.
         try:
             endpoint = there[0] if there else await self._claim(key, service, backing, pools)
         except VpcError as error:
-            whole = {**service, "apiVersion": SERVICES.api_version, "kind": SERVICES.kind}
-            self.events.warning(key.plane, whole, FAILED, str(error))
+            self._warn(key, service, str(error))
             return Result(after_seconds=RETRY_SECONDS)
         await self._tell(key, service, [{"ip": spec_of(endpoint, "ip"), "ipMode": "VIP"}])
         return DONE
 
     def _held(self, service: Object) -> list[Object]:
-        found = self._world.endpoints_of(service["metadata"]["uid"])
-        return [
-            each
-            for each in found
-            if spec_of(each, "type") == DOOR and spec_of(each, "ip") and not claimed_port(objects.name(each))
-        ]
+        doors = self._claimed(service, DOOR)
+        return [each for each in doors if spec_of(each, "ip") and not claimed_port(objects.name(each))]
 
     def _pools(self, tenant: TenantId) -> list[Object]:
         """Its own first."""
@@ -137,11 +109,9 @@ class BalancerController(Controller):
         raise Unavailable("; ".join(refused))
 
     async def _release(self, key: ObjectKey, service: Object, there: list[Object]) -> None:
-        if not there:
-            return
-        await self._tell(key, service, [])
-        for each in there:
-            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
+        if there:
+            await self._tell(key, service, [])
+            await self._give_back(there)
 
     async def _tell(self, key: ObjectKey, service: Object, ingress: list[Object]) -> None:
         status = service.get("status") or {}
