@@ -1,18 +1,48 @@
 """Storage from a tenant's manifest to a placed pod: class, claim, scheduler, provisioner and binder together."""
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alcove.api import meta
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.scheduling import node
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+BEAT_SECONDS = 5.0
+
+
+@contextmanager
+def heard_of(server: LocalServer, names: tuple[str, ...]) -> Iterator[None]:
+    """The nodes say that they are ready, now and then: of a silent one the controllers keep pods away after a minute,
+    and on a busy machine the tests below take longer."""
+    over = threading.Event()
+    ring0 = Caller(server.admin_kubeconfig)
+
+    def beat() -> None:
+        while True:
+            said = {"type": "Ready", "status": "True", "lastHeartbeatTime": meta.format_time(time.time())}
+            for name in names:
+                ring0.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [said]}})
+            if over.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        ring0.close()
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +53,8 @@ def nodes(control_plane: LocalServer, tmp_path_factory: pytest.TempPathFactory) 
         del made["metadata"]["uid"]
         assert control_plane.system.post("/api/v1/nodes", made).status == 201
     directory: Path = tmp_path_factory.mktemp("scheduler")
-    with LocalScheduler(control_plane.admin_kubeconfig, directory, "--lease-seconds", "2"):
+    scheduler = LocalScheduler(control_plane.admin_kubeconfig, directory, "--lease-seconds", "2")
+    with heard_of(control_plane, names), scheduler:
         yield control_plane
     for name in names:
         control_plane.system.delete(f"/api/v1/nodes/{name}")
