@@ -1,15 +1,14 @@
 """Events: what controllers tell the users of an object, in the object's own tenant and namespace.
 
-Telling never waits and never fails: events go through a bounded queue, several of the same are counted
-in one, and an object that has too much to say is silenced for a while.
+Telling never waits and never fails: events go through bounded queues, several of the same are counted
+in one, and an object that has too much to say is silenced for a while (`event_memory.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from array import array
-from collections import Counter, OrderedDict
+from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -22,24 +21,23 @@ from alcove.client.client import Client
 from alcove.client.errors import ClientError
 from alcove.client.keys import PlaneId
 from alcove.client.resources import EVENTS
+from alcove.controllers.event_memory import Budget, Written
 
 log = logging.getLogger(__name__)
 
 QUEUED_MAX = 1_000
 QUEUED_PER_TENANT_MAX = 100
-REMEMBERED_MAX = 4_096
+AT_ONCE_MAX = 16
+WRITE_SECONDS_MAX = 10.0
 SAME_SECONDS = 600.0
 """Within this time, the same is counted and not told again."""
-BURST_PER_OBJECT = 25
-REFILL_SECONDS = 300.0
-"""After a burst, an object may tell one thing more each time this has passed."""
-BUCKETS = 1 << 13
 MESSAGE_BYTES_MAX = 1_024
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
 ClientOf = Callable[[PlaneId], Client]
+_Line = tuple[PlaneId, TenantId]
 
 
 class Told(Struct, frozen=True):
@@ -64,75 +62,72 @@ class Told(Struct, frozen=True):
         return (self.plane, self.tenant, str(self.involved.get("uid") or self.involved.get("name")))
 
 
-class _Kept(Struct):
-    """An event that was written: where, and how often it happened."""
-
-    name: str
-    count: int
-    last: float
-
-
-class _Buckets:
-    """How much each object may still tell. A table of fixed size, by hash: two objects that meet in it
-    share, which is no harm, and nothing is kept of objects that are gone."""
-
-    def __init__(self) -> None:
-        self._used = array("d", bytes(8 * BUCKETS))
-        self._since = array("d", bytes(8 * BUCKETS))
-
-    def take(self, mark: object, now: float) -> bool:
-        place = hash(mark) % BUCKETS
-        refilled = (now - self._since[place]) / REFILL_SECONDS
-        used = max(self._used[place] - refilled, 0.0)
-        self._since[place] = now
-        may = used + 1 <= BURST_PER_OBJECT
-        self._used[place] = used + 1 if may else used
-        return may
-
-
 class Recorder:
-    """`run` writes what was told, until cancelled."""
+    """`run` writes what was told, until cancelled: tenant by tenant in turn, of each one at a time, so that one whose
+    webhooks take their time, or who has much to tell, does not keep the others waiting."""
 
     def __init__(self, client_of: ClientOf, clock: Callable[[], float]) -> None:
         self._client_of = client_of
         self._clock = clock
-        self._queue: asyncio.Queue[Told] = asyncio.Queue(QUEUED_MAX)
-        self._queued: Counter[TenantId] = Counter()
-        self._kept: OrderedDict[object, _Kept] = OrderedDict()
-        self._buckets = _Buckets()
+        self._lines: dict[_Line, deque[Told]] = {}
+        """What each tenant has to tell."""
+        self._turns: asyncio.Queue[_Line] = asyncio.Queue()
+        """Tenants with something to tell of whom nothing is being written, each once."""
+        self._queued = 0
+        self._written = Written()
+        self._budget = Budget()
         self.dropped = 0
 
     def tell(self, told: Told) -> None:
-        if self._queue.full() or self._queued[told.tenant] >= QUEUED_PER_TENANT_MAX:
+        which = (told.plane, told.tenant)
+        line = self._lines.get(which)
+        if self._queued >= QUEUED_MAX or (line is not None and len(line) >= QUEUED_PER_TENANT_MAX):
             self.dropped += 1
             return
-        self._queued[told.tenant] += 1
-        self._queue.put_nowait(told)
+        self._queued += 1
+        if line is None:
+            self._lines[which] = deque((told,))
+            self._turns.put_nowait(which)
+        else:
+            line.append(told)
 
     async def drained(self) -> None:
         """Waits until everything that was told is written, or dropped."""
-        await self._queue.join()
+        await self._turns.join()
 
     async def run(self) -> None:
-        while True:
-            told = await self._queue.get()
-            self._queued -= Counter((told.tenant,))
-            try:
+        hands = asyncio.Semaphore(AT_ONCE_MAX)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await hands.acquire()
+                which = await self._turns.get()
+                tasks.create_task(self._turn(which, hands), name="event")
+
+    async def _turn(self, which: _Line, hands: asyncio.Semaphore) -> None:
+        line = self._lines[which]
+        told = line.popleft()
+        self._queued -= 1
+        try:
+            async with asyncio.timeout(WRITE_SECONDS_MAX):
                 await self._write(told)
-            except (ApiError, ClientError) as error:
-                # The tenant or namespace may be going away, the plane may have left.
-                self.dropped += 1
-                log.debug("event not written", extra={"reason": told.reason, "error": str(error)})
-            finally:
-                self._queue.task_done()
+        except (ApiError, ClientError, TimeoutError) as error:
+            # The tenant or namespace may be going away, the plane may have left.
+            self.dropped += 1
+            log.debug("event not written", extra={"reason": told.reason, "error": str(error)})
+        finally:
+            if line:
+                self._turns.put_nowait(which)
+            else:
+                del self._lines[which]
+            self._turns.task_done()
+            hands.release()
 
     async def _write(self, told: Told) -> None:
         now = self._clock()
-        self._forget(now)
-        kept = self._kept.get(told.sameness)
-        if kept is not None and now - kept.last < SAME_SECONDS and await self._count(told, kept, now):
+        place = self._written.find(told.sameness, now, SAME_SECONDS)
+        if place is not None and await self._count(told, place, now):
             return
-        if self._buckets.take(told.object_mark, now):
+        if self._budget.take(told.object_mark, now):
             await self._create(told, now)
         else:
             self.dropped += 1
@@ -140,29 +135,19 @@ class Recorder:
     async def _create(self, told: Told, now: float) -> None:
         event = described(told, now)
         namespace = event["metadata"]["namespace"]
-        made = await self._client_of(told.plane).create(told.tenant, EVENTS, event, namespace=namespace)
-        self._kept[told.sameness] = _Kept(made["metadata"]["name"], 1, now)
-        if len(self._kept) > REMEMBERED_MAX:
-            self._kept.popitem(last=False)
+        await self._client_of(told.plane).create(told.tenant, EVENTS, event, namespace=namespace)
+        self._written.put(told.sameness, now)
 
-    async def _count(self, told: Told, kept: _Kept, now: float) -> bool:
-        patch = {"count": kept.count + 1, "lastTimestamp": meta.format_time(now)}
-        namespace = _namespace(told.involved)
+    async def _count(self, told: Told, place: int, now: float) -> bool:
+        patch = {"count": self._written.count(place) + 1, "lastTimestamp": meta.format_time(now)}
+        name, namespace = _name(told.involved, self._written.first(place)), _namespace(told.involved)
         try:
-            await self._client_of(told.plane).patch(
-                told.tenant, EVENTS, kept.name, patch, namespace=namespace
-            )
+            await self._client_of(told.plane).patch(told.tenant, EVENTS, name, patch, namespace=namespace)
         except NotFound:
-            del self._kept[told.sameness]
+            self._written.forget(told.sameness, place)
             return False
-        kept.count, kept.last = kept.count + 1, now
-        self._kept.move_to_end(told.sameness)
+        self._written.add(told.sameness, place, now)
         return True
-
-    def _forget(self, now: float) -> None:
-        """What is too old to be counted again."""
-        while self._kept and now - next(iter(self._kept.values())).last >= SAME_SECONDS:
-            self._kept.popitem(last=False)
 
 
 class Events:
@@ -204,6 +189,10 @@ def _namespace(involved: Object) -> str:
     return involved.get("namespace") or "default"
 
 
+def _name(involved: Object, first: float) -> str:
+    return f"{involved['name'][:200]}.{int(first * 1_000_000):x}"
+
+
 def described(told: Told, now: float) -> Object:
     time = meta.format_time(now)
     message = told.message.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
@@ -212,7 +201,7 @@ def described(told: Told, now: float) -> Object:
     return {
         "metadata": {
             "namespace": _namespace(told.involved),
-            "name": f"{told.involved['name'][:200]}.{int(now * 1_000_000):x}",
+            "name": _name(told.involved, now),
         },
         "involvedObject": told.involved,
         "type": told.type,

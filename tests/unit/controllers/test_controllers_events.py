@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 
@@ -13,9 +14,11 @@ from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.pool import HttpPool
-from alcove.client.resources import EVENTS
+from alcove.client.resources import EVENTS, Resource
 from alcove.controllers import events as module
+from alcove.controllers.event_memory import BURST_PER_OBJECT
 from alcove.controllers.events import Events, Recorder, Told, described, reference
+from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 
 _NUMBERS = count()
@@ -80,11 +83,11 @@ async def test_the_same_is_counted(client: Client) -> None:
 async def test_an_object_with_too_much_to_say_is_silenced(client: Client) -> None:
     def tell(events: Events) -> None:
         assert isinstance(events, _About)
-        for number in range(module.BURST_PER_OBJECT + 10):
+        for number in range(BURST_PER_OBJECT + 10):
             events.say("Failed", f"number {number}")
 
     recorder, found = await written(client, tell, clock=lambda: 1_700_000_000.0 + next(_TICKS) * 1e-3)
-    assert len(found) == module.BURST_PER_OBJECT and recorder.dropped == 10
+    assert len(found) == BURST_PER_OBJECT and recorder.dropped == 10
 
 
 _TICKS = count()
@@ -123,3 +126,67 @@ def test_an_event_says_what_it_is_about() -> None:
     spaceless = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
     told = Told(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
     assert described(told, 0)["metadata"]["namespace"] == "default"
+
+
+class _Slow(Client):
+    """A client to whom one tenant's events take for ever."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[TenantId, str]] = []
+
+    async def create(
+        self, tenant: TenantId, resource: Resource, obj: Object, *, namespace: str = "", **_: object
+    ) -> Object:
+        if tenant == "slow":
+            await asyncio.Event().wait()
+        self.written.append((tenant, obj["reason"]))
+        return obj
+
+
+def test_a_tenant_whose_webhook_sleeps_keeps_no_other_from_telling() -> None:
+    client = _Slow()
+
+    async def scenario() -> None:
+        recorder = Recorder(lambda _plane: client, clock)
+        events = Events(recorder, "tester")
+        for number in range(50):
+            events.warning(HOME, pod(f"p{number}", "slow"), "Failed", "m")
+        for number in range(3):
+            events.warning(HOME, pod(f"p{number}", "quick"), f"Told{number}", "m")
+        task = asyncio.create_task(recorder.run())
+        await asyncio.sleep(0.1)
+        assert client.written == [("quick", f"Told{number}") for number in range(3)], "in the order told"
+        await asyncio.sleep(50 * module.WRITE_SECONDS_MAX + 1)
+        assert recorder.dropped == 50 and not recorder._lines
+        task.cancel()
+
+    clock = VirtualClock()
+    clock.run(scenario())
+
+
+def test_many_tenants_are_written_for_at_once_and_of_each_one_at_a_time() -> None:
+    busy: Counter[TenantId] = Counter()
+    most: list[tuple[int, int]] = []
+
+    class Counting(_Slow):
+        async def create(
+            self, tenant: TenantId, resource: Resource, obj: Object, *, namespace: str = "", **_: object
+        ) -> Object:
+            busy[tenant] += 1
+            most.append((max(busy.values()), busy.total()))
+            await asyncio.sleep(1)
+            busy[tenant] -= 1
+            return obj
+
+    async def scenario() -> None:
+        client = Counting()
+        recorder = Recorder(lambda _plane: client, clock)
+        for number in range(200):
+            Events(recorder, "tester").normal(HOME, pod(f"p{number}", f"t{number % 40}"), "Fine", "m")
+        task = asyncio.create_task(recorder.run())
+        await recorder.drained()
+        task.cancel()
+
+    clock = VirtualClock()
+    clock.run(scenario())
+    assert max(most)[0] == 1 and max(total for _, total in most) == module.AT_ONCE_MAX

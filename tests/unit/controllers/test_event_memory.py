@@ -1,0 +1,59 @@
+"""What a recorder remembers, in tables whose size nothing changes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alcove.controllers import event_memory
+from alcove.controllers.event_memory import BURST_PER_OBJECT, PLACES, REFILL_SECONDS, Budget, Written
+
+
+def test_an_object_has_a_burst_and_then_one_now_and_then() -> None:
+    budget = Budget()
+    assert [budget.take("x", 1_000.0) for _ in range(BURST_PER_OBJECT + 2)].count(True) == BURST_PER_OBJECT
+    assert budget.take("x", 1_000.0 + REFILL_SECONDS + 1) and not budget.take(
+        "x", 1_000.0 + REFILL_SECONDS + 1
+    )
+
+
+def test_what_was_written_is_found_counted_and_forgotten() -> None:
+    written = Written()
+    assert written.find("x", 5.0, 600.0) is None
+    written.put("x", 5.25)
+    place = written.find("x", 6.0, 600.0)
+    assert place is not None and (written.first(place), written.count(place)) == (5.25, 1)
+    written.add("x", place, 500.0)
+    assert written.find("x", 1_000.0, 600.0) == place and written.count(place) == 2
+    assert written.find("x", 1_200.0, 600.0) is None, "told too long ago"
+    written.forget("x", place)
+    assert written.find("x", 501.0, 600.0) is None
+
+
+def test_of_three_in_two_places_the_one_told_longest_ago_is_forgotten() -> None:
+    written = Written()
+    marks = [3, 3 + PLACES, 3 + 2 * PLACES]  # An integer is its own hash.
+    for time, mark in enumerate(marks, start=1):
+        written.put(mark, float(time))
+    assert [written.find(mark, 4.0, 600.0) is not None for mark in marks] == [False, True, True]
+    assert written.find(marks[0] ^ 1, 4.0, 600.0) is None
+
+
+@given(st.lists(st.integers(0, 40)))
+def test_what_is_found_is_never_somebody_elses(told: list[int]) -> None:
+    written, first = Written(), dict[int, float]()
+    for time, mark in enumerate(told, start=1):
+        place = written.find(mark * 4_096, float(time), 600.0)
+        if place is None:
+            written.put(mark * 4_096, float(time))
+            first[mark] = float(time)
+        else:
+            assert written.first(place) == first[mark]
+            written.add(mark * 4_096, place, float(time))
+
+
+def test_the_tables_do_not_grow() -> None:
+    written, budget = Written(), Budget()
+    for number in range(4 * PLACES):
+        written.put(("tenant", number), float(number))
+        budget.take(("tenant", number), float(number))
+    tables = [*vars(written).values(), *vars(budget).values()]
+    assert [len(table) for table in tables] == [event_memory.PLACES] * 6
