@@ -94,8 +94,8 @@ def test_the_more_important_takes_the_place_of_the_less(admin: Caller) -> None:
     create(admin, "urgent", cpu="4", priorityClassName="high")
     nominated = wait_until(lambda: admin.get(f"{PODS}/urgent").json["status"].get("nominatedNodeName"))
     leaving = [each for each in ("low-1", "low-2") if node_of(admin, each) == nominated]
-    victim = wait_until(lambda: admin.get(f"{PODS}/{leaving[0]}").json)
-    assert victim["metadata"]["deletionTimestamp"]
+    wait_until(lambda: admin.get(f"{PODS}/{leaving[0]}").json["metadata"].get("deletionTimestamp"))
+    victim = admin.get(f"{PODS}/{leaving[0]}").json
     reasons = [
         each["reason"] for each in victim["status"]["conditions"] if each["type"] == "DisruptionTarget"
     ]
