@@ -14,10 +14,11 @@ from msgspec import structs
 from alcove.agent.cgroups import Layout
 from alcove.agent.images.model import Image, NoImage
 from alcove.agent.images.snapshots import MountFailed
+from alcove.agent.network import settings
 from alcove.agent.network.attachment import Attachment, NetworkError
 from alcove.agent.network.dialing import connect_loopback, connect_node
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import files, marks, refusals
+from alcove.agent.pods import files, marks, passing, refusals
 from alcove.agent.pods.classes import is_ring0
 from alcove.agent.pods.containers import Role, Wanted
 from alcove.agent.pods.environment import NoConfig
@@ -40,6 +41,7 @@ from alcove.agent.runtime.config import (
     Namespaces,
     Place,
     container_config,
+    network_sysctls,
     sandbox_config,
     sandbox_namespaces,
     shared_namespaces,
@@ -91,14 +93,18 @@ class RealSite:
         if not self._is_chosen:
             self.runtime = await self._shop.classes.pick(self.key, spec)
         refusals.check(spec, self.runtime.isolation, is_ring0=is_ring0(self.key))
+        if self._has_own_users(spec):
+            passing.check(self.runtime.handler, self._shop.folders.data, is_ring0=is_ring0(self.key))
         attaching = asyncio.ensure_future(self._attach(pod))
         try:
             await self._mount(pod)
         except BaseException:
             attaching.cancel()
-            await asyncio.wait((attaching,))
+            await asyncio.gather(attaching, return_exceptions=True)
             raise
         await attaching
+        if self._has_own_users(spec):
+            self._set_network(spec)
         self._shop.cgroups.ensure(self._group, pod_limits_of(spec))
         self._write_files(pod)
 
@@ -107,6 +113,12 @@ class RealSite:
             self._attachment = await self._shop.network.attach(self.key, pod)
         except NetworkError as error:
             raise PodTrouble("FailedCreatePodSandBox", f"network is not ready: {error}") from error
+
+    def _set_network(self, spec: Object) -> None:
+        try:
+            settings.apply(self._attachment.namespace_path, network_sysctls(spec))
+        except OSError as error:
+            raise PodTrouble("FailedCreatePodSandBox", f"a sysctl cannot be set: {error}") from error
 
     async def _mount(self, pod: Object) -> None:
         try:
@@ -166,7 +178,7 @@ class RealSite:
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
         id, spec = marks.sandbox_id(self.key, attempt), pod["spec"]
         shared = sandbox_namespaces(spec, self._attachment.namespace_path)
-        place = self._place(id, str(self._shop.pause.rootfs), shared, spec, None)
+        place = self._place(id, await self._sandbox_root(id, spec), shared, spec, None)
         try:
             config = sandbox_config(spec, place, self._hostname(pod))
         except SpecRefused as error:
@@ -177,6 +189,16 @@ class RealSite:
         self._made[id] = ""
         await self.runtime.create(ContainerSpec(id, id, config, self._folder / "sandbox.log", mark.labels()))
         return id
+
+    async def _sandbox_root(self, id: ContainerId, spec: Object) -> str:
+        rootfs = self._shop.pause.rootfs
+        if not self._has_own_users(spec):
+            return str(rootfs)
+        # Images are root's alone; a snapshot is where others get to.
+        try:
+            return str(await asyncio.to_thread(self._shop.snapshots.mount, id, rootfs))
+        except MountFailed as error:
+            raise PodTrouble("FailedCreatePodSandBox", str(error)) from error
 
     def _place(
         self, id: ContainerId, rootfs: str, shared: Namespaces, spec: Object, container: Object | None
@@ -199,9 +221,11 @@ class RealSite:
         )
 
     def _mapping(self, spec: Object) -> IdMapping | None:
-        if spec.get("hostUsers") is not False or self.runtime.isolation is not Isolation.NAMESPACES:
-            return None
-        return self._shop.ids.of(self.key.place)
+        return self._shop.ids.of(self.key.place) if self._has_own_users(spec) else None
+
+    def _has_own_users(self, spec: Object) -> bool:
+        """Behind a kernel of its own a pod's users are its own anyway."""
+        return spec.get("hostUsers") is False and self.runtime.isolation is Isolation.NAMESPACES
 
     async def drop_sandbox(self, id: ContainerId) -> None:
         await self._remove_containers()

@@ -19,6 +19,7 @@ SHM_BYTES = 64 << 20
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep 2147483647 & wait")
 """Holds a sandbox, and buries the orphans of a pod whose containers share their processes."""
 _PING = {"net.ipv4.ping_group_range": "0 2147483647"}
+_ANY_PORT = {"net.ipv4.ip_unprivileged_port_start": "0"}
 
 
 class ImageConfig(Struct, frozen=True):
@@ -269,9 +270,14 @@ def network_sysctls(pod: Object) -> dict[str, str]:
     """Settings of the pod's network: leave to ping without raw sockets, and what the pod asks for.
 
     A runtime sets them, except in a pod with a user namespace of its own, whose root may not: there whoever
-    makes the network has to.
+    makes the network has to. Such a root is none to the network, so ports below 1024 are for everybody there.
     """
-    return {name: value for name, value in {**_PING, **_asked(pod)}.items() if name.startswith("net.")}
+    usual = _PING if pod.get("hostUsers") is not False else {**_PING, **_ANY_PORT}
+    return {name: value for name, value in {**usual, **_asked(pod)}.items() if _is_of_network(name)}
+
+
+def _is_of_network(name: str) -> bool:
+    return name.startswith(("net.", "net/"))
 
 
 def _asked(pod: Object) -> dict[str, str]:
@@ -280,7 +286,7 @@ def _asked(pod: Object) -> dict[str, str]:
 
 
 def _sysctls(pod: Object, place: Place) -> dict[str, str]:
-    others = {name: value for name, value in _asked(pod).items() if not name.startswith("net.")}
+    others = {name: value for name, value in _asked(pod).items() if not _is_of_network(name)}
     if place.mapping is not None or not place.namespaces.network:
         return others
     return {**network_sysctls(pod), **others}

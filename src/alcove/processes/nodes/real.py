@@ -30,7 +30,7 @@ from alcove.agent.network.start import start as start_network
 from alcove.agent.node import NodeFacts, NodeKeeper
 from alcove.agent.node import allocatable as allocatable_of
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import marks, workshop
+from alcove.agent.pods import marks, passing, workshop
 from alcove.agent.pods.classes import Classes
 from alcove.agent.pods.environment import Environment
 from alcove.agent.pods.real import RealSite
@@ -267,7 +267,10 @@ def _network(agent: Agent) -> Network:
 
 def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> NodeFacts:
     config = agent.config
-    offered: list[Object] = [{"name": name, "features": {}} for name in handlers.names()]
+    offered: list[Object] = [
+        {"name": name, "features": {"userNamespaces": True} if passing.can_map(name, config.data) else {}}
+        for name in handlers.names()
+    ]
     return NodeFacts(
         name=config.name,
         addresses=(config.address,),
