@@ -8,7 +8,7 @@ import typer
 
 from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
 from alcove.cli.connectivity import verb as connectivity
-from alcove.processes.verbs import agent, apiserver, controllers, leave, machine, scheduler
+from alcove.processes.verbs import agent, apiserver, backup, controllers, leave, machine, scheduler
 
 app = typer.Typer(
     name="alcove",
@@ -26,6 +26,8 @@ app = typer.Typer(
 # The cluster of this machine.
 for verb in (machine.up, machine.down, machine.status, machine.destroy, machine.logs, machine.doctor):
     app.command()(verb)
+app.command()(backup.backup)
+app.command()(backup.restore)
 
 # What ring0's operator does, through the API.
 app.add_typer(tenant.app, name="tenant")

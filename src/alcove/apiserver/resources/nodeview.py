@@ -36,7 +36,7 @@ def list_nodes(services: Services, call: Call) -> Response:
     return Response(200, body, call.view.content_type)
 
 
-def watch(services: Services, call: Call) -> Response:
+def watch(services: Services, call: Call) -> watching.Answer:
     """Which nodes are visible is asked anew with each event."""
     wanted = _wanted(services, call, list_options(call))
     return watching.watch_space(services, call, SYSTEM, call.narrowed_view, wanted)

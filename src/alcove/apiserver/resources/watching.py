@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge
+from typing import Any
 
 from alcove.api.errors import Expired
 from alcove.api.ids import GroupResource, Revision, TenantId
@@ -25,24 +26,59 @@ DEFAULT_SECONDS = (1800, 3600)
 """Without timeoutSeconds a watch lasts a random time in between, so that clients do not return at once."""
 
 
-def watch_objects(services: Services, call: Call) -> Response:
+Answer = Response | Coroutine[Any, Any, Response]
+
+
+def watch_objects(services: Services, call: Call) -> Answer:
     wanted = selected(call, list_options(call))
     return watch_space(services, call, call.list_tenant, call.view, wanted)
 
 
 def watch_space(
     services: Services, call: Call, tenant: TenantId | None, view: View, wanted: Matches | None
-) -> Response:
+) -> Answer:
     """Watches one tenant's objects, or (None) all tenants'."""
     options = list_options(call)
+    if options.revision and options.revision > services.cache.revision:
+        return _watch_ahead(services, call, tenant, view, wanted, options.revision)
+    return _watch(services, call, options, tenant, view, wanted)
+
+
+async def _watch_ahead(
+    services: Services,
+    call: Call,
+    tenant: TenantId | None,
+    view: View,
+    wanted: Matches | None,
+    after: Revision,
+) -> Response:
+    """From a revision that only another server has seen yet, or that is of a past that is gone.
+
+    After a restore from a backup, a client may know revisions that have not happened: such a watch would be silent, and
+    what happens up to there would be missing from it.
+    """
+    newest = await services.store.revision()
+    if after > newest:
+        return _refused(f"resource version {after} has not happened ({newest}): the store was restored")
+    await services.cache.reached(after)
+    return _watch(services, call, list_options(call), tenant, view, wanted)
+
+
+def _watch(
+    services: Services,
+    call: Call,
+    options: ListOptions,
+    tenant: TenantId | None,
+    view: View,
+    wanted: Matches | None,
+) -> Response:
     cache, resource = services.cache, call.kind.storage_resource
     sources = lookup.sources(tenant, resource)
     is_fresh = options.initial_events or (options.initial_events is None and not options.revision)
     after = cache.revision if is_fresh else options.revision or cache.revision
     history = [] if is_fresh else _history(cache, sources, resource, after)
     if history is None:
-        told = f"too old resource version: {after} ({cache.revision})"
-        return Response(200, _Refused(watch.error_event(Expired(told))))
+        return _refused(f"too old resource version: {after} ({cache.revision})")
     exact = exact_fields(options.fields)
     namespace = call.list_namespace or exact.get("metadata.namespace") or None
     name = call.target.name or exact.get("metadata.name")
@@ -106,6 +142,10 @@ def _in_scope(event: Event, call: Call) -> bool:
     key = event.entry.key
     namespace, name = call.list_namespace, call.target.name
     return (namespace is None or key.namespace == namespace) and (not name or key.name == name)
+
+
+def _refused(why: str) -> Response:
+    return Response(200, _Refused(watch.error_event(Expired(why))))
 
 
 class _Refused:

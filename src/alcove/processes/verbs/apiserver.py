@@ -53,6 +53,7 @@ def apiserver(
     from alcove.apiserver.admission.podsecurity.levels import parse_level
     from alcove.apiserver.outbound.addresses import networks
     from alcove.processes.apiserver import Config
+    from alcove.store.base import StoreError
 
     ceiling = parse_level(pod_security_ceiling)
     if ceiling is None:
@@ -76,6 +77,8 @@ def apiserver(
     log_to_stderr()
     try:
         _run_apiserver(config)
+    except StoreError as error:
+        raise fail(str(error)) from error
     except OSError as error:
         raise fail(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
 

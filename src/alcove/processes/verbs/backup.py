@@ -1,0 +1,50 @@
+"""The verbs `alcove backup` and `alcove restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alcove.cli.failures import Failure, told
+from alcove.cli.places import DEFAULT_NAME
+from alcove.processes.verbs.machine import DataOption, NameOption, place_of
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="A new file; it will have every secret of every tenant.")],
+    name: NameOption = DEFAULT_NAME,
+    data: DataOption = None,
+) -> None:
+    """Save the objects of all tenants, and the cluster's keys, to a file, while it runs."""
+    from alcove.processes.backup import BackupFailed, save
+
+    with told():
+        try:
+            made = save(place_of(name, data), file)
+        except BackupFailed as error:
+            raise Failure(str(error)) from error
+    typer.echo(
+        f"saved {made.objects} objects at revision {made.revision}: {file}, {made.size_bytes >> 10} KiB"
+    )
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `alcove backup` wrote.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Set the state that is there aside; it is not removed.")
+    ] = False,
+    name: NameOption = DEFAULT_NAME,
+    data: DataOption = None,
+) -> None:
+    """Bring back what `alcove backup` saved, while the cluster is down; clients then list anew."""
+    from alcove.processes.backup import BackupFailed
+    from alcove.processes.backup import restore as bring_back
+
+    with told():
+        try:
+            made = bring_back(file, place_of(name, data), replace=replace)
+        except BackupFailed as error:
+            raise Failure(str(error)) from error
+    typer.echo(f"restored {made.objects} objects; the cluster goes on at revision {made.revision}")
