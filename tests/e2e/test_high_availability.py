@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.testing import etcd
+from alcove.testing.etcd import EtcdCluster, EtcdMember
 from alcove.testing.load import MAPS, PODS, Door, Follower, Writer
 from alcove.testing.replicated import CONTROLLERS, SCHEDULERS, ReplicatedCluster
-from alcove.testing.server import Caller, wait_until
+from alcove.testing.server import Caller, LocalServer, wait_until
 
 pytestmark = [
     pytest.mark.alone,
@@ -238,3 +239,29 @@ def test_each_dies_again_and_again(tmp_path: Path) -> None:
             for number, fault in enumerate(MORE):
                 suffer(work, fault, f"d{turn}-{number}")
         check(work)
+
+
+def test_a_server_that_was_cut_off_for_too_long_starts_anew(tmp_path: Path) -> None:
+    """etcd forgot meanwhile what happened: who goes on with what it knows would show the past for good."""
+    with (
+        EtcdCluster(tmp_path / "etcd") as store,
+        LocalServer(tmp_path / "cut-off", *store.options()) as server,
+    ):
+        (member,) = store.members
+        server.system.post(MAPS, config_map("before"))
+        member.kill()
+        elsewhere = EtcdMember(member.name, member.folder)
+        store.members.append(elsewhere)
+        elsewhere.start([elsewhere])
+        wait_until(elsewhere.is_healthy, 20)
+        with LocalServer(tmp_path / "other", "--etcd", elsewhere.endpoint) as other:
+            other.system.post(MAPS, config_map("forgotten"))
+            made = other.system.post(MAPS, config_map("meanwhile")).json
+        elsewhere.compact(int(made["metadata"]["resourceVersion"]))
+        elsewhere.kill()
+        store.start(0)
+        wait_until(lambda: not server.is_running, 20)
+        assert "compacted" in server.log and "Traceback" not in server.log
+        server.stop()
+        server.start()
+        assert server.system.get(f"{MAPS}/meanwhile").status == 200

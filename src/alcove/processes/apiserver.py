@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -91,6 +92,8 @@ class Running(Struct, frozen=True):
     url: str
     authority: Authority
     app: App
+    lost: Callable[[], Coroutine[Any, Any, None]]
+    """Raises StoreError when this server can no longer follow the store: it is to end, and to be started anew."""
 
 
 @asynccontextmanager
@@ -207,7 +210,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                 asyncio.create_task(keep_trimmed(), name="memory"),
             ]
             try:
-                yield Running(url, authority, app)
+                yield Running(url, authority, app, cache.lost)
             finally:
                 for chore in chores:
                     chore.cancel()

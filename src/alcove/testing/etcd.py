@@ -58,6 +58,10 @@ class EtcdMember:
             return bool(told["leader"] == told["header"]["member_id"])
         return False
 
+    def compact(self, revision: int) -> None:
+        """Forgets history up to there."""
+        self._get("POST", "/v3/kv/compaction", orjson.dumps({"revision": str(revision), "physical": True}))
+
     def _get(self, method: str, path: str, body: bytes | None = None) -> bytes:
         connection = http.client.HTTPConnection(self.endpoint, timeout=READ_SECONDS_MAX)
         try:

@@ -54,6 +54,11 @@ class Cache:
         with suppress(asyncio.CancelledError):
             await self._follower
 
+    async def lost(self) -> None:
+        """Never returns: raises what ended the following of the store, after which nothing here is true for long."""
+        assert self._follower is not None
+        await asyncio.shield(self._follower)
+
     async def _follow(self) -> None:
         """Starts from the oldest state that is kept, so that watches can resume across a restart."""
         newest = await self._store.revision()

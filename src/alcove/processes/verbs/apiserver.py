@@ -103,7 +103,12 @@ def _run_apiserver(config: object) -> None:
         async with serve(config) as running:
             path = write_admin_kubeconfig(config, running)
             typer.echo(f"serving {running.url}  KUBECONFIG={path}")
-            await stop.wait()
+            ends = [asyncio.create_task(stop.wait()), asyncio.create_task(running.lost())]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for each in ends:
+                each.cancel()
+            if ends[0] not in done:
+                await ends[1]
 
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run())
