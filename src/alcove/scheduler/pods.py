@@ -27,6 +27,7 @@ class Pod:
         "created",
         "group",
         "is_denominated",
+        "is_evicted",
         "is_leaving",
         "is_to_be_told",
         "may_preempt",
@@ -64,6 +65,8 @@ class Pod:
         self.started = ""
         self.is_leaving = False
         """Being deleted: it still takes what it has."""
+        self.is_evicted = False
+        """To make room for a more important one, as its object says."""
         self.node = ""
         """Where it is placed, or assumed to be."""
         self.slot = -1

@@ -61,15 +61,15 @@ class Preemption:
         """Placed pods: tenant → priority → node → pods."""
         self._cursor = 0
         self.doomed: set[Pod] = set()
-        """Victims that were chosen and are not gone yet."""
+        """Victims that were chosen and are not gone yet (or went since the last look for victims)."""
 
     def note_placed(self, pod: Pod) -> None:
         nodes = self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, {})
         nodes.setdefault(pod.node, {})[pod] = None
 
     def note_gone(self, pod: Pod) -> None:
-        """To be called while the pod still has its node."""
-        self.doomed.discard(pod)
+        """To be called while the pod still has its node. It may come back at once, changed: whether it is
+        doomed is forgotten only once it has no node."""
         priorities = self._placed.get(pod.tenant, {})
         nodes = priorities.get(pod.priority, {})
         pods = nodes.get(pod.node)
@@ -91,8 +91,9 @@ class Preemption:
         if slot is None or not why.curable[slot]:
             return ""
         for victim in self._world.on_node.get(nominated, {}):
-            is_leaving = victim.is_leaving or victim in self.doomed
-            if is_leaving and victim.priority < pod.priority and self._may_evict(pod, victim):
+            # Whoever goes for another reason may take its time: that is not to be waited for.
+            is_going = (victim.is_leaving and victim.is_evicted) or victim in self.doomed
+            if is_going and victim.priority < pod.priority and self._may_evict(pod, victim):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
@@ -104,6 +105,7 @@ class Preemption:
         return dict.fromkeys((pod.tenant, *self._victim_tenants(pod.tenant)))
 
     def find(self, pod: Pod, why: Explanation) -> Outcome:
+        self.doomed.difference_update([victim for victim in self.doomed if not victim.node])
         told: Counter[str] = Counter()
         victims = self._victims_by_node(pod)
         curable = np.flatnonzero(why.curable).tolist()

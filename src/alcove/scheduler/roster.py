@@ -64,6 +64,7 @@ class Roster:
         pod.may_preempt = spec.get("preemptionPolicy") != "Never"
         pod.created = metadata.get("creationTimestamp") or ""
         pod.started = get(obj, "status", "startTime", default="")
+        pod.is_evicted = _is_evicted(obj)
         return pod
 
     def release(self, pod: Pod) -> None:
@@ -85,7 +86,7 @@ class Roster:
         """A pod that takes nothing just now becomes as it was read anew."""
         old_shape, old_group = pod.shape, pod.group
         pod.plane, pod.priority, pod.may_preempt = read.plane, read.priority, read.may_preempt
-        pod.started = read.started
+        pod.started, pod.is_evicted = read.started, read.is_evicted
         pod.shape, pod.group = read.shape, read.group
         read.shape, read.group = old_shape, old_group
         self.release(read)
@@ -113,4 +114,14 @@ def is_same(pod: Pod, read: Pod) -> bool:
         and pod.group is group
         and pod.priority == read.priority
         and pod.may_preempt == read.may_preempt
+        and pod.is_evicted == read.is_evicted
+    )
+
+
+def _is_evicted(obj: Object) -> bool:
+    return any(
+        each.get("type") == "DisruptionTarget"
+        and each.get("status") == "True"
+        and each.get("reason") == "PreemptionByScheduler"
+        for each in get(obj, "status", "conditions", default=())
     )

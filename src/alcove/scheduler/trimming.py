@@ -27,6 +27,7 @@ _POD_SPEC = (
     "topologySpreadConstraints",
 )
 _CONTAINER = ("name", "image", "restartPolicy")
+_CONDITIONS = ("PodResizePending", "DisruptionTarget")
 _CONTAINER_STATUS = ("name", "resources", "allocatedResources")
 _VOLUMES = (
     "persistentVolumeClaim",
@@ -76,9 +77,9 @@ def _trim_container(container: Object) -> Object:
 
 def _trim_status(status: Object) -> Object:
     kept = _some(status, ("phase", "nominatedNodeName", "startTime", "resources", "allocatedResources"))
-    resizing = [each for each in status.get("conditions") or () if each.get("type") == "PodResizePending"]
-    if resizing:
-        kept["conditions"] = resizing
+    conditions = [each for each in status.get("conditions") or () if each.get("type") in _CONDITIONS]
+    if conditions:
+        kept["conditions"] = conditions
     for field in ("containerStatuses", "initContainerStatuses"):
         resized = [each for each in status.get(field) or () if each.get("resources")]
         if resized:

@@ -13,6 +13,7 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, Preempt, Unschedulable
 from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.nodes import ZONE
+from alcove.scheduler.trimming import trim_pod
 from alcove.testing.scheduling import OTHER, TENANT, asking, far, near, node, pod, spread, term
 
 WEB = {"app": "web"}
@@ -273,14 +274,56 @@ def test_a_preemptor_waits_for_its_victims_before_it_evicts_more() -> None:
     desk.run("b", "n2", cpu="1", priority=1)
     desk.ask("p", cpu="1", priority=10)
     assert desk.preempts() == ("n1", {"a"})
-    leaving = {**victim, "metadata": {**victim["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    desk.see(Kind.POD, leaving)
+    desk.see(Kind.POD, _leaving(victim))
     desk.see(Kind.NODE, node("n3", taints=["a=b:NoSchedule"]), SYSTEM)
     desk.now += 60
     (decision,) = desk.decide()
     assert isinstance(decision, Unschedulable)
     assert decision.text.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
     assert not decision.is_denominated
+
+
+def _leaving(running: Object, reason: str = "") -> Object:
+    """The pod as it is being deleted: because it was evicted, or for any other reason."""
+    metadata = {**running["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": "DisruptionTarget", "status": "True", "reason": reason}] if reason else []
+    return trim_pod({**running, "metadata": metadata, "status": {"conditions": conditions}})
+
+
+def test_a_victim_that_changes_while_it_is_evicted_is_still_waited_for() -> None:
+    """It is noted on it why it goes, before it is deleted."""
+    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
+    victim = desk.run("a", "n1", cpu="1")
+    desk.run("b", "n2", cpu="1", priority=1)
+    desk.ask("p", cpu="1", priority=10)
+    assert desk.preempts() == ("n1", {"a"})
+    noted = _leaving(victim, "PreemptionByScheduler")
+    del noted["metadata"]["deletionTimestamp"]
+    desk.see(Kind.POD, noted)
+    desk.now += 60
+    assert not [each for each in desk.decide() if isinstance(each, Preempt)]
+    desk.see(Kind.POD, noted, gone=True)
+    assert [each.node for each in desk.decide() if isinstance(each, Bind)] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_waited_for"),
+    [("PreemptionByScheduler", True), ("EvictionByEvictionAPI", False), ("", False)],
+)
+def test_only_those_that_were_evicted_are_waited_for(reason: str, is_waited_for: bool) -> None:
+    """A scheduler that comes later knows by their conditions. Who goes for another reason may take hours."""
+    desk = Desk(node("n1", cpu="2"), node("n2", cpu="2"))
+    going = desk.run("going", "n1", cpu="1")
+    desk.run("staying", "n1", cpu="1", priority=10)
+    desk.run("low", "n2", cpu="2")
+    desk.see(Kind.POD, _leaving(going, reason))
+    nominated = pod("p", cpu="2", priority=5)
+    nominated["status"] = {"nominatedNodeName": "n1"}
+    desk.see(Kind.POD, nominated)
+    (decision,) = desk.decide()
+    assert isinstance(decision, Unschedulable if is_waited_for else Preempt)
+    if isinstance(decision, Preempt):
+        assert (decision.node, [victim.name for victim in decision.victims]) == ("n2", ["low"])
 
 
 def test_more_room_elsewhere_is_taken_and_nobody_else_evicted() -> None:
