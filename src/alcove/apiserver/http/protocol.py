@@ -1,4 +1,4 @@
-"""One client connection: HTTP/1.1 parsed by httptools, answered in order.
+"""One client connection: HTTP/1.1, received (`http/receiving.py`) and answered in order.
 
 A handler that needs no waiting answers within `data_received`: no task is made for it. Requests
 that arrive while one is being answered wait in a short queue; beyond it the socket is not read. After a 101 the
@@ -13,11 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-import httptools
-
-from alcove.api.errors import ApiError, BadRequest, InternalError
+from alcove.api.errors import ApiError, InternalError
 from alcove.apiserver.http.closed import CLOSED
-from alcove.apiserver.http.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, head_too_large, too_large
 from alcove.apiserver.http.messages import (
     REASONS,
     Request,
@@ -26,8 +23,8 @@ from alcove.apiserver.http.messages import (
     Takeover,
     error_response,
 )
+from alcove.apiserver.http.receiving import Receiving
 from alcove.apiserver.http.tunnel import Tunnel
-from alcove.apiserver.http.upload import Upload
 from alcove.apiserver.identity import Identity
 
 if TYPE_CHECKING:
@@ -44,7 +41,6 @@ SLICE_BYTES = 256 * 1024
 
 _LENGTH = b"\r\nContent-Length: "
 _TYPE = b"\r\nContent-Type: "
-_REPEATED = ("impersonate-", "x-stream-protocol-version")
 _HEADS = {
     code: b"HTTP/1.1 %d %s\r\nCache-Control: no-cache, private" % (code, text)
     for code, text in REASONS.items()
@@ -54,13 +50,8 @@ _HEADS = {
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_answering",
-        "_body",
-        "_body_bytes",
-        "_head_bytes",
-        "_headers",
-        "_impersonation",
         "_is_chunked",
-        "_reads_body",
+        "_receiving",
         "_refused",
         "_request",
         "_response",
@@ -68,14 +59,10 @@ class Connection(asyncio.Protocol):
         "_server",
         "_stream",
         "_task",
-        "_unread_bytes",
-        "_upload",
-        "_url",
         "_waiting",
         "address",
         "certificate",
         "deadline",
-        "parser",
         "paused",
         "transport",
     )
@@ -83,7 +70,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.parser = httptools.HttpRequestParser(self)
+        self._receiving = Receiving(self)
         self.certificate: Identity | ApiError | None = None
         self.address = ""
         self.paused = False
@@ -100,21 +87,7 @@ class Connection(asyncio.Protocol):
         self._stream: Stream | None = None
         self._is_chunked = True
         """The stream's bytes are sent as chunks."""
-        self._upload: Upload | None = None
-        """The body of the request that is being answered, while it comes."""
         self._refused: ApiError | None = None
-        self._reset()
-
-    def _reset(self) -> None:
-        self._url = b""
-        self._headers: dict[str, str] = {}
-        self._impersonation: list[tuple[str, str]] = []
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._head_bytes = 0
-        self._unread_bytes = 0
-        """Received since the last whole request, while its head is not complete."""
-        self._reads_body = False
 
     # The transport's side
 
@@ -132,13 +105,12 @@ class Connection(asyncio.Protocol):
             self._stream.stop()
             self._stream = None
         self._rest = None
-        self._upload = None
+        self._receiving.end()
         self._release()
         if self._task is not None:
             self._task.cancel()
-        # Parser and transport hold this object as it holds them: left so, each connection would wait, with all the
+        # The transport holds this object as it holds the transport: left so, each connection would wait, with all the
         # memory of its TLS, for somebody to look for such circles.
-        del self.parser
         self.transport = CLOSED
 
     def pause_writing(self) -> None:
@@ -154,112 +126,26 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused is not None:
             return
-        if not self._reads_body:
-            self._unread_bytes += len(data)
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self.parser = httptools.HttpRequestParser(self)
-            rest = data[upgrade.args[0] :]
-            if self._answering:
-                self._waiting.append(rest)
-                self.transport.pause_reading()
-            elif rest:
-                # The request was answered as if it had not asked; what follows is the next request.
-                self.data_received(rest)
+            following = self._receiving.feed(data)
+        except ApiError as error:
+            self._refuse(error)
             return
-        except httptools.HttpParserError as error:
-            cause = error.__context__
-            known = cause if isinstance(cause, ApiError) else BadRequest(f"malformed HTTP request: {error}")
-            self._refuse(known)
+        if following is None:
             return
-        if not self._reads_body and self._unread_bytes > HEAD_BYTES_MAX:
-            self._refuse(head_too_large())
+        if self._answering:
+            self._waiting.append(following)
+            self.transport.pause_reading()
+        elif following:
+            # The request was answered as if it had not asked; what follows is the next request.
+            self.data_received(following)
 
-    # The parser's side
+    # What is received
 
-    def on_message_begin(self) -> None:
-        self._reset()
+    def hands_on(self, path: str) -> bool:
+        return not self._answering and self._server.hands_on(path)
 
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-        self._head_bytes += len(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value)
-        header = name.decode("latin-1").lower()
-        if header.startswith(_REPEATED):
-            self._repeated(header, value)
-        else:
-            self._headers[header] = value.decode("latin-1")
-
-    def _repeated(self, header: str, value: bytes) -> None:
-        """Headers of which not the last counts but each."""
-        text = value.decode("latin-1")
-        if header.startswith("impersonate-"):
-            self._headers[header] = text
-            self._impersonation.append((header, value.decode("utf-8", "replace")))
-        else:
-            known = self._headers.get(header)
-            self._headers[header] = f"{known}, {text}" if known else text
-
-    def on_headers_complete(self) -> None:
-        if self._head_bytes > HEAD_BYTES_MAX:
-            raise head_too_large()
-        self._reads_body = True
-        length = self._headers.get("content-length")
-        if b"/proxy" in self._url and not self._answering and self._begin_upload(length):
-            return
-        if length is not None and int(length) > BODY_BYTES_MAX:
-            raise too_large()
-        if self._headers.get("expect", "").lower() == "100-continue":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _begin_upload(self, length: str | None) -> bool:
-        """Whether the request is handled now, and its body as it comes."""
-        is_chunked = "transfer-encoding" in self._headers
-        has_body = is_chunked or length not in (None, "0")
-        request = self._received()
-        if not has_body or "upgrade" in self._headers or not self._server.hands_on(request.path):
-            return False
-        if self._headers.get("expect", "").lower() == "100-continue":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._upload = request.upload = Upload(self.transport, None if is_chunked else int(length or 0))
-        self.deadline = 0.0
-        self._answer(request)
-        return True
-
-    def on_body(self, body: bytes) -> None:
-        if self._upload is not None:
-            self._upload.received(body)
-            return
-        self._body_bytes += len(body)
-        if self._body_bytes > BODY_BYTES_MAX:
-            raise too_large()
-        self._body.append(body)
-
-    def _received(self) -> Request:
-        path, _, query = self._url.partition(b"?")
-        method = self.parser.get_method().decode("ascii")
-        return Request(
-            method,
-            path.decode("latin-1"),
-            query.decode("latin-1"),
-            self._headers,
-            b"".join(self._body),
-            self.certificate,
-            self.address,
-            self.parser.should_keep_alive(),
-            self._impersonation,
-        )
-
-    def on_message_complete(self) -> None:
-        self._reads_body = False
-        self._unread_bytes = 0
-        if self._upload is not None:
-            self._end_upload(self._upload)
-            return
-        request = self._received()
+    def received(self, request: Request) -> None:
         self.deadline = 0.0
         if self._answering:
             self._waiting.append(request)
@@ -268,9 +154,7 @@ class Connection(asyncio.Protocol):
         else:
             self._answer(request)
 
-    def _end_upload(self, upload: Upload) -> None:
-        self._upload = None
-        upload.finished()
+    def uploaded(self) -> None:
         if not self._answering:
             self._next()
 
@@ -372,9 +256,9 @@ class Connection(asyncio.Protocol):
     def _done(self) -> None:
         self._release()
         self._answering = False
-        if self._upload is not None:
+        if self._receiving.upload is not None:
             # Hanging up on a client that still sends would take the answer from it.
-            self._upload.discard()
+            self._receiving.upload.discard()
             self.deadline = self._server.idle_deadline()
         else:
             self._next()
@@ -402,7 +286,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: ApiError) -> None:
         """Answers a request that cannot be read to its end, and closes."""
         self._refused = error
-        if self._upload is not None:
+        if self._receiving.upload is not None:
             # Its answer may wait for a rest that is never understood.
             self.transport.abort()
             return

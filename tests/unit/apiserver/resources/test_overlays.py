@@ -86,7 +86,9 @@ class Mirror:
     def watch(self, query: str = "") -> "Mirror":
         since = query or f"resourceVersion={self.revision}"
         watching = call(self._resource, f"watch=true&{since}&labelSelector={self._selector}", "watch")
-        self._stream = cast(Stream, watch_objects(self._services, watching).body)
+        answer = watch_objects(self._services, watching)
+        assert isinstance(answer, Response)
+        self._stream = cast(Stream, answer.body)
         self._stream.start(self)
         return self
 
