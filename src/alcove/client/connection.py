@@ -19,6 +19,19 @@ BUFFERED_BYTES_MAX = 256 << 10
 """Of a stream, before the socket is left unread."""
 
 
+class _Closed(asyncio.Transport):
+    """The transport of connections that are over."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def resume_reading(self) -> None:
+        pass
+
+
+_CLOSED = _Closed()
+
+
 class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -106,6 +119,10 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         told = f"the connection was lost: {exc}" if exc else "the server closed the connection"
         self._fail(Unreachable(told, sent=True))
+        # Parser and transport hold this object as it holds them: left so, each connection would wait, with the buffers
+        # of its TLS, for somebody to look for such circles.
+        del self._parser
+        self._transport = _CLOSED
 
     def _fail(self, error: ClientError) -> None:
         self._lost = self._lost or error

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator, Iterator
 from enum import Enum
 
 from msgspec import Struct
@@ -123,13 +124,18 @@ class Informer:
 
     async def _take_all(self, watch: Watch) -> None:
         batches = watch.batches()
-        while True:
-            async with asyncio.timeout(SILENT_SECONDS_MAX):
-                batch = await anext(batches, None)
-            if batch is None:
-                return
-            for event in batch:
-                self._take(event)
+        while await self._take_next(batches):
+            pass
+
+    async def _take_next(self, batches: AsyncIterator[Iterator[Event]]) -> bool:
+        """False: there are no more. A call for each: what was taken is not held on to until something follows."""
+        async with asyncio.timeout(SILENT_SECONDS_MAX):
+            batch = await anext(batches, None)
+        if batch is None:
+            return False
+        for event in batch:
+            self._take(event)
+        return True
 
     def _take(self, event: Event) -> None:
         if self.state is State.RESUMING:

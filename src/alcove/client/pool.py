@@ -23,6 +23,10 @@ CONNECT_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 200.0
 """Less than the server's own: who closes first decides whether a request is lost."""
+SPARE_SECONDS_MAX = 10.0
+"""What only a burst needed is closed after this: a connection costs memory here and at the server."""
+KEPT = 2
+"""So many are kept even so: a node that renews its lease every ten seconds shakes hands once."""
 
 
 class HttpPool:
@@ -40,6 +44,8 @@ class HttpPool:
         self._free = asyncio.Semaphore(connections_max)
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: list[tuple[Connection, float]] = []
+        """Those used last are at the end, and taken first."""
+        self._closing: asyncio.TimerHandle | None = None
         self._streams: set[Connection] = set()
 
     async def request(
@@ -72,6 +78,8 @@ class HttpPool:
             connection.close()
 
     async def close(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
         for connection in (*self._streams, *(idle for idle, _ in self._idle)):
             connection.close()
         self._idle.clear()
@@ -97,7 +105,7 @@ class HttpPool:
         return connection
 
     def _take_idle(self) -> Connection | None:
-        """The one used last: the others may grow old and close."""
+        """The one used last: the others grow old and are closed."""
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS_MAX
         while self._idle:
             connection, since = self._idle.pop()
@@ -107,5 +115,17 @@ class HttpPool:
         return None
 
     def _put_back(self, connection: Connection) -> None:
-        if connection.is_usable:
-            self._idle.append((connection, asyncio.get_running_loop().time()))
+        if not connection.is_usable:
+            return
+        loop = asyncio.get_running_loop()
+        self._idle.append((connection, loop.time()))
+        if self._closing is None and len(self._idle) > KEPT:
+            self._closing = loop.call_later(SPARE_SECONDS_MAX, self._close_spare)
+
+    def _close_spare(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - SPARE_SECONDS_MAX
+        while len(self._idle) > KEPT and self._idle[0][1] <= oldest:
+            self._idle.pop(0)[0].close()
+        is_over = len(self._idle) <= KEPT
+        self._closing = None if is_over else loop.call_later(SPARE_SECONDS_MAX, self._close_spare)

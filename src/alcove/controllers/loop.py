@@ -98,21 +98,25 @@ class Loop:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.controller.background(), name=f"{self.controller.name} background")
-                for number in range(self.controller.workers):
-                    tasks.create_task(self._work(), name=f"{self.controller.name} {number}")
+                await self._hand_out(tasks)
         finally:
             self.queue.close()
 
-    async def _work(self) -> None:
+    async def _hand_out(self, tasks: asyncio.TaskGroup) -> None:
+        """A task for each key, and none that waits for keys: hundreds of idle workers are memory of their own, and
+        hold on to the places in it where a burst once was."""
+        hands = asyncio.Semaphore(self.controller.workers)
         while True:
-            await self._next()
+            await hands.acquire()
+            taken = await self.queue.take()
+            tasks.create_task(self._work(taken, hands), name=self.controller.name)
 
-    async def _next(self) -> None:
-        taken = await self.queue.take()
+    async def _work(self, taken: Taken, hands: asyncio.Semaphore) -> None:
         try:
             await self._turn(taken)
         finally:
             self.queue.done(taken.key)
+            hands.release()
 
     async def _turn(self, taken: Taken) -> None:
         loop = asyncio.get_running_loop()

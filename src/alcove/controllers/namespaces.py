@@ -38,12 +38,14 @@ class Namespaces(Controller):
         self.on_everything(self._namespace_of)
 
     def _noted(self, change: Change) -> Iterable[ObjectKey]:
-        if "deletionTimestamp" not in change.obj["metadata"] or change.kind is Kind.DELETED:
+        is_ending = "deletionTimestamp" in change.obj["metadata"]
+        if is_ending and change.kind is not Kind.DELETED:
+            self._ending.add(change.key)
+        else:
             self._ending.discard(change.key)
             self._reports.forget(change.key)
-            return ()
-        self._ending.add(change.key)
-        return (change.key,)
+        # When it is gone too: what it would have been looked at for, later, is not waited for any more.
+        return (change.key,) if is_ending else ()
 
     def _namespace_of(self, resource: Resource, change: Change) -> Iterable[ObjectKey]:
         """Namespaces that are being emptied, when the last of something in them went."""

@@ -25,7 +25,6 @@ from alcove.client.keys import ObjectKey, Space
 
 WAITING_PER_TENANT_MAX = 100_000
 FAILURES_KEPT_MAX = 100_000
-OUTDATED_MAX = 1_000
 BACKOFF_SECONDS_MIN = 0.01
 BACKOFF_SECONDS_MAX = 300.0
 
@@ -81,7 +80,8 @@ class Queue:
     # Adding
 
     def add(self, key: ObjectKey) -> None:
-        self._due.pop(key, None)
+        if self._due.pop(key, None) is not None:
+            self._drop_outdated()
         self.added += 1
         if key in self._in_hand:
             self._in_hand[key] = True
@@ -108,8 +108,7 @@ class Queue:
         number = next(self._numbers)
         self._due[key] = (due, number)
         heapq.heappush(self._delayed, (due, number, key))
-        if len(self._delayed) > 2 * len(self._due) + OUTDATED_MAX:
-            self._drop_outdated()
+        self._drop_outdated()
         self._set_timer()
 
     def add_failed(self, key: ObjectKey) -> float:
@@ -199,8 +198,10 @@ class Queue:
             self._set_timer()
 
     def _drop_outdated(self) -> None:
-        self._delayed = [each for each in self._delayed if self._due.get(each[2]) == each[:2]]
-        heapq.heapify(self._delayed)
+        """Most of the heap are entries that count: nothing is kept for long of what comes and goes."""
+        if len(self._delayed) > 2 * len(self._due):
+            self._delayed = [each for each in self._delayed if self._due.get(each[2]) == each[:2]]
+            heapq.heapify(self._delayed)
 
     @staticmethod
     def _now() -> float:

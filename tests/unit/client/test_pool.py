@@ -1,8 +1,11 @@
 """Kept connections: used again while they are good, never when they may not be."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
+import uvloop
 
 from alcove.client import kubeconfig, pool
 from alcove.client.errors import Unreachable
@@ -46,6 +49,22 @@ async def test_old_and_closed_connections_are_not_used_again(
     await small.close()
 
 
+async def test_what_only_a_burst_needed_is_closed_soon(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "SPARE_SECONDS_MAX", 0.2)
+    wide = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+    await asyncio.gather(*(wide.request("GET", "/version", HEADERS) for _ in range(40)))
+    burst = [connection for connection, _ in wide._idle]
+    assert len(burst) > pool.KEPT
+    async with asyncio.timeout(10):
+        while len(wide._idle) > pool.KEPT:  # noqa: ASYNC110 - nobody tells of what is closed
+            await asyncio.sleep(0.05)
+    assert sum(connection.is_usable for connection in burst) == pool.KEPT
+    assert (await wide.request("GET", "/version", HEADERS)).status == 200
+    await wide.close()
+
+
 async def test_streams_do_not_use_up_the_connections(small: HttpPool) -> None:
     path = "/api/v1/tenants/all/pods?watch=1"
     async with small.stream(path, HEADERS), small.stream(path, HEADERS), small.stream(path, HEADERS):
@@ -62,3 +81,23 @@ async def test_an_answer_that_does_not_come_is_given_up(
         await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
     assert given_up.value.sent and not small._idle
     await small.close()
+
+
+def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
+    async def scenario() -> None:
+        wide = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+        await wide.request("GET", "/version", HEADERS)
+        async with wide.stream("/api/v1/tenants/all/pods?watch=1", HEADERS) as stream:
+            ended = [weakref.ref(wide._idle[0][0]), weakref.ref(stream)]
+        del stream
+        await wide.close()
+        async with asyncio.timeout(5):
+            while any(each() is not None for each in ended):  # noqa: ASYNC110 - nobody tells of what is gone
+                await asyncio.sleep(0.01)
+
+    gc.collect()
+    gc.disable()
+    try:
+        uvloop.run(scenario())
+    finally:
+        gc.enable()

@@ -139,14 +139,19 @@ def test_backoff_doubles_up_to_its_bound_and_is_forgotten() -> None:
     run(scenario)
 
 
-def test_outdated_delays_do_not_pile_up() -> None:
+def test_nothing_is_kept_of_delays_that_are_not_waited_for_any_more() -> None:
     async def scenario(queue: Queue) -> None:
-        for _ in range(10 * queues.OUTDATED_MAX):
-            queue.add_after(key("a", "x"), 3_600)
-            queue.add(key("a", "x"))
-            await queue.take()
-            queue.done(key("a", "x"))
-        assert len(queue._delayed) <= queues.OUTDATED_MAX + 3
+        for number in range(100):
+            queue.add_after(key("a", f"kept{number}"), 3_600)
+        for number in range(1_000):
+            queue.add_after(key("b", f"x{number}"), 3_600)
+            queue.add_after(key("b", f"x{number}"), 1_800)
+            queue.add(key("b", f"x{number}"))
+            queue.done((await queue.take()).key)
+        assert queue.delayed == 100 and len(queue._delayed) <= 200
+        for number in range(100):
+            queue.add(key("a", f"kept{number}"))
+        assert not queue._delayed and queue.delayed == 0
 
     run(scenario)
 

@@ -30,6 +30,7 @@ from alcove.controllers.network.owners import NetworkId
 from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ranges
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.controllers.together import together
+from alcove.controllers.waiting import Waiting
 from alcove.vpc import defaults
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
 from alcove.vpc.errors import Refused, Unavailable, VpcError
@@ -79,7 +80,7 @@ class NetworkController(Controller):
         self._backings = Backings(world)
         self._numbers = Numbers(world)
         self._usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
-        self._waiting: dict[str, set[ObjectKey]] = {}
+        self._waiting = Waiting()
         """Networks that cannot be yet, by the VPC that they want."""
         self._ending = Ending(world, self._backings, self._pods, self._services)
         world.vpcs.subscribe(self._usage.changed)
@@ -99,7 +100,7 @@ class NetworkController(Controller):
     def _of_mark(self, change: Change) -> Iterable[ObjectKey]:
         """The network that has the VPC, subnet or divider, and those that want the VPC."""
         within = spec_of(change.obj, "vpc")
-        found = self._waiting.pop(within or change.key.name, set())
+        found = set(self._waiting.take(within or change.key.name))
         owner = owners.owner_of(change.obj)
         if owner is None and within:
             # A subnet written by ring0, in a network's VPC.
@@ -135,6 +136,7 @@ class NetworkController(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         network, owner = self._networks.get(key), NetworkId(key.tenant, key.name)
+        self._waiting.forget(key)
         if network is None:
             if await self._tenancy.is_gone(key, NETWORKS):
                 await self._ending.clear(owner)
@@ -147,7 +149,7 @@ class NetworkController(Controller):
             backing = await self._back(owner, network)
             await self._serve(key, owner, network, backing)
         except VpcError as error:
-            self._waiting.setdefault(plan.vpc_name(owner, network), set()).add(key)
+            self._waiting.add(key, (plan.vpc_name(owner, network),))
             return await self._tell_of(key, network, error)
         return DONE
 

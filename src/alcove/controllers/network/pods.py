@@ -27,6 +27,7 @@ from alcove.controllers.network.networks import JOINED, turned_ready
 from alcove.controllers.network.nics import Nic
 from alcove.controllers.network.owners import NetworkId, OwnerRef, owner_of
 from alcove.controllers.network.tenancy import Tenancy
+from alcove.controllers.waiting import Waiting
 from alcove.vpc.addressing import Purpose, is_settled, settle
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.defaults import DEFAULT_VPC
@@ -43,7 +44,7 @@ NICS_IGNORED = "NicsIgnored"
 RETRY_SECONDS = 30.0
 """A pod that waits is looked at again after this, and whenever what it waits for comes."""
 WOKEN_MAX = 16
-"""So many of those who wait for an address are woken by one that is given back: some may be gone by now."""
+"""So many of those who wait for an address are woken by one that is given back: not all of them still want it."""
 
 
 class PodController(Controller):
@@ -59,8 +60,8 @@ class PodController(Controller):
         self._tenancy = Tenancy(self)
         self._backings = Backings(world)
         self._allocator = Allocator(world, setup.clock)
-        self._waiting: dict[str, dict[ObjectKey, None]] = {}
-        """Pods that wait for an address of a subnet, in order."""
+        self._waiting = Waiting()
+        """Pods that wait for an address, by the subnets that it may be of."""
         self.on(self._pods, self._of_pod)
         self.on(self._networks, self._of_network)
         self.on(world.endpoints, self._of_endpoint)
@@ -73,7 +74,10 @@ class PodController(Controller):
     # Whom changes concern
 
     def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED or (change.kind is Kind.UPDATED and is_attended(change.obj)):
+        if change.kind is Kind.DELETED:
+            self._waiting.forget(change.key)
+            return ()
+        if change.kind is Kind.UPDATED and is_attended(change.obj):
             return ()
         return (change.key,)
 
@@ -86,10 +90,7 @@ class PodController(Controller):
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
         found = [ObjectKey(plane, ref.tenant, ref.namespace, ref.name)] if ref and plane else []
         if change.kind is Kind.DELETED:
-            waiting = self._waiting.get(spec_of(change.obj, "net"), {})
-            for key in list(waiting)[:WOKEN_MAX]:
-                del waiting[key]
-                found.append(key)
+            found += self._waiting.take(spec_of(change.obj, "net"), WOKEN_MAX)
         return found
 
     def _of_subnet(self, change: Change) -> Iterable[ObjectKey]:
@@ -107,6 +108,7 @@ class PodController(Controller):
 
     async def reconcile(self, key: ObjectKey) -> Result:
         pod = self._pods.get(key)
+        self._waiting.forget(key)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return DONE  # Its addresses are its own until it is gone (`orphans.py`).
         there = self._world.endpoints_of(pod["metadata"]["uid"])
@@ -157,8 +159,8 @@ class PodController(Controller):
             for nic in missing:
                 claimed.append(await self._claim(key, pod, nic))
         except Unavailable:
-            for place in (place for nic in missing for place in nic.wish.places):
-                self._waiting.setdefault(place.net, {})[key] = None
+            if key in self._pods:
+                self._waiting.add(key, (place.net for nic in missing for place in nic.wish.places))
             await self._release([*claimed, *by_interface.values()])
             raise
         return [*by_interface.values(), *claimed]

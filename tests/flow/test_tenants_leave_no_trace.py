@@ -1,0 +1,143 @@
+"""Tenants that came and went are in no table of the controllers any more: what is kept is of those who are there."""
+
+import gc
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from alcove.client.keys import ObjectKey, Space
+from alcove.controllers.all import CONTROLLERS
+from alcove.testing.controllers import RunningControllers
+from alcove.testing.server import LocalServer, wait_until
+
+TENANTS = 6
+NAMED = re.compile(r"\btrace-\d")
+_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False},
+}
+_SELECTED = {"selector": {"matchLabels": {"app": "web"}}, "template": _TEMPLATE}
+_TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+_BACKEND = {"service": {"name": "web", "port": {"number": 80}}}
+OBJECTS: dict[str, list[dict[str, Any]]] = {
+    "/apis/arktos.futurewei.com/v1/tenants/{}/networks": [
+        {"metadata": {"name": "own"}, "spec": {"type": "vpc"}},
+        {"metadata": {"name": "never"}, "spec": {"type": "vpc", "subnets": ["not-there"]}},
+    ],
+    "/apis/apps/v1/tenants/{}/namespaces/default/deployments": [
+        {"metadata": {"name": "web"}, "spec": {"replicas": 2, **_SELECTED}}
+    ],
+    "/apis/apps/v1/tenants/{}/namespaces/default/statefulsets": [
+        {"metadata": {"name": "db"}, "spec": {"replicas": 1, "serviceName": "web", **_SELECTED}}
+    ],
+    "/api/v1/tenants/{}/namespaces/default/services": [
+        {
+            "metadata": {"name": "web"},
+            "spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }
+    ],
+    "/apis/autoscaling/v2/tenants/{}/namespaces/default/horizontalpodautoscalers": [
+        {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": _TARGET, "minReplicas": 2, "maxReplicas": 3}}
+    ],
+    "/apis/policy/v1/tenants/{}/namespaces/default/poddisruptionbudgets": [
+        {
+            "metadata": {"name": "web"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        }
+    ],
+    "/apis/batch/v1/tenants/{}/namespaces/default/cronjobs": [
+        {
+            "metadata": {"name": "nightly"},
+            "spec": {
+                "schedule": "0 3 * * *",
+                "jobTemplate": {
+                    "spec": {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "Never"}}}
+                },
+            },
+        }
+    ],
+    "/apis/networking.k8s.io/v1/tenants/{}/namespaces/default/ingresses": [
+        {"metadata": {"name": "web"}, "spec": {"defaultBackend": _BACKEND}}
+    ],
+}
+
+
+@pytest.fixture
+def controllers(server: LocalServer) -> Iterator[None]:
+    with RunningControllers(server.admin_kubeconfig, CONTROLLERS):
+        yield
+
+
+def names(thing: object) -> bool:
+    match thing:
+        case str() | bytes():
+            return bool(NAMED.search(thing if isinstance(thing, str) else thing.decode(errors="replace")))
+        case ObjectKey():
+            return names(thing.tenant) or names(thing.name)
+        case Space():
+            return names(thing.tenant)
+        case tuple():
+            return any(names(each) for each in thing)
+        case _:
+            return False
+
+
+def traces() -> Counter[str]:
+    """Tables of long-lived things that name one of the tenants, and how often."""
+    found: Counter[str] = Counter()
+    for owner in gc.get_objects():
+        if str(type(owner).__module__).startswith("alcove."):
+            slots = getattr(type(owner), "__slots__", ())
+            fields = getattr(owner, "__dict__", None) or {name: getattr(owner, name, None) for name in slots}
+            for field, table in list(fields.items()):
+                if count := sum(names(each) for each in _entries(table)):
+                    found[f"{type(owner).__qualname__}.{field}"] += count
+    return found
+
+
+def _entries(table: object) -> list[object]:
+    match table:
+        case dict():
+            within = [each for value in list(table.values()) for each in _entries(value)]
+            return [*table, *within]
+        case set() | frozenset() | list():
+            return list(table)
+        case _:
+            return []
+
+
+def test_nothing_is_kept_of_tenants_that_are_gone(server: LocalServer, controllers: None) -> None:
+    ring0 = server.system
+    for number in range(TENANTS):
+        assert ring0.post("/api/v1/tenants", {"metadata": {"name": f"trace-{number}"}}).status == 201
+    for number in range(TENANTS):
+        tenant = f"trace-{number}"
+        account = f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default"
+        wait_until(lambda: ring0.get(account).status == 200)  # noqa: B023 - called at once
+        for path, made in OBJECTS.items():
+            for each in made:
+                answer = ring0.post(path.format(tenant), each)
+                assert answer.status == 201, answer.body
+    for number in range(TENANTS):
+        pods = f"/api/v1/tenants/trace-{number}/namespaces/default/pods"
+        wait_until(lambda: len(ring0.get(pods).json["items"]) == 3)  # noqa: B023 - called at once
+    assert traces(), "they are in tables while they are there"
+    for number in range(TENANTS):
+        ring0.delete(f"/api/v1/tenants/trace-{number}")
+    for number in range(TENANTS):
+        path = f"/api/v1/tenants/trace-{number}"
+        wait_until(lambda: ring0.get(path).status == 404, seconds_max=60)  # noqa: B023 - called at once
+    left: list[Counter[str]] = []
+
+    def is_clean() -> bool:
+        left[:] = [traces()]
+        return not left[0]
+
+    try:
+        # What was to be looked at later is forgotten at its time at the latest.
+        wait_until(is_clean, seconds_max=90)
+    except BaseException:
+        pytest.fail(f"still named: {dict(left[0])}")
