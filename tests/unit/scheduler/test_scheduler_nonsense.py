@@ -33,7 +33,6 @@ _number = st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)]) | st.integers(-5, 200
 _size = st.sampled_from([0, -1, 2**63 - 1, -(2**63)])
 _labels = st.dictionaries(_text, _text, max_size=2)
 _amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "x/y", ""]), _text, max_size=3)
-_small_amounts = st.dictionaries(st.sampled_from(["cpu", ""]), st.sampled_from(["1", "-1", "NaN"]))
 
 
 def _some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Object]:
@@ -169,8 +168,7 @@ _anything = st.one_of(
     _named(Kind.BUDGET, spec=_some(selector=_selector), status=_some(disruptionsAllowed=_number)),
     _named(Kind.NAMESPACE),
     _named(Kind.RUNTIME_CLASS, handler=_text),
-    # What ring0 guarantees to a tenant it does keep from the others, so here that is not much.
-    _named(Kind.TENANT, spec=_some(weight=_number, quota=_some(hard=_amounts, min=_small_amounts))),
+    _named(Kind.TENANT, spec=_some(weight=_number, quota=_some(hard=_amounts, min=_amounts))),
 )
 _status = _some(
     phase=_text,

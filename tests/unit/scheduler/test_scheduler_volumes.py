@@ -13,8 +13,9 @@ from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import Bind, Decision, Prepare, Unschedulable
 from alcove.scheduler.events import Event, Kind
 from alcove.scheduler.ledger import CLAIMS_SECONDS_MAX
-from alcove.scheduler.nodes import HOSTNAME, ZONE
-from alcove.testing.scheduling import OTHER, TENANT, node, pod
+from alcove.scheduler.nodes import HOSTNAME, REGION, ZONE
+from alcove.scheduler.storage import read_claim, read_volume
+from alcove.testing.scheduling import OTHER, TENANT, Scene, node, pod
 
 
 def claim(
@@ -146,6 +147,39 @@ def test_zones_of_old_volumes() -> None:
     desk.see(Kind.CLAIM, claim("d", volume="w", bound=True))
     desk.see(Kind.POD, using("q", "d"))
     assert _why(desk.only()) == "2 node(s) had no available volume zone"
+
+
+OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, {"a", "b", "old", "bare"}),
+        # Where no node says a zone there is but one.
+        ({ZONE: "a"}, {"a", "bare"}),
+        ({ZONE: "a__b"}, {"a", "b", "bare"}),
+        ({REGION: "north"}, {"a", "bare"}),
+        ({ZONE: "a", REGION: "south"}, {"bare"}),
+        # A volume's old label is looked for by its old name, then by today's; not the other way round.
+        ({OLD_ZONE: "b"}, {"b", "bare"}),
+        ({OLD_ZONE: "a"}, {"a", "old", "bare"}),
+        ({OLD_REGION: "north"}, {"a", "bare"}),
+        ({ZONE: "c"}, {"bare"}),
+    ],
+)
+def test_volumes_that_say_their_zone(labels: dict[str, str], expected: set[str]) -> None:
+    scene = Scene(
+        node("a", {ZONE: "a", REGION: "north"}),
+        node("b", {ZONE: "b", REGION: "south"}),
+        node("old", {OLD_ZONE: "a"}),
+        node("bare"),
+    )
+    storage = scene.world.storage(TENANT)
+    storage.volumes["v"] = read_volume(volume("v", labels=labels))
+    bound = read_claim(claim("c", volume="v", bound=True))
+    storage.claims[bound.key] = bound
+    assert scene.passing(using("p", "c")) == expected
 
 
 def test_a_waiting_claim_gets_the_smallest_volume_that_fits() -> None:
