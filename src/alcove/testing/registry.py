@@ -23,7 +23,10 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 class Registry:
     """Every tag that a layout has, under the repository's name. User `me`; an empty password: for everybody."""
 
-    def __init__(self, repositories: Mapping[str, Path], password: str = "") -> None:
+    def __init__(
+        self, repositories: Mapping[str, Path], password: str = "", address: str = "127.0.0.1"
+    ) -> None:
+        """`address`: one of this machine's, by which it is reached."""
         self.repositories = dict(repositories)
         self.password = password
         self.given: Counter[str] = Counter()
@@ -31,12 +34,13 @@ class Registry:
         self.asked_as: set[str] = set()
         """Whom callers said to be: `user:password`."""
         handler = type("_Bound", (_Handler,), {"registry": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._address = address
+        self._server = ThreadingHTTPServer(("127.0.0.1" if address == "127.0.0.1" else "0.0.0.0", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
     def host(self) -> str:
-        return f"127.0.0.1:{self._server.server_port}"
+        return f"{self._address}:{self._server.server_port}"
 
     def __enter__(self) -> Registry:
         self._thread.start()

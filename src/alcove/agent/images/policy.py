@@ -5,6 +5,7 @@ operator loaded (or that is built in) means that image, whatever the policy: nob
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from weakref import WeakValueDictionary
@@ -106,7 +107,7 @@ class Pulls:
                 began_at = self._clock()
                 image = await self._try_each(key, name, secrets)
         except (ImageFailure, ClientError, ApiError, OSError) as error:
-            raise self._failed(key, name, str(error), tell) from error
+            raise self._failed(key, name, _why(error), tell) from error
         self._failures.pop((key, name), None)
         now = self._clock()
         tell(
@@ -157,6 +158,13 @@ def owner(key: PodKey) -> TenantId:
     """Whose names count. A dedicated plane speaks for its own tenant only, whatever it says."""
     is_own = key.plane in (HOME, key.tenant)
     return key.tenant if is_own else TenantId(f"{key.plane}:{key.tenant}")
+
+
+def _why(error: Exception) -> str:
+    """Tenants read this: where images are kept is the node's business."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error)
 
 
 def _told(seconds: float) -> str:

@@ -7,6 +7,7 @@ process       the same with its start time, so that a pid used again is not mist
 conmon.pid    who watches it, writes its log, and says how it ended
 started       when it was started
 <id>          its exit code, written by conmon when it ends
+lost          becomes that where nobody tells it; written in advance, since it is also wanted where the disk is full
 oom           it was ended because its memory was full
 attach, ctl   conmon's doors: streams, and the log to be opened anew
 """
@@ -28,6 +29,7 @@ from alcove.api.objects import Object
 UNKNOWN_EXIT_CODE = 255
 _is_id = re.compile(r"[a-z0-9][a-z0-9.-]{0,200}").fullmatch
 
+_LOST = "lost"
 _KIND, _SANDBOX = "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"
 """How gVisor is told which containers share a sandbox."""
 
@@ -84,6 +86,7 @@ class Bundle:
         record = Record(spec.id, spec.sandbox, dict(spec.labels), str(spec.log_path), cgroup, time.time())
         bundle._write("record.json", msgspec.json.encode(record))
         told = {_KIND: "sandbox" if spec.is_sandbox else "container", _SANDBOX: _runtime_id(spec.sandbox)}
+        bundle._write(_LOST, str(UNKNOWN_EXIT_CODE).encode())
         bundle._write("config.json", msgspec.json.encode({**spec.config, "annotations": told}))
         return bundle
 
@@ -145,8 +148,12 @@ class Bundle:
         return self._number(self.runtime_id)
 
     def set_lost(self) -> None:
-        """It ended, and whoever would have told how is gone as well."""
-        self._write(self.runtime_id, str(UNKNOWN_EXIT_CODE).encode())
+        """It ended, and whoever would have told how is gone as well. Takes no room on the disk."""
+        lost = self.path / _LOST
+        if not lost.exists():  # An earlier version made the container.
+            self._write(_LOST, str(UNKNOWN_EXIT_CODE).encode())
+        os.utime(lost)
+        lost.rename(self.path / self.runtime_id)
 
     @property
     def oom_killed(self) -> bool:

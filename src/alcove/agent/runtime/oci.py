@@ -39,6 +39,7 @@ CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
 PID_SECONDS_MAX = 2.0
 KILL_SECONDS, KILLS_MAX = 1.0, 5
+_IN_MEMORY = Path("/run")
 _POLL_SECONDS = 0.01
 
 
@@ -131,7 +132,8 @@ class OciRuntime:
         bundle = self._find(container)
         if (await self._status(bundle)).phase is not Phase.RUNNING:
             raise NoSuchContainer(f"{container} is not running")
-        with tempfile.TemporaryDirectory(dir=bundle.path) as folder:
+        told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
+        with _scratch(bundle, msgspec.json.encode(told)) as folder:
             return await self._exec(bundle, Path(folder), process)
 
     async def stats(self, container: ContainerId) -> Usage:
@@ -186,8 +188,11 @@ class OciRuntime:
     async def _status(self, bundle: Bundle) -> Status:
         record = bundle.record()
         phase = await self._phase(bundle)
-        if phase is Phase.EXITED and not bundle.oom_killed and self._cgroups.oom_kills(self._limited(record)):
-            bundle.set_oom_killed()
+        oom_killed = phase is Phase.EXITED and bundle.oom_killed
+        if phase is Phase.EXITED and not oom_killed and self._cgroups.oom_kills(self._limited(record)):
+            oom_killed = True
+            with suppress(OSError):  # For later; a disk that is full must not keep it from being told now.
+                bundle.set_oom_killed()
         process = bundle.process()
         is_seen = phase in (Phase.CREATED, Phase.RUNNING) and self.isolation is not Isolation.SANDBOX
         return Status(
@@ -199,7 +204,7 @@ class OciRuntime:
             started_at=bundle.started_at,
             finished_at=bundle.finished_at,
             exit_code=bundle.exit_code() or 0,
-            oom_killed=phase is Phase.EXITED and bundle.oom_killed,
+            oom_killed=oom_killed,
             process=process.id if process is not None and is_seen else 0,
         )
 
@@ -237,8 +242,6 @@ class OciRuntime:
         return bool(told.get("status") == "running")
 
     async def _exec(self, bundle: Bundle, folder: Path, process: Exec) -> int:
-        told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
-        (folder / "process.json").write_bytes(msgspec.json.encode(told))
         pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
         async with console.opened(folder, process.on_terminal, self._hands_over_terminals) as terminal:
             arguments = [
@@ -392,6 +395,26 @@ async def _pid(pid_file: Path, child: asyncio.subprocess.Process) -> str:
             return pid
         await asyncio.sleep(_POLL_SECONDS)
     return _content(pid_file)
+
+
+def _scratch(bundle: Bundle, process: bytes) -> tempfile.TemporaryDirectory[str]:
+    """A folder with what is to be run. In memory, if the disk is full: that is no reason for a probe to fail."""
+    try:
+        return _filled(bundle.path, process)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return _filled(_IN_MEMORY, process)
+
+
+def _filled(place: Path, process: bytes) -> tempfile.TemporaryDirectory[str]:
+    made = tempfile.TemporaryDirectory(dir=place, prefix="alcove-exec-")
+    try:
+        (Path(made.name) / "process.json").write_bytes(process)
+    except BaseException:
+        made.cleanup()
+        raise
+    return made
 
 
 def _stream(descriptor: int | None) -> int:

@@ -90,3 +90,26 @@ def test_another_process_is_not_mistaken_for_the_watcher(tmp_path: Path) -> None
     bundle = Bundle.make(tmp_path, spec())
     (bundle.path / "conmon.pid").write_text(str(os.getpid()))
     assert bundle.monitor() is None
+
+
+def test_an_end_that_nobody_told_of_is_written_down_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = Bundle.make(tmp_path, spec())
+    os.utime(bundle.path / "lost", (1, 1))
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert bundle.exit_code() is None
+    bundle.set_lost()
+    assert bundle.exit_code() == 255
+    assert bundle.finished_at > 1, "it ended now, not when it was made"
+
+
+def test_an_end_of_what_an_earlier_version_made(tmp_path: Path) -> None:
+    bundle = Bundle.make(tmp_path, spec())
+    (bundle.path / "lost").unlink()
+    bundle.set_lost()
+    assert bundle.exit_code() == 255

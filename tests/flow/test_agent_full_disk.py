@@ -1,0 +1,219 @@
+"""A node whose disk is really full: pulls and writes fail with words, the pod that filled it goes, nobody else notices,
+and when there is room again everything goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from alcove.agent.images import builtin
+from alcove.api.objects import Object
+from alcove.testing import needs
+from alcove.testing.cluster import (
+    PODS,
+    RealCluster,
+    RealNode,
+    condition,
+    ended,
+    gone,
+    lacking,
+    pod,
+    ready,
+    until,
+)
+from alcove.testing.registry import Registry
+from alcove.testing.server import Caller, wait_until
+
+_WHY = lacking() or needs.tools("skopeo", "umoci")
+pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(_WHY), reason=_WHY or "-")]
+
+CLASS = "/apis/node.k8s.io/v1/runtimeclasses"
+SIZE_BYTES = 128 << 20
+ANYWHERE = [{"operator": "Exists"}]
+"""Tolerates the taint that a node with a full disk gets."""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="alcove-full-") as name:
+        yield Path(name)
+
+
+class SmallDisk(RealCluster):
+    """Its node has a small disk of its own; `image` is one that no node has yet."""
+
+    image = ""
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[SmallDisk]:
+    node = RealNode(folder, "n1")
+    with Registry({"shop/web": _image(folder)}, address=node.gateway) as registry:
+        made = SmallDisk(folder, 0, "--insecure-registry", registry.host)
+        made.nodes.append(node)
+        made.image = f"{registry.host}/shop/web:x"
+        node.data.mkdir()
+        options = f"size={SIZE_BYTES},mode=711"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", node.data], check=True)
+        try:
+            with made:
+                yield made
+        finally:
+            subprocess.run(["umount", "-l", node.data], check=False, capture_output=True)
+
+
+def _image(folder: Path) -> Path:
+    """One that is on no node yet."""
+    rootfs, layout = folder / "rootfs", folder / "layout"
+    rootfs.mkdir()
+    builtin.build(builtin.find(), rootfs)
+    (rootfs / "big").write_bytes(os.urandom(1 << 20))
+    for words in (
+        ("init", "--layout", layout),
+        ("new", "--image", f"{layout}:x"),
+        ("insert", "--image", f"{layout}:x", rootfs, "/"),
+    ):
+        subprocess.run(["umoci", *map(str, words)], check=True, capture_output=True)
+    shutil.rmtree(rootfs)
+    return layout
+
+
+@pytest.fixture(scope="module")
+def acme(cluster: SmallDisk) -> Caller:
+    caller = cluster.make_tenant("acme")
+    for each in (caller, cluster.server.system):
+        assert each.post(CLASS, {"metadata": {"name": "crun"}, "handler": "crun"}).status == 201
+    return caller
+
+
+@contextmanager
+def full(cluster: SmallDisk) -> Iterator[None]:
+    """Not a byte is left, by something that is no pod's."""
+    ballast = cluster.nodes[0].data / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(1 << 16))
+        yield
+    finally:
+        ballast.unlink()
+
+
+def create(caller: Caller, wanted: Object) -> None:
+    answer = caller.post(PODS, wanted)
+    assert answer.status == 201, answer.body
+
+
+def remove(caller: Caller, *names: str) -> None:
+    for name in names:
+        caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+    for name in names:
+        gone(caller, name)
+
+
+def told(caller: Caller, name: str, reason: str) -> list[str]:
+    found = caller.get("/api/v1/namespaces/default/events").json["items"]
+    return [
+        each["message"]
+        for each in found
+        if (each["involvedObject"]["name"], each["reason"]) == (name, reason)
+    ]
+
+
+def writes(name: str, size_bytes: int) -> Object:
+    """A pod that keeps so much in a volume of its own."""
+    wanted = pod(
+        name, f"head -c {size_bytes} /dev/zero > /v/x; touch /v/done; sleep 1000", runtimeClassName="crun"
+    )
+    wanted["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    wanted["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        "readinessProbe": {"exec": {"command": ["test", "-e", "/v/done"]}, "periodSeconds": 1},
+    }
+    return wanted
+
+
+def has_pressure(cluster: SmallDisk) -> bool:
+    node = cluster.server.system.get("/api/v1/nodes/n1").json
+    return condition(node, "DiskPressure") == "True"
+
+
+def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk, acme: Caller) -> None:
+    looked_after = pod("looked-after", "sleep 1000", runtimeClassName="crun")
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1}
+    looked_after["spec"]["containers"][0]["livenessProbe"] = probe
+    create(acme, looked_after)
+    create(acme, writes("fat", 30 << 20))
+    ready(acme, "looked-after")
+    ready(acme, "fat")
+    with full(cluster):
+        # Late comers: one that needs an image, one that needs only room.
+        foreign = pod("foreign", runtimeClassName="crun", tolerations=ANYWHERE)
+        foreign["spec"]["containers"][0]["image"] = cluster.image
+        create(acme, foreign)
+        create(acme, pod("late", runtimeClassName="crun", tolerations=ANYWHERE))
+        wait_until(lambda: told(acme, "late", "FailedMount"))
+        assert told(acme, "late", "FailedMount")[0].endswith("No space left on device")
+        found = ended(acme, "fat", 40)
+        assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", "Evicted")
+        assert "low on resource: ephemeral-storage" in found["status"]["message"]
+        wait_until(lambda: has_pressure(cluster), 20)
+        taints = cluster.server.system.get("/api/v1/nodes/n1").json["spec"]["taints"]
+        assert "node.kubernetes.io/disk-pressure" in [each["key"] for each in taints]
+        # What it had is free again: who waited goes on.
+        ready(acme, "late", 40)
+        ready(acme, "foreign", 60)
+    found = acme.get(f"{PODS}/looked-after").json
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert condition(found, "Ready") == "True"
+    assert "worker failed" not in cluster.agents["n1"].log
+    assert "never retrieved" not in cluster.agents["n1"].log
+    remove(acme, "fat", "late", "foreign", "looked-after")
+
+
+def test_a_pull_that_has_no_room_says_so(cluster: SmallDisk, acme: Caller) -> None:
+    """Pulls keep some room free for what already runs."""
+    for path in (cluster.nodes[0].data / "images").glob("*/rootfs/big"):
+        shutil.rmtree(path.parents[1])  # As if it had never been here.
+    data = cluster.nodes[0].data
+    ballast = data / "ballast"
+    free = os.statvfs(data)
+    ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - (SIZE_BYTES // 50)))
+    try:
+        foreign = pod("unfetched", runtimeClassName="crun", tolerations=ANYWHERE)
+        foreign["spec"]["containers"][0] |= {"image": cluster.image, "imagePullPolicy": "Always"}
+        create(acme, foreign)
+
+        def waits(found: Object) -> bool:
+            statuses = found["status"].get("containerStatuses") or [{}]
+            reason = statuses[0].get("state", {}).get("waiting", {}).get("reason")
+            return reason in ("ErrImagePull", "ImagePullBackOff")
+
+        until(acme, "unfetched", waits)
+        [first, *_] = told(acme, "unfetched", "Failed")
+        assert "no space left on device" in first
+        assert str(data) not in first
+    finally:
+        ballast.unlink()
+    ready(acme, "unfetched", 60)
+    remove(acme, "unfetched")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_pods_come_again_when_there_is_room(cluster: SmallDisk, acme: Caller) -> None:
+    """A minute after: what comes and goes must not bring pods."""
+    with full(cluster):
+        wait_until(lambda: has_pressure(cluster), 30)
+        create(acme, pod("waits", runtimeClassName="crun"))
+        wait_until(lambda: told(acme, "waits", "FailedScheduling"), 20)
+    wait_until(lambda: not has_pressure(cluster), 120)
+    ready(acme, "waits", 30)
+    remove(acme, "waits")
