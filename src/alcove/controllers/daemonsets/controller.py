@@ -56,7 +56,7 @@ class DaemonSets(Controller):
             return DONE
         known = self._history.known(key, wanted)
         update = await self._history.update(client, key, wanted, known)
-        revision = update["metadata"]["labels"][history.HASH_LABEL]
+        revision = history.hash_of(update)
         nodes = self._nodes.list(HOME, SYSTEM)
         spec = get(wanted, "spec", "template", "spec", default={})
         fits = {node["metadata"]["name"]: fitting.fit(spec, node) for node in nodes}

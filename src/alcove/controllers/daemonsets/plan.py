@@ -10,8 +10,9 @@ from msgspec import Struct, field
 from alcove.api.objects import Object, get, labels
 from alcove.controllers.daemonsets.fitting import Fit, node_of
 from alcove.controllers.workloads import pods
+from alcove.controllers.workloads.history import POD_LABEL
 
-REVISION = "controller-revision-hash"
+REVISION = POD_LABEL
 
 
 class Plan(Struct, frozen=True):

@@ -7,12 +7,13 @@ from typing import Any
 
 from alcove.api.objects import Object, get, labels
 from alcove.client.resources import STATEFUL_SETS
+from alcove.controllers.workloads.history import POD_LABEL
 from alcove.controllers.workloads.owning import reference
 from alcove.controllers.workloads.templates import pod_of
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"
-REVISION = "controller-revision-hash"
+REVISION = POD_LABEL
 _ORDINAL = re.compile(r"(.*)-([0-9]{1,9})")
 
 

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from alcove.api import objects
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.objects import Object, get
 from alcove.api.validation import same
 from alcove.client.client import Client
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
-from alcove.client.resources import CONTROLLER_REVISIONS, Resource
+from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS, Resource
 from alcove.controllers.controller import Refused, controller_of
 from alcove.controllers.together import together
 from alcove.controllers.workloads.owning import reference
 from alcove.controllers.workloads.templates import template_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
+POD_LABEL = "controller-revision-hash"
+"""What a pod is of: of a daemon set, the revision's hash; of a stateful set, its name."""
+_HASH_LABELS = {DAEMON_SETS: POD_LABEL, STATEFUL_SETS: HASH_LABEL}
 
 
 def data_of(workload: Object) -> Object:
-    """What a revision keeps: a patch that brings the template back."""
-    return {"spec": {"template": {**workload["spec"]["template"], "$patch": "replace"}}}
+    """What a revision keeps: a patch that brings the template back.
+
+    Written as Go would write it: kubectl's rollbacks compare it byte by byte with the template they hold.
+    """
+    template = workload["spec"]["template"]
+    spec = dict(template.get("spec") or {})
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [{"resources": {}, **container} for container in spec[field]]
+    return {"spec": {"template": _sorted({**template, "spec": spec, "$patch": "replace"})}}
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return {field: _sorted(value[field]) for field in sorted(value)} if isinstance(value, dict) else value
 
 
 def template_of(revision: Object) -> Object:
@@ -34,6 +53,10 @@ def same_as(workload: Object, revisions: Iterable[Object]) -> Object | None:
     wanted = data_of(workload)
     found = [each for each in revisions if same(each.get("data"), wanted)]
     return max(found, key=number, default=None)
+
+
+def hash_of(revision: Object) -> str:
+    return str(revision["metadata"]["name"].rpartition("-")[2])
 
 
 def number(revision: Object) -> int:
@@ -52,7 +75,9 @@ def new_revision(resource: Resource, workload: Object, revision: int) -> Object:
         "metadata": {
             "name": f"{workload['metadata']['name']}-{digest}",
             "namespace": workload["metadata"]["namespace"],
-            "labels": {**own, HASH_LABEL: digest},
+            "labels": {**own, _HASH_LABELS[resource]: digest},
+            # Among them is the cause of the change, which `kubectl rollout history` shows.
+            "annotations": dict(objects.annotations(workload)),
             "ownerReferences": [reference(resource, workload)],
         },
         "data": data_of(workload),
