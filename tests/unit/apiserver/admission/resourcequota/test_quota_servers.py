@@ -14,8 +14,11 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.resourcequota.account import QUOTAS
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.cache.cache import Cache
+from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
+from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
+from alcove.apiserver.paths import parse
 from alcove.apiserver.resources import writing
 from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
@@ -25,6 +28,8 @@ from alcove.store.sqlite import SqliteStore
 ACME = TenantId("acme")
 MAPS = GroupResource("", "configmaps")
 KINDS = registry.load()
+PATH = "/api/v1/namespaces/n/configmaps"
+CALL = Call(Request("POST", PATH, "", {}), parse(PATH), 0.0)
 
 
 class Server:
@@ -52,7 +57,7 @@ class Server:
         try:
             await self._services.admission.validate(attributes)
             op = Op(Key(MAPS, ACME, "n", name), encode(obj), ABSENT)
-            await writing.commit(self._services, op, (), attributes.join)
+            await writing.commit(self._services, CALL, op, (), attributes.join)
         except Forbidden:
             return False
         return True
