@@ -12,7 +12,7 @@ from alcove.api.kind import Kind, Scope
 from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
-from alcove.apiserver.negotiate import negotiate
+from alcove.apiserver.negotiate import choose
 from alcove.apiserver.paths import Target
 from alcove.apiserver.render import View
 
@@ -51,8 +51,9 @@ class Call:
 
     @cached_property
     def view(self) -> View:
-        form = negotiate(self.request.headers.get("accept", ""))
-        return View(self.kind, form, self.query.get("includeObject", "Metadata"))
+        chosen = choose(self.request.headers.get("accept", ""))
+        include = self.query.get("includeObject", "Metadata")
+        return View(self.kind, chosen.form, include, meta_version=chosen.meta_version)
 
     @property
     def narrowed_view(self) -> View:

@@ -3,6 +3,8 @@
 from enum import Enum
 from functools import lru_cache
 
+from msgspec import Struct
+
 from alcove.api.errors import NotAcceptable
 
 
@@ -22,21 +24,38 @@ _TRANSFORMS = {
 _JSON_TYPES = frozenset({"application/json", "*/*", "application/*"})
 
 
-@lru_cache(maxsize=256)
+_VERSIONS = ("v1", "v1beta1")
+"""Of tables and partial objects: the same but for the name, and some clients only know the older."""
+
+
+class Choice(Struct, frozen=True):
+    form: Form
+    meta_version: str = "meta.k8s.io/v1"
+    """What a table or a partial object is to say that it is."""
+
+
 def negotiate(accept: str) -> Form:
     """The first form in the client's list that we have. Raises NotAcceptable."""
+    return choose(accept).form
+
+
+@lru_cache(maxsize=256)
+def choose(accept: str) -> Choice:
+    """The same, with the version of the form. Raises NotAcceptable."""
     for choice in accept.split(","):
         kind, *parameters = (part.strip() for part in choice.split(";"))
         if kind == "application/yaml":
-            return Form.YAML
+            return Choice(Form.YAML)
         if kind not in _JSON_TYPES and kind != "":
             continue
         named = dict(part.partition("=")[::2] for part in parameters)
         wanted = named.get("as", "")
-        if wanted and (named.get("g"), named.get("v")) != ("meta.k8s.io", "v1"):
+        if wanted not in _TRANSFORMS:
             continue
-        if wanted in _TRANSFORMS:
-            return _TRANSFORMS[wanted]
+        if not wanted:
+            return Choice(Form.JSON)
+        if named.get("g") == "meta.k8s.io" and named.get("v") in _VERSIONS:
+            return Choice(_TRANSFORMS[wanted], f"meta.k8s.io/{named['v']}")
     raise NotAcceptable(
         "only the following media types are accepted: application/json, application/yaml, "
         "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

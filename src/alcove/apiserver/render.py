@@ -27,6 +27,8 @@ class View(Struct, frozen=True):
     """What a table's rows carry of the object: None, Metadata or Object."""
     narrowed: bool = False
     """Nodes, as tenants may see them."""
+    meta_version: str = "meta.k8s.io/v1"
+    """Of a table or a partial object."""
 
     @property
     def is_verbatim(self) -> bool:
@@ -43,8 +45,9 @@ class View(Struct, frozen=True):
         )
 
     @property
-    def memo(self) -> tuple[str, str, str, str, bool]:
-        return (self.kind.group, self.kind.version, self.form.value, self.include, self.narrowed)
+    def memo(self) -> tuple[str, str, str, str, bool, str]:
+        kind = self.kind
+        return (kind.group, kind.version, self.form.value, self.include, self.narrowed, self.meta_version)
 
     @property
     def content_type(self) -> bytes:
@@ -90,7 +93,7 @@ def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: 
     if view.form is Form.TABLE:
         return orjson.dumps(table(view, entries, revision, meta))
     if view.form is Form.METADATA:
-        names = ("meta.k8s.io/v1", "PartialObjectMetadataList")
+        names = (view.meta_version, "PartialObjectMetadataList")
     else:
         names = (view.kind.api_version, view.kind.list_kind or view.kind.kind + "List")
     head = orjson.dumps({"kind": names[1], "apiVersion": names[0], "metadata": list_meta})
@@ -119,7 +122,7 @@ def yaml_of(obj: Object) -> bytes:
 
 def _metadata(view: View, entry: Entry) -> Object:
     meta = entry.decode()["metadata"]
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+    return {"kind": "PartialObjectMetadata", "apiVersion": view.meta_version, "metadata": meta}
 
 
 # Tables
@@ -129,7 +132,7 @@ def table(view: View, entries: Sequence[Entry], revision: Revision, meta: Object
     now = time.time()
     return {
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": view.meta_version,
         "metadata": {"resourceVersion": str(revision), **(meta or {})},
         "columnDefinitions": [_definition(column) for column in view.kind.columns],
         "rows": [_row(view, entry, now) for entry in entries],
@@ -152,7 +155,7 @@ def _row(view: View, entry: Entry, now: float) -> Object:
     if view.include == "Metadata":
         row["object"] = {
             "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": view.meta_version,
             "metadata": obj["metadata"],
         }
     elif view.include == "Object":

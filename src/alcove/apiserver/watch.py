@@ -367,11 +367,11 @@ def bookmark(view: View, revision: Revision, *, initial_end: bool = False) -> by
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
     names = {"kind": kind.kind, "apiVersion": kind.api_version}
     if view.form is Form.METADATA:
-        names = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        names = {"kind": "PartialObjectMetadata", "apiVersion": view.meta_version}
     if view.form is Form.TABLE:
         obj: dict[str, object] = {
             "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": view.meta_version,
             "metadata": {"resourceVersion": str(revision)},
             "columnDefinitions": [],
             "rows": [{"cells": [], "object": {**names, "metadata": meta}}],
