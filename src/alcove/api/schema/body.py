@@ -19,7 +19,7 @@ _ENCODER_NESTING_MAX = 254
 
 
 def parse_json(text: bytes, duplicates: list[str] | None = None) -> Any:
-    """The value of a JSON text. Paths of fields given twice are added to `duplicates` if that is given."""
+    """The value of a JSON text. What is to be told of fields given twice is added to `duplicates` if given."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -49,7 +49,7 @@ def _checked(value: Any, text: bytes, duplicates: list[str] | None) -> Any:
     if text.count(b"{") + text.count(b"[") > NESTING_MAX and not _is_shallow(value):
         raise BadRequest(f"the body of the request nests deeper than {NESTING_MAX} levels")
     if duplicates is not None and not _is_compact(value, text):
-        duplicates += json_duplicates.find(text)
+        duplicates += [f'duplicate field "{path}"' for path in json_duplicates.find(text)]
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from alcove.api.schema.paths import TOLD_MAX, show
+from alcove.api.schema.paths import TOLD_MAX
 
 EVENTS_MAX = 50_000
 """Scalars, and starts and ends of lists and maps, of one text: reading one takes some microseconds, during
@@ -37,7 +37,7 @@ class YamlError(Exception):
 class Document(Struct, frozen=True):
     value: Any
     duplicates: list[str]
-    """Paths of keys given more than once; the last one counts."""
+    """What is told of keys given more than once, as in Kubernetes by their lines; the last one counts."""
 
 
 def parse(text: bytes, nesting_max: int) -> Document:
@@ -48,7 +48,7 @@ def parse(text: bytes, nesting_max: int) -> Document:
             builder.take(event)
     except (yaml.YAMLError, UnicodeError) as error:
         raise YamlError(" ".join(str(error).split())) from None
-    return Document(builder.value, list(builder.duplicates))
+    return Document(builder.value, builder.duplicates)
 
 
 def _events(text: bytes) -> Iterator[yaml.Event]:
@@ -67,6 +67,8 @@ class _Open(Struct, eq=False):
 
     value: Any
     anchor: str | None
+    line: int
+    """Where it starts."""
     key: str | None = None
     """The key that the next value is for; None: the next value is a key."""
     merged: list[Any] = field(default_factory=list)
@@ -76,7 +78,7 @@ class _Open(Struct, eq=False):
 class _Builder:
     def __init__(self, nesting_max: int) -> None:
         self.value: Any = None
-        self.duplicates: dict[str, None] = {}
+        self.duplicates: list[str] = []
         self._nesting_max = nesting_max
         self._events = 0
         self._documents = 0
@@ -90,15 +92,15 @@ class _Builder:
             raise YamlError(f"it has more than {EVENTS_MAX} parts: send it as JSON")
         match event:
             case yaml.ScalarEvent():
-                self._add(self._scalar(event), event.anchor)
+                self._add(self._scalar(event), event.anchor, _line(event))
             case yaml.MappingStartEvent():
-                self._start({}, event.anchor)
+                self._start({}, event.anchor, _line(event))
             case yaml.SequenceStartEvent():
-                self._start([], event.anchor)
+                self._start([], event.anchor, _line(event))
             case yaml.CollectionEndEvent():
                 self._end()
             case yaml.AliasEvent():
-                self._add(self._alias(event.anchor), None)
+                self._add(self._alias(event.anchor), None, _line(event))
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
@@ -130,28 +132,22 @@ class _Builder:
             return {key: self._copy(inner, level + 1) for key, inner in value.items()}
         return [self._copy(inner, level + 1) for inner in value]
 
-    def _start(self, value: Any, anchor: str | None) -> None:
+    def _start(self, value: Any, anchor: str | None, line: int) -> None:
         self._check_nesting(len(self._open) + 1)
-        self._open.append(_Open(value, anchor))
+        self._open.append(_Open(value, anchor, line))
 
     def _check_nesting(self, level: int) -> None:
         if level > self._nesting_max:
             raise YamlError(f"it nests deeper than {self._nesting_max} levels")
-
-    def _path(self) -> str:
-        """Where the next value goes."""
-        return show(
-            [len(each.value) if isinstance(each.value, list) else str(each.key) for each in self._open]
-        )
 
     def _end(self) -> None:
         done = self._open.pop()
         for merged in done.merged:
             for key, inner in merged.items():
                 done.value.setdefault(key, inner)
-        self._add(done.value, done.anchor)
+        self._add(done.value, done.anchor, done.line)
 
-    def _add(self, value: Any, anchor: str | None) -> None:
+    def _add(self, value: Any, anchor: str | None, line: int) -> None:
         if anchor is not None:
             self._anchors[anchor] = value
         if not self._open:
@@ -159,9 +155,9 @@ class _Builder:
         elif isinstance(self._open[-1].value, list):
             self._open[-1].value.append(value)
         else:
-            self._add_to_map(self._open[-1], value)
+            self._add_to_map(self._open[-1], value, line)
 
-    def _add_to_map(self, outer: _Open, value: Any) -> None:
+    def _add_to_map(self, outer: _Open, value: Any, line: int) -> None:
         if outer.key is None:
             outer.key = _key(value)
             return
@@ -169,7 +165,7 @@ class _Builder:
             outer.merged += _mergeable(value)
         else:
             if outer.key in outer.value and len(self.duplicates) < TOLD_MAX:
-                self.duplicates[self._path()] = None
+                self.duplicates.append(f'line {line}: key "{outer.key}" already set in map')
             outer.value[outer.key] = value
         outer.key = None
 
@@ -187,6 +183,12 @@ class _Merge(str):
 
 
 _MERGE = _Merge("<<")
+
+
+def _line(event: yaml.Event) -> int:
+    """Counted from one, as people do."""
+    assert event.start_mark is not None, "the parser marks all that it reads"
+    return int(event.start_mark.line) + 1
 
 
 def _mergeable(value: Any) -> list[Any]:

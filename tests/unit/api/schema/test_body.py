@@ -87,7 +87,7 @@ def test_json_number_beyond_any_float_is_refused() -> None:
 def test_duplicates_in_json_are_told_by_path(text: bytes, expected: list[str]) -> None:
     duplicates: list[str] = []
     parse_json(text, duplicates)
-    assert duplicates == expected
+    assert duplicates == [f'duplicate field "{path}"' for path in expected]
 
 
 def test_duplicate_hidden_by_a_number_that_grows_is_still_found() -> None:
@@ -95,18 +95,18 @@ def test_duplicate_hidden_by_a_number_that_grows_is_still_found() -> None:
     text = b'{"a":1,"b":1e5,"a":1}'
     duplicates: list[str] = []
     parse_json(text, duplicates)
-    assert duplicates == ["a"]
+    assert duplicates == ['duplicate field "a"']
 
 
-def test_duplicates_in_yaml_are_told_by_path() -> None:
+def test_duplicates_in_yaml_are_told_by_line() -> None:
     duplicates: list[str] = []
     value = parse_yaml(b"spec:\n- x: {b: 1, b: 2}\n  x: 3\n", duplicates)
     assert value == {"spec": [{"x": 3}]}
-    assert duplicates == ["spec[0].x.b", "spec[0].x"]
+    assert duplicates == ['line 2: key "b" already set in map', 'line 3: key "x" already set in map']
 
 
 def test_json_sent_as_yaml_reads_as_json() -> None:
     duplicates: list[str] = []
     assert parse_yaml(b'{"a":[1.5,null,"y"],"a":2}', duplicates) == {"a": 2}
-    assert duplicates == ["a"]
+    assert duplicates == ['duplicate field "a"']
     assert parse_yaml(b"{a: yes}") == {"a": True}
