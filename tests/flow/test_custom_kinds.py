@@ -166,6 +166,8 @@ def test_kubectl_knows_it(sea: Caller) -> None:
     table = sea.kubectl("get", "sh")
     assert "MASTS" in table and "argo" in table and "3" in table
     assert "masts" in sea.kubectl("explain", "ship.spec")
+    assert "APIVersion defines" in sea.kubectl("explain", "ship")
+    assert "Standard object's metadata" in sea.kubectl("explain", "ship.metadata")
     assert "argo" in sea.kubectl("get", "fleet", "-o", "name")
     sea.kubectl("label", "ship", "argo", "a=b")
     sea.kubectl("delete", "ship", "argo")

@@ -13,6 +13,9 @@ _DEFS = "#/$defs/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_TYPE_FIELDS = ("apiVersion", "kind")
+_ANY_OBJECT = "io.k8s.api.core.v1.ConfigMap"
+"""A kind like any other: whose words for what all kinds have are those of custom kinds too."""
 
 
 class Dialect(Enum):
@@ -40,12 +43,12 @@ def build(kinds: Iterable[Kind], documents: Mapping[str, Object], dialect: Diale
         if own in documents:
             wanted.append(own)
         else:
-            found[own] = _custom(kind, dialect)
+            found[own] = _custom(kind, documents, dialect)
             wanted.append(f"{_META}.ObjectMeta")
         if list_name_of(kind) in documents:
             wanted.append(list_name_of(kind))
         else:
-            found[list_name_of(kind)] = _list(kind, dialect)
+            found[list_name_of(kind)] = _list(kind, documents, dialect)
     while wanted:
         name = wanted.pop()
         if name not in found and name in documents:
@@ -72,6 +75,9 @@ def _converted(name: str, schema: Object, dialect: Dialect) -> Object:
     if name == _QUANTITY:
         return {"description": schema.get("description", ""), **_either("number", dialect)}
     converted: Object = _convert(schema, dialect)
+    for field in _TYPE_FIELDS:
+        # The package that the definitions are from says here which kind it is; OpenAPI says it elsewhere.
+        converted.get("properties", {}).get(field, {}).pop("enum", None)
     return converted
 
 
@@ -109,20 +115,25 @@ def _field(field: str, value: Any, dialect: Dialect) -> Any:
 _CUSTOM_ONLY_V3 = ("oneOf", "anyOf", "not", "nullable", "default", "x-kubernetes-validations")
 
 
-def _custom(kind: Kind, dialect: Dialect) -> Object:
-    """A custom kind: its CRD's schema with the fields every object has."""
+def _custom(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Object:
+    """A custom kind: its CRD's schema with the fields every object has, in the words they have elsewhere."""
     raw = kind.schema.raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema: Object = _plain(raw) if dialect is Dialect.V2 else dict(raw)
-    meta = {"$ref": f"{dialect.value}{_META}.ObjectMeta"}
+    told = documents[_ANY_OBJECT]["properties"]["metadata"]["description"]
+    meta = {"$ref": f"{_DEFS}{_META}.ObjectMeta", "description": told}
     schema["type"] = "object"
     schema["properties"] = {
         **(schema.get("properties") or {}),
-        "apiVersion": {"type": "string", "description": "Version of the kind's schema."},
-        "kind": {"type": "string", "description": "Kind of the object."},
-        "metadata": meta if dialect is Dialect.V2 else {"allOf": [meta]},
+        **_type_fields(documents, dialect),
+        "metadata": _convert(meta, dialect),
     }
     schema["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
     return schema
+
+
+def _type_fields(documents: Mapping[str, Object], dialect: Dialect) -> Object:
+    fields = _converted(_ANY_OBJECT, documents[_ANY_OBJECT], dialect)["properties"]
+    return {field: fields[field] for field in _TYPE_FIELDS}
 
 
 def _plain(schema: Any) -> Any:
@@ -144,7 +155,7 @@ def _plain(schema: Any) -> Any:
     return kept
 
 
-def _list(kind: Kind, dialect: Dialect) -> Object:
+def _list(kind: Kind, documents: Mapping[str, Object], dialect: Dialect) -> Object:
     item, meta = {"$ref": dialect.value + name_of(kind)}, {"$ref": f"{dialect.value}{_META}.ListMeta"}
     wrap = dialect is Dialect.V3
     return {
@@ -152,8 +163,7 @@ def _list(kind: Kind, dialect: Dialect) -> Object:
         "description": f"A list of {kind.kind}.",
         "required": ["items"],
         "properties": {
-            "apiVersion": {"type": "string", "description": "Version of the list's schema."},
-            "kind": {"type": "string", "description": "Kind of the list."},
+            **_type_fields(documents, dialect),
             "metadata": {"allOf": [meta]} if wrap else meta,
             "items": {
                 "type": "array",
