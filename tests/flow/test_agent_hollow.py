@@ -58,6 +58,19 @@ def running(caller: Caller, name: str) -> Object:
     return found
 
 
+def test_a_pod_with_init_containers_comes_up(cluster: LocalServer) -> None:
+    acme = cluster.as_tenant("acme")
+    made = pod("prepared")
+    made["spec"]["initContainers"] = [
+        {"name": "first", "image": "alcove/busybox"},
+        {"name": "beside", "image": "alcove/busybox", "restartPolicy": "Always"},
+    ]
+    assert acme.post(PODS, made).status == 201
+    first, beside = running(acme, "prepared")["status"]["initContainerStatuses"]
+    assert first["state"]["terminated"]["reason"] == "Completed" and "running" in beside["state"]
+    assert acme.delete(f"{PODS}/prepared").status == 200
+
+
 def test_a_node_says_what_it_is(cluster: LocalServer) -> None:
     node = cluster.system.get("/api/v1/nodes/n1").json
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"

@@ -10,10 +10,11 @@ from typing import Protocol
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import marks
-from alcove.agent.pods.containers import Wanted
+from alcove.agent.pods.containers import Role, Wanted
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.site import PodTrouble
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, Runtime, Status
+from alcove.agent.runtime.hollow import ENDS
 from alcove.api.objects import Object
 
 _NOWHERE = Path("/nonexistent")
@@ -47,7 +48,7 @@ class HollowSite:
 
     async def make_sandbox(self, pod: Object, attempt: int) -> ContainerId:
         id = marks.sandbox_id(self.key, attempt)
-        await self._make(Mark(self.key, "", attempt), id, id)
+        await self._make(Mark(self.key, "", attempt), id, id, {})
         return id
 
     async def fetch(self, pod: Object, container: Wanted, attempt: int) -> None:
@@ -55,11 +56,13 @@ class HollowSite:
 
     async def make_container(self, pod: Object, container: Wanted, attempt: int, sandbox: Status) -> Mark:
         mark = Mark(self.key, container.name, attempt, container.spec.get("image", ""))
-        await self._make(mark, marks.container_id(self.key, container.name, attempt), sandbox.id)
+        # The pod waits for those that run before the others: they have nothing to do.
+        config = {ENDS: container.role is Role.INIT}
+        await self._make(mark, marks.container_id(self.key, container.name, attempt), sandbox.id, config)
         return mark
 
-    async def _make(self, mark: Mark, id: ContainerId, sandbox: ContainerId) -> None:
-        await self.runtime.create(ContainerSpec(id, sandbox, {}, _NOWHERE, mark.labels()))
+    async def _make(self, mark: Mark, id: ContainerId, sandbox: ContainerId, config: Object) -> None:
+        await self.runtime.create(ContainerSpec(id, sandbox, config, _NOWHERE, mark.labels()))
         self._made.add(id)
 
     def last_words(self, container: Wanted, mark: Mark, status: Status) -> str:

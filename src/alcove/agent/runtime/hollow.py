@@ -1,8 +1,8 @@
 """The hollow runtime: states of containers without any processes, for machines without the rights to run them,
 and for tests with more nodes than a machine can hold.
 
-Containers run until they are killed or their sandbox is. Everything is forgotten when the agent stops: there
-is nothing to find again.
+Containers run until they are killed or their sandbox is, but for those whose configuration says that they
+end at once (`ENDS`). Everything is forgotten when the agent stops: there is nothing to find again.
 """
 
 import asyncio
@@ -26,11 +26,13 @@ from alcove.agent.runtime.base import (
     Status,
 )
 
+ENDS = "ends"
 _SIGNALLED = 128
 
 
 class _Hollow(Struct):
     status: Status
+    ends: bool
     ended: asyncio.Event
 
 
@@ -47,12 +49,14 @@ class HollowRuntime:
         if not spec.is_sandbox and spec.sandbox not in self._containers:
             raise CreateFailed(f"there is no sandbox {spec.sandbox}")
         status = Status(spec.id, spec.sandbox, Phase.CREATED, dict(spec.labels), self._clock())
-        self._containers[spec.id] = _Hollow(status, asyncio.Event())
+        self._containers[spec.id] = _Hollow(status, bool(spec.config.get(ENDS)), asyncio.Event())
 
     async def start(self, container: ContainerId) -> None:
         found = self._find(container)
         if found.status.phase is Phase.CREATED:
             found.status = structs.replace(found.status, phase=Phase.RUNNING, started_at=self._clock())
+            if found.ends:
+                self._end(found, 0)
 
     async def status(self, container: ContainerId) -> Status:
         return self._find(container).status
