@@ -69,6 +69,11 @@ def test_rolling_back_gives_the_next_number_and_keeps_the_old_in_its_history() -
     assert new_annotations(deployment("v1"), back, 3, 1) == told
 
 
+def test_numbers_go_on_from_the_largest_that_kubernetes_can_count() -> None:
+    assert next_number([a_set("v1", 1, revision=3546343826724305832)]) == 3546343826724305833
+    assert next_number([a_set("v1", 1, revision=2**63)]) == 1
+
+
 def test_annotations_are_passed_on_but_not_our_own() -> None:
     obj = deployment("v1", annotations={"team": "a", REVISION: "7"})
     told = new_annotations(obj, a_set("v1", 1, revision=9), 3, 1)

@@ -31,6 +31,7 @@ _OWN = frozenset(
 )
 """Annotations that are not passed on to replica sets."""
 _HISTORY_LENGTH_MAX = 2000
+_INTEGER_MAX = 2**63 - 1
 
 
 class Sets(Struct, frozen=True):
@@ -79,7 +80,8 @@ def annotated(replica_set: Object, name: str) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_INTEGER_MAX))
+    return int(text) if is_number and int(text) <= _INTEGER_MAX else None
 
 
 def sizes(replicas: int, surge: int) -> dict[str, str]:
