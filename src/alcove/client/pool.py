@@ -1,7 +1,7 @@
 """The real transport: kept connections to one server, over TLS.
 
-Requests share at most `connections_max` connections and wait for one beyond that; each stream has a
-connection of its own, for as long as it lasts.
+Requests share at most `connections_max` connections, fairly between tenants (`shares.py`), and wait for one
+beyond that; each stream has a connection of its own, for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from alcove.client.connection import Connection
 from alcove.client.errors import Unreachable
 from alcove.client.kubeconfig import Account
+from alcove.client.shares import Shares, sharer
 from alcove.client.transport import Response
 
 CONNECTIONS_MAX = 32
@@ -41,7 +42,7 @@ class HttpPool:
         if account.token:
             fixed += f"Authorization: Bearer {account.token}\r\n"
         self._fixed = fixed
-        self._free = asyncio.Semaphore(connections_max)
+        self._shares = Shares(connections_max)
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: list[tuple[Connection, float]] = []
         """Those used last are at the end, and taken first."""
@@ -51,16 +52,18 @@ class HttpPool:
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
-        data = self._encoded(method, path, headers, body)
-        async with self._free:
+        data, who = self._encoded(method, path, headers, body), sharer(path)
+        await self._shares.take(who)
+        try:
             connection = self._take_idle() or await self._connect()
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    response = await connection.send(data)
-            except TimeoutError as error:
-                raise Unreachable(f"no answer within {ANSWER_SECONDS_MAX:.0f} s", sent=True) from error
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                response = await connection.send(data)
             self._put_back(connection)
             return response
+        except TimeoutError as error:
+            raise Unreachable(f"no answer within {ANSWER_SECONDS_MAX:.0f} s", sent=True) from error
+        finally:
+            self._shares.give_back(who)
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Connection]:

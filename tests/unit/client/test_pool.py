@@ -10,6 +10,7 @@ import uvloop
 from alcove.client import kubeconfig, pool
 from alcove.client.errors import Unreachable
 from alcove.client.pool import HttpPool
+from alcove.client.transport import Response
 from alcove.testing.server import LocalServer
 
 HEADERS = {"Accept": "application/json"}
@@ -101,3 +102,36 @@ def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
         uvloop.run(scenario())
     finally:
         gc.enable()
+
+
+class _Endless:
+    """A connection whose answers never come for one tenant."""
+
+    is_usable = True
+
+    async def send(self, data: bytes) -> Response:
+        if b"/tenants/slow/" in data:
+            await asyncio.Event().wait()
+        return Response(200, {}, b"")
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_tenant_whose_webhook_sleeps_leaves_connections_to_the_others(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(_pool: HttpPool) -> _Endless:
+        return _Endless()
+
+    monkeypatch.setattr(HttpPool, "_connect", connect)
+    shared = HttpPool(kubeconfig.load(server.admin_kubeconfig))
+    slow = [asyncio.create_task(shared.request("GET", "/api/v1/tenants/slow/pods", {})) for _ in range(100)]
+    await asyncio.sleep(0)
+    for path in ("/api/v1/tenants/quick/pods", "/api/v1/tenants/system/nodes"):
+        async with asyncio.timeout(1):
+            assert (await shared.request("GET", path, {})).status == 200
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+    await shared.close()
