@@ -49,14 +49,16 @@ class Joining:
         return [HOME, *self._following]
 
     def join(self, plane: PlaneId, transport: Transport) -> None:
+        self._planes.awaited.add(plane)
         work = self._follow(plane, transport)
         self._following[plane] = self._tasks.create_task(work, name=f"plane {plane}")
 
     async def leave(self, plane: PlaneId) -> None:
+        self._planes.awaited.discard(plane)
         following = self._following.pop(plane)
         following.cancel()
         await asyncio.wait([following])
-        if plane in self._planes.ids():
+        if plane in self._planes:
             await self._planes.leave(plane)
 
     async def _follow(self, plane: PlaneId, transport: Transport) -> None:

@@ -57,6 +57,8 @@ class Planes:
         self._planes: dict[PlaneId, _Plane] = {}
         self._partial: set[PlaneId] = set()
         """Planes that join whole, and are not yet."""
+        self.awaited: set[PlaneId] = set()
+        """Planes that are to join, or have (`joining`): one that is away is not one that is no more."""
         self._mirrors: dict[_Wanted, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
         self._tasks = asyncio.TaskGroup()
@@ -129,7 +131,11 @@ class Planes:
         return joined.client
 
     def ids(self) -> list[PlaneId]:
-        return list(self._planes)
+        """Those that have joined, without what is not yet whole."""
+        return [plane for plane in self._planes if plane not in self._partial]
+
+    def __contains__(self, plane: PlaneId) -> bool:
+        return plane in self._planes
 
     # Mirrors
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
@@ -20,16 +20,26 @@ from alcove.controllers.metrics import Metrics
 class Work(Struct, frozen=True, kw_only=True):
     controllers: Sequence[type[Controller]]
     clock: Clock
-    authorities: Mapping[PlaneId, str] = {}
+    authorities: dict[PlaneId, str] = field(default_factory=dict)
+    """Who signs for each plane. Planes come and go."""
     options: Options = Options()
     metrics: Metrics
 
 
+Follow = Callable[[Planes, asyncio.TaskGroup], None]
+"""Begins to follow further planes, by tasks of this group."""
+
+
 async def work(
-    wanted: Work, planes: Planes, home: Transport, began: Callable[[], None] = lambda: None
+    wanted: Work,
+    planes: Planes,
+    home: Transport,
+    began: Callable[[], None] = lambda: None,
+    follow: Follow = lambda _planes, _tasks: None,
 ) -> None:
     """Runs the controllers until cancelled, or until one of them fails as a whole. `began` is called when
-    everything there is was seen and the loops run."""
+    everything there is on the home plane was seen and the loops run. Other planes join when they can be
+    reached: they keep nobody waiting."""
     async with planes, asyncio.TaskGroup() as tasks:
         planes.join(HOME, home)
         recorder = Recorder(planes.client, wanted.clock)
@@ -52,4 +62,5 @@ async def work(
         for controller in controllers:
             loop = Loop(controller, wanted.metrics.loop(controller.name))
             tasks.create_task(loop.run(), name=controller.name)
+        follow(planes, tasks)
         began()

@@ -175,8 +175,8 @@ async def _sweep(roster: Roster, source: PodSource) -> None:
 
 async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `ready` is called once the API knows the nodes."""
+    from alcove.processes.following import Following, Way, follow_file
     from alcove.processes.nodes import hollow, real
-    from alcove.processes.nodes.following import Following, Way, follow_file
 
     accounts = {HOME: kubeconfig.load(config.kubeconfig)}
     accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}

@@ -19,14 +19,13 @@ from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
-from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.events import Recorder, Told
 from alcove.controllers.leader import Leader, Timing
+from alcove.processes.following import Dedicated
 from alcove.processes.leading import identity, run_until_signal, until_lost
 from alcove.processes.memory import collect_seldom, keep_trimmed
-from alcove.processes.nodes.following import Following
 from alcove.processes.probes import serve_probes
 from alcove.scheduler.core import Scheduler
 from alcove.scheduler.decisions import PodRef
@@ -59,7 +58,7 @@ class Config(Struct, frozen=True, kw_only=True):
 async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to decide."""
     home = HttpPool(kubeconfig.load(config.kubeconfig))
-    others = {tenant: HttpPool(kubeconfig.load(path)) for tenant, path in config.planes.items()}
+    dedicated = Dedicated.load(config.planes, config.planes_folder)
     leader = Leader(Client(home, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     metrics = Metrics()
     async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
@@ -67,11 +66,10 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         try:
             while True:
                 async with leader.leading() as lost:
-                    await until_lost(lost, _lead(config, leader, metrics, home, others, leads))
+                    await until_lost(lost, _lead(config, leader, metrics, home, dedicated, leads))
         finally:
             trimming.cancel()
-            for transport in (home, *others.values()):
-                await transport.close()
+            await home.close()
 
 
 async def _lead(
@@ -79,7 +77,7 @@ async def _lead(
     leader: Leader,
     metrics: Metrics,
     home: HttpPool,
-    others: Mapping[TenantId, HttpPool],
+    dedicated: Dedicated,
     leads: Callable[[], None],
 ) -> None:
     planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
@@ -111,17 +109,9 @@ async def _lead(
     metrics.follow(core, runner)
 
     async with asyncio.TaskGroup() as tasks:
-
-        def join_others() -> None:
-            for tenant, transport in others.items():
-                runner.join(PlaneId(tenant), transport)
-            if config.planes_folder is not None:
-                following = Following(config.planes_folder, runner, lambda _plane, _account: None)
-                tasks.create_task(following.run(), name="planes")
-
         for recorder in (troubles, news):
             tasks.create_task(recorder.run(), name="events")
-        await runner.run(home, join_others, leads)
+        await runner.run(home, lambda: dedicated.follow(runner, tasks), leads)
 
 
 def main(config: Config) -> str:

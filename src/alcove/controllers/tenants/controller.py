@@ -2,6 +2,9 @@
 
 A tenant gets its first objects once; the condition `Initialized` says that it has. What its
 administrator deletes after that stays deleted.
+
+A dedicated tenant is a Tenant at home and one on its own plane, where its objects are. The one at home
+makes the other, and ends it: each gets and loses what is on its own plane, and home waits for the plane.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api import objects
-from alcove.api.errors import AlreadyExists
+from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.tenants import FINALIZER
 from alcove.api.objects import Object
@@ -26,6 +29,7 @@ from alcove.controllers.tenants.template import NetworkTemplate
 from alcove.controllers.together import together
 
 INITIALIZED = "Initialized"
+_FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant has its first objects")
 
 
 def tenant_key(tenant: TenantId) -> ObjectKey:
@@ -33,7 +37,7 @@ def tenant_key(tenant: TenantId) -> ObjectKey:
 
 
 def plane_of(tenant: Object) -> PlaneId:
-    """Where a tenant's objects are: a dedicated one has a plane of its own name."""
+    """Where a tenant's objects are, as the Tenant at home says: a dedicated one has a plane of its own name."""
     mode = objects.get(tenant, "spec", "controlPlane", "mode")
     return PlaneId(objects.name(tenant)) if mode == "Dedicated" else HOME
 
@@ -56,24 +60,23 @@ class Tenants(Controller):
         tenant = TenantId(change.key.name)
         is_ending = "deletionTimestamp" in change.obj["metadata"]
         (self._ending.add if is_ending else self._ending.discard)(tenant)
-        return (change.key,)
+        return {change.key, tenant_key(tenant)}
 
     def _tenant_of(self, resource: Resource, change: Change) -> Iterable[ObjectKey]:
         """Tenants that are being emptied, when the last of something went; and dedicated ones, whose plane
-        has joined."""
+        has joined: it has something of ring0's."""
         key = change.key
         if key.tenant in self._ending:
             if change.kind is Kind.DELETED and not self.everything.has(key.space, key.namespace, resource):
-                yield tenant_key(key.tenant)
-        elif key.plane != HOME:
-            yield tenant_key(key.tenant)
+                yield ObjectKey(key.plane, SYSTEM, "", key.tenant)
+        elif key.plane != HOME and key.tenant == SYSTEM:
+            yield tenant_key(TenantId(key.plane))
 
     async def fresh(self, key: ObjectKey) -> None:
         await super().fresh(key)
         tenant = TenantId(key.name)
         if tenant in self._ending:
-            for plane in {HOME, PlaneId(tenant)} & set(self.setup.planes.ids()):
-                await self.everything.caught_up(plane, tenant)
+            await self.everything.caught_up(key.plane, tenant)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         tenant = self._tenants.get(key)
@@ -81,23 +84,51 @@ class Tenants(Controller):
             self._ending.discard(TenantId(key.name))
             self._reports.forget(key)
             return DONE
-        if "deletionTimestamp" in tenant["metadata"]:
+        is_ending = "deletionTimestamp" in tenant["metadata"]
+        if key.plane == HOME and plane_of(tenant) != HOME:
+            return await (self._end_there(tenant) if is_ending else self._begin_there(key, tenant))
+        if is_ending:
             return await self._empty(key, tenant)
         if not conditions.is_true(tenant, INITIALIZED):
             await self._initialize(key, tenant)
         return DONE
 
+    # On a plane of its own
+
+    async def _begin_there(self, key: ObjectKey, tenant: Object) -> Result:
+        plane = plane_of(tenant)
+        if plane not in self.setup.planes.ids():
+            return DONE  # What ring0 has there brings us back.
+        there = self._tenants.get(ObjectKey(plane, SYSTEM, "", key.name))
+        if there is None:
+            made = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+            await self._make(self.setup.planes.client(plane), SYSTEM, First(TENANTS, made))
+        elif conditions.is_true(there, INITIALIZED):
+            await self._report(key, tenant, [_FIRST_OBJECTS])
+        return DONE
+
+    async def _end_there(self, tenant: Object) -> Result:
+        """A plane that has left has left for good: there is nothing left of it."""
+        plane, name = plane_of(tenant), objects.name(tenant)
+        if plane in self.setup.planes.awaited and plane not in self.setup.planes.ids():
+            return DONE  # As when it began.
+        there = self._tenants.get(ObjectKey(plane, SYSTEM, "", name))
+        if there is None:
+            await self._finish(HOME, tenant)
+        elif "deletionTimestamp" not in there["metadata"]:
+            try:
+                await self.setup.planes.client(plane).delete(SYSTEM, TENANTS, name)
+            except NotFound:
+                pass  # The watch will tell.
+        return DONE
+
     # Coming
 
     async def _initialize(self, key: ObjectKey, tenant: Object) -> None:
-        name, plane = TenantId(key.name), plane_of(tenant)
-        if plane not in self.setup.planes.ids():
-            return  # Its first object there brings us back.
-        client = self.setup.planes.client(plane)
+        name, client = TenantId(key.name), self.client(key)
         first = first_objects(name, self._template.render(name))
         await together(self._make(client, name, each) for each in first)
-        told = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant has its first objects")
-        await self._report(key, tenant, [told])
+        await self._report(key, tenant, [_FIRST_OBJECTS])
 
     async def _make(self, client: Client, tenant: TenantId, first: First) -> None:
         try:
@@ -108,17 +139,16 @@ class Tenants(Controller):
     # Going
 
     async def _empty(self, key: ObjectKey, tenant: Object) -> Result:
-        """Without a plane to look at (a dedicated one that left for good), there is nothing left."""
         if FINALIZER not in objects.get(tenant, "spec", "finalizers", default=()):
             return DONE  # Only others' finalizers are waited for.
-        space = Space(plane_of(tenant), TenantId(key.name))
+        space = Space(key.plane, TenantId(key.name))
         now = self.clock()
         content = self.everything.of(space)
         plan = emptying.of_tenant(content, now)
         if plan.is_empty:
-            await self._finish(tenant)
+            await self._finish(key.plane, tenant)
             return DONE
-        failures = await carry_out(self.setup.planes.client(space.plane), plan)
+        failures = await carry_out(self.client(key), plan)
         if not failures and plan.is_partial:
             return Result(after_seconds=0.0)
         if wait := self._reports.wait_seconds(key, tenant, now):
@@ -131,10 +161,10 @@ class Tenants(Controller):
             after_seconds=REPORT_EVERY_SECONDS if failures else emptying.next_look_seconds(plan, now)
         )
 
-    async def _finish(self, tenant: Object) -> None:
+    async def _finish(self, plane: PlaneId, tenant: Object) -> None:
         rest = [each for each in tenant["spec"]["finalizers"] if each != FINALIZER]
         tenant["spec"]["finalizers"] = rest
-        await self.setup.planes.client(HOME).update(SYSTEM, TENANTS, tenant, subresource="finalize")
+        await self.setup.planes.client(plane).update(SYSTEM, TENANTS, tenant, subresource="finalize")
 
     async def _report(self, key: ObjectKey, tenant: Object, told: list[Condition]) -> None:
         status = tenant.setdefault("status", {})

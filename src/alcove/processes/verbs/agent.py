@@ -10,6 +10,7 @@ import typer
 
 from alcove.cli.failures import fail
 from alcove.processes.verbs.logs import log_to_stderr
+from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
 
 
 def agent(
@@ -42,14 +43,8 @@ def agent(
     http_port: Annotated[int, typer.Option(help="Port for tenants' ingresses; 0: none.")] = 80,
     https_port: Annotated[int, typer.Option(help="The same for HTTPS.")] = 443,
     bpf: Annotated[Path | None, typer.Option(help="BPF file system of the data plane [/sys/fs/bpf].")] = None,
-    plane: Annotated[
-        list[str] | None,
-        typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
-    ] = None,
-    planes: Annotated[
-        Path | None,
-        typer.Option(help="A folder of TENANT.kubeconfig files: planes that come and go while it runs."),
-    ] = None,
+    plane: Planes = None,
+    planes: PlanesFolder = None,
     insecure_registry: Annotated[
         list[str] | None, typer.Option(help="Host[:port] of a registry that has no TLS; repeatable.")
     ] = None,
@@ -62,14 +57,10 @@ def agent(
     ] = False,
 ) -> None:
     """Run the pods of all planes that are bound to this node."""
-    from alcove.api.ids import TenantId
     from alcove.client.kubeconfig import default_path
     from alcove.processes.agent import BPF_ROOT, Config, instance_of
     from alcove.processes.agent import main as run_agent
 
-    pairs = [each.partition("=") for each in plane or ()]
-    if not all(tenant and path for tenant, _, path in pairs):
-        raise typer.BadParameter("a plane is given as TENANT=KUBECONFIG")
     if count > 1 and not hollow:
         raise typer.BadParameter("only hollow nodes can share a process")
     config = Config(
@@ -85,7 +76,7 @@ def agent(
         instance=instance or instance_of(name or socket.gethostname().lower()),
         bpf_root=bpf or BPF_ROOT,
         ingress_ports=(http_port, https_port),
-        planes={TenantId(tenant): Path(path) for tenant, _, path in pairs},
+        planes=paths_of(plane),
         planes_folder=planes,
         insecure_registries=tuple(insecure_registry or ()),
         probe_port=probe_port,

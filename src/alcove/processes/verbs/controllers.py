@@ -9,12 +9,15 @@ import typer
 
 from alcove.cli.failures import fail
 from alcove.processes.verbs.logs import log_to_stderr
+from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
 
 
 def controllers(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
     ] = None,
+    plane: Planes = None,
+    planes: PlanesFolder = None,
     default_network_template_path: Annotated[
         Path | None,
         typer.Option(
@@ -29,8 +32,20 @@ def controllers(
     ] = 15.0,
 ) -> None:
     """Run every controller, in one process at a time."""
+    from alcove.client.kubeconfig import default_path
+    from alcove.controllers.controller import Options
+    from alcove.controllers.leader import Timing
+    from alcove.processes.controllers import Config
     from alcove.processes.controllers import main as run_controllers
 
+    config = Config(
+        kubeconfig=kubeconfig or default_path(),
+        planes=paths_of(plane),
+        planes_folder=planes,
+        options=Options(default_network_template=default_network_template_path),
+        probe_port=probe_port,
+        timing=Timing.of(lease_seconds),
+    )
     log_to_stderr()
-    if told := run_controllers(kubeconfig, default_network_template_path, probe_port, lease_seconds):
+    if told := run_controllers(config):
         raise fail(told)

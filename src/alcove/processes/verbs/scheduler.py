@@ -9,20 +9,15 @@ import typer
 
 from alcove.cli.failures import fail
 from alcove.processes.verbs.logs import log_to_stderr
+from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
 
 
 def scheduler(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Ring0's kubeconfig; default $KUBECONFIG or ~/.kube/config.")
     ] = None,
-    plane: Annotated[
-        list[str] | None,
-        typer.Option(help="A dedicated tenant's API server, as TENANT=KUBECONFIG; repeatable."),
-    ] = None,
-    planes: Annotated[
-        Path | None,
-        typer.Option(help="A folder of TENANT.kubeconfig files: planes that come and go while it runs."),
-    ] = None,
+    plane: Planes = None,
+    planes: PlanesFolder = None,
     fair: Annotated[
         bool, typer.Option("--fair/--first-come", help="Fair between tenants, or the oldest pod first.")
     ] = True,
@@ -34,18 +29,14 @@ def scheduler(
     ] = 15.0,
 ) -> None:
     """Place pods of all planes on nodes, in one process at a time."""
-    from alcove.api.ids import TenantId
     from alcove.client.kubeconfig import default_path
     from alcove.controllers.leader import Timing
     from alcove.processes.scheduler import Config
     from alcove.processes.scheduler import main as run_scheduler
 
-    pairs = [each.partition("=") for each in plane or ()]
-    if not all(name and path for name, _, path in pairs):
-        raise typer.BadParameter("a plane is given as TENANT=KUBECONFIG")
     config = Config(
         kubeconfig=kubeconfig or default_path(),
-        planes={TenantId(name): Path(path) for name, _, path in pairs},
+        planes=paths_of(plane),
         planes_folder=planes,
         is_fair=fair,
         probe_port=probe_port,

@@ -14,6 +14,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
+from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
 from alcove.client.keys import HOME, PlaneId
@@ -78,6 +81,37 @@ async def follow_file(path: Path, way: Way) -> None:
         except (OSError, BadKubeconfig) as error:
             # It is being written, or was removed: what is known is good until it ends.
             log.warning("kubeconfig not read", extra={"path": str(path), "error": str(error)})
+
+
+class Dedicated(Struct, frozen=True):
+    """The planes that a process is told of when it starts, and where more may come and go."""
+
+    planes: Mapping[PlaneId, Account]
+    folder: Path | None
+
+    @classmethod
+    def load(cls, paths: Mapping[TenantId, Path], folder: Path | None) -> Dedicated:
+        """Of kubeconfigs. Raises BadKubeconfig."""
+        return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, folder)
+
+    def follow(
+        self, joins: Joins, tasks: asyncio.TaskGroup, heard: Heard = lambda _plane, _account: None
+    ) -> None:
+        """By tasks of the group, until they are cancelled."""
+        tasks.create_task(self._join(joins, heard), name="planes")
+        if self.folder is not None:
+            tasks.create_task(Following(self.folder, joins, heard).run(), name="folder of planes")
+
+    async def _join(self, joins: Joins, heard: Heard) -> None:
+        ways = [HttpPool(account) for account in self.planes.values()]
+        try:
+            for (plane, account), way in zip(self.planes.items(), ways, strict=True):
+                heard(plane, account)
+                joins.join(plane, way)
+            await asyncio.Event().wait()
+        finally:
+            for way in ways:
+                await way.close()
 
 
 class Following:

@@ -1,0 +1,165 @@
+"""Controllers over two planes: a dedicated tenant's objects are on its own API server, what ring0 has for it at home."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from alcove.client.kubeconfig import load
+from alcove.testing.local import LocalProcess
+from alcove.testing.scheduler import LEASE_SECONDS
+from alcove.testing.server import Caller, LocalServer, wait_until
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+PODS = "/api/v1/namespaces/default/pods"
+ROOT_CA = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
+ADMIN = "/apis/rbac.authorization.k8s.io/v1/tenants/big/clusterrolebindings/admin-role-binding"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/alcove-controllers"
+DEDICATED = {"metadata": {"name": "big"}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
+
+
+class Planes:
+    """The home plane, and one of the tenant `big`, which nobody has given anything yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.folder = directory / "planes"
+        self.folder.mkdir()
+        self.home, self.own = LocalServer(directory / "home"), LocalServer(directory / "own")
+        for server in (self.home, self.own):
+            server.start()
+
+    def controllers(self) -> LocalProcess:
+        options = ("--kubeconfig", str(self.home.admin_kubeconfig), "--planes", str(self.folder))
+        return LocalProcess("controllers", self.directory / "controllers.log", *options, *LEASE_SECONDS)
+
+    def join(self) -> None:
+        (self.folder / "big.kubeconfig").write_bytes(self.own.admin_kubeconfig.read_bytes())
+
+    def stop(self) -> None:
+        self.own.stop()
+        self.home.stop()
+
+
+@pytest.fixture
+def planes(tmp_path: Path) -> Iterator[Planes]:
+    made = Planes(tmp_path)
+    yield made
+    made.stop()
+
+
+def deployment(name: str, replicas: int) -> dict[str, object]:
+    labels = {"app": name}
+    container = {"name": "main", "image": "example.com/app"}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def pods(caller: Caller) -> int:
+    answer = caller.get(PODS)
+    return len(answer.json["items"]) if answer.status == 200 else 0
+
+
+def make_tenant(planes: Planes) -> Caller:
+    """Ring0 makes it at home; its administrator is on its own plane."""
+    assert planes.home.system.post("/api/v1/tenants", DEDICATED).status == 201
+    planes.join()
+    wait_until(lambda: planes.own.system.get(ADMIN).status == 200, 20)
+    return planes.own.as_tenant("big")
+
+
+def test_a_dedicated_tenants_objects_are_on_its_own_plane(planes: Planes) -> None:
+    with planes.controllers():
+        big = make_tenant(planes)
+        wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 3)).status == 201)
+        wait_until(lambda: pods(big) == 3)
+        wait_until(lambda: big.get(f"{DEPLOYMENTS}/web").json["status"].get("replicas") == 3)
+        wait_until(lambda: big.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200)
+        published = wait_until(lambda: big.get(f"{ROOT_CA}").json.get("data"))
+        own, home = (load(each.admin_kubeconfig).ca_pem.decode() for each in (planes.own, planes.home))
+        assert published == {"ca.crt": own} and own != home
+        # At home there is the Tenant, and what ring0 has for it; nothing of the tenant's.
+        for path in ("/api/v1/tenants/big/namespaces", "/api/v1/tenants/big/namespaces/default/pods"):
+            assert planes.home.system.get(path).json["items"] == []
+        wait_until(lambda: _is_initialized(planes.home))
+
+
+def _is_initialized(server: LocalServer) -> bool:
+    told = server.system.get("/api/v1/tenants/big").json["status"].get("conditions", [])
+    return [each["type"] for each in told if each["status"] == "True"] == ["Initialized"]
+
+
+def test_a_plane_that_is_away_keeps_nobody_waiting(planes: Planes) -> None:
+    with planes.controllers():
+        big = make_tenant(planes)
+    planes.own.kill()
+    with planes.controllers():
+        assert (
+            planes.home.system.post("/api/v1/tenants", {"metadata": {"name": "small"}, "spec": {}}).status
+            == 201
+        )
+        wait_until(lambda: planes.home.system.get(ADMIN.replace("big", "small")).status == 200)
+        small = planes.home.as_tenant("small")
+        wait_until(lambda: small.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
+        wait_until(lambda: pods(small) == 2)
+        planes.own.start()
+        wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
+        wait_until(lambda: pods(big) == 2, 20)
+
+
+def test_whoever_takes_over_makes_nothing_twice(planes: Planes) -> None:
+    """The plane refuses what the one before may still send; what it did is seen before anything is done."""
+    first, second = planes.controllers(), planes.controllers()
+    with first:
+        big = make_tenant(planes)
+        second.start()
+        try:
+            wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 60)).status == 201)
+            wait_until(lambda: pods(big) > 0)
+            first.send(signal.SIGSTOP)
+            second.wait()
+            wait_until(lambda: pods(big) == 60, 30)
+            first.send(signal.SIGCONT)
+            wait_until(lambda: "no longer leading" in first.log)
+            wait_until(lambda: big.get(f"{DEPLOYMENTS}/web").json["status"].get("replicas") == 60)
+            names = [each["metadata"]["name"] for each in big.get(PODS).json["items"]]
+            assert len(names) == 60
+            holder = planes.own.system.get(LEASE).json["spec"]["holderIdentity"]
+            assert holder.split("_")[1] == str(second.pid)
+        finally:
+            second.stop()
+
+
+def test_a_tenant_that_is_deleted_leaves_nothing_on_its_plane(planes: Planes) -> None:
+    with planes.controllers():
+        big = make_tenant(planes)
+        wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
+        wait_until(lambda: pods(big) == 2)
+        planes.home.system.delete("/api/v1/tenants/big")
+        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404, 30)
+        for path in ("/api/v1/tenants/big/namespaces", "/api/v1/tenants/big/namespaces/default/pods"):
+            assert planes.own.system.get(path).json.get("items", []) == []
+        assert planes.own.system.get("/api/v1/tenants/big").status == 404
+
+
+def test_a_tenant_whose_plane_is_away_waits_for_it_to_be_emptied(planes: Planes) -> None:
+    with planes.controllers():
+        big = make_tenant(planes)
+        wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 2)).status == 201)
+    planes.own.kill()
+    with planes.controllers():
+        planes.home.system.delete("/api/v1/tenants/big")
+        wait_until(lambda: "not fenced" in (planes.directory / "controllers.log").read_text())
+        assert planes.home.system.get("/api/v1/tenants/big").status == 200
+        planes.own.start()
+        wait_until(lambda: planes.home.system.get("/api/v1/tenants/big").status == 404, 30)
+        assert planes.own.system.get("/api/v1/tenants/big").status == 404
