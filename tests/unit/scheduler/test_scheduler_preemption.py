@@ -100,76 +100,6 @@ def test_among_equals_the_youngest_go() -> None:
     assert both.preempts() == ("n", {"young"})
 
 
-def _budget(name: str, allowed: int, selector: Object | None = None, **disrupted: str) -> Object:
-    status = {"disruptionsAllowed": allowed, "disruptedPods": disrupted}
-    spec = {"selector": {"matchLabels": WEB} if selector is None else selector}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}
-
-
-def test_budgets_protect() -> None:
-    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
-    desk.run("guarded", "n1", cpu="1", labels=WEB)
-    desk.run("free", "n2", cpu="1", priority=5)
-    desk.see(Kind.BUDGET, _budget("b", 0))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n2", {"free"})  # Though the other's priority is lower.
-
-
-def test_budgets_give_way_if_there_is_nothing_else() -> None:
-    desk = Desk(node("n", cpu="1"))
-    desk.run("guarded", "n", cpu="1", labels=WEB)
-    desk.see(Kind.BUDGET, _budget("b", 0))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n", {"guarded"})
-
-
-def test_within_a_node_protected_ones_stay_if_they_can() -> None:
-    desk = Desk(node("n", cpu="2"))
-    desk.run("guarded", "n", cpu="1", labels=WEB)
-    desk.run("free", "n", cpu="1", priority=5)
-    desk.see(Kind.BUDGET, _budget("b", 0))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n", {"free"})
-
-
-def test_a_budget_allows_what_it_allows() -> None:
-    desk = Desk(node("n", cpu="2"))
-    desk.run("w1", "n", cpu="1", labels=WEB, started="2026-01-02T00:00:00Z")
-    desk.run("w2", "n", cpu="1", labels=WEB, started="2026-01-01T00:00:00Z")
-    desk.see(Kind.BUDGET, _budget("b", 1))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n", {"w2"})  # The older counts first, so the younger is over the budget.
-
-
-@pytest.mark.parametrize(
-    ("selector", "labels", "is_protected"),
-    [
-        ({"matchLabels": WEB}, WEB, True),
-        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, WEB, True),
-        # Neither an empty selector nor one that would take them covers pods without labels.
-        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, {}, False),
-        ({}, WEB, False),
-        ({"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]}, WEB, False),
-    ],
-)
-def test_whom_a_budget_covers(selector: Object, labels: dict[str, str], is_protected: bool) -> None:
-    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
-    desk.run("maybe", "n1", cpu="1", labels=labels)
-    desk.run("free", "n2", cpu="1", labels={"app": "db"}, priority=5)
-    desk.see(Kind.BUDGET, _budget("b", 0, selector))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == (("n2", {"free"}) if is_protected else ("n1", {"maybe"}))
-
-
-def test_evictions_that_a_budget_accounts_for_already_count_no_more() -> None:
-    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
-    desk.run("going", "n1", cpu="1", labels=WEB)
-    desk.run("free", "n2", cpu="1", priority=5)
-    desk.see(Kind.BUDGET, _budget("b", 0, None, going="2026-01-01T00:00:00Z"))
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n1", {"going"})
-
-
 def test_a_claim_for_one_pod_only_is_taken_from_the_pod_that_has_it() -> None:
     desk = Desk(node("n1"), node("n2"))
     mode = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}
@@ -208,17 +138,6 @@ def test_unless_ring0_says_so() -> None:
     back.run("mine", "n", TENANT, cpu="1")
     back.ask("p", OTHER, cpu="1", priority=1)
     assert isinstance(back.decide()[0], Unschedulable)
-
-
-def test_budgets_protect_their_own_tenants_pods_and_no_others() -> None:
-    policy = {"scheduling.alcove.io/preempts-tenants": str(OTHER)}
-    desk = Desk(node("n1", cpu="1"), node("n2", cpu="1"))
-    desk.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
-    desk.run("mine", "n1", cpu="1", labels=WEB, priority=5)
-    desk.run("theirs", "n2", OTHER, cpu="1", labels=WEB)
-    desk.see(Kind.BUDGET, _budget("b", 0), OTHER)
-    desk.ask("p", cpu="1", priority=10)
-    assert desk.preempts() == ("n1", {"mine"})  # The other tenant's budget guards its own pod only.
 
 
 def test_a_tenant_that_names_itself_counts_once() -> None:
