@@ -100,6 +100,20 @@ def test_a_crd_is_served_as_soon_as_it_is_written(sea: Caller) -> None:
     assert answer.json["metadata"]["generation"] == 1
 
 
+def test_defaults_that_come_later_show_in_older_objects(sea: Caller) -> None:
+    before = sea.post(SHIPS, ship()).json["metadata"]
+    later = crd()
+    fields = later["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields["crew"]["default"] = 7
+    assert sea.patch(f"{CRDS}/ships.sea.example", {"spec": later["spec"]}).status == 200
+    shown = sea.get(f"{SHIPS}/argo").json
+    assert shown["spec"] == {"name": "argo", "masts": 2, "crew": 7}
+    assert shown["metadata"]["resourceVersion"] == before["resourceVersion"]
+    assert [each["spec"]["crew"] for each in sea.get(SHIPS).json["items"]] == [7]
+    assert sea.patch(f"{SHIPS}/argo", {"spec": {"crew": 9}}).json["spec"]["crew"] == 9
+    assert sea.get(f"{SHIPS}/argo").json["spec"]["crew"] == 9
+
+
 def test_another_tenant_has_nothing_of_it(server: LocalServer, sea: Caller) -> None:
     other = server.make_tenant("landlocked")
     assert other.get(SHIPS).status == 404

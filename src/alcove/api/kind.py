@@ -24,6 +24,7 @@ class Scope(Enum):
     NAMESPACE = "namespace"
 
 
+CLIENT_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -43,6 +44,14 @@ class Subresource(Struct, frozen=True):
     name: str
     kind: GroupVersionKind
     verbs: tuple[str, ...]
+
+
+class Completion(Struct, frozen=True):
+    """How objects that were written before the kind's definition was changed are completed when they are read."""
+
+    number: int
+    """Of this definition among all: an object once found complete need not be looked at again for it."""
+    apply: Callable[[Object], None]
 
 
 def _no_change(_obj: Object) -> None:
@@ -83,6 +92,9 @@ class Strategy(Struct, frozen=True, kw_only=True):
     """The same for a write to the status subresource, before `validate_status`: (new, old)."""
     fields: Mapping[str, Callable[[Object], str]] = {}
     """Field selectors beyond metadata.name and metadata.namespace."""
+    status_leaves: tuple[str, ...] = ()
+    """Fields of the metadata that a write to the status subresource cannot change; of the others it can, as in
+    Kubernetes, those that clients write (`CLIENT_METADATA`)."""
     has_status: bool = False
     """Status is a subresource: a write of the object leaves it alone, and the other way round."""
     keeps_new_status: bool = False
@@ -129,6 +141,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     convert: Callable[[Sequence[Object], str], Awaitable[Sequence[Object]]] | None = None
     """Conversion that has to be waited for (a CRD's webhook): (objects, wanted apiVersion) → the same
     objects, in order. Where it is set, it stands for `to_storage` and `from_storage`."""
+    completion: Completion | None = None
+    """None: no object of the kind lacks anything."""
     warning: str = ""
     """Told with every answer at this version: that it is deprecated."""
     scale_paths: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None

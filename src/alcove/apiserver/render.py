@@ -10,6 +10,7 @@ import orjson
 import yaml
 from msgspec import Struct
 
+from alcove.api.encode import encode, splice
 from alcove.api.ids import Revision
 from alcove.api.kind import Column, Kind
 from alcove.api.objects import Object
@@ -54,6 +55,20 @@ class View(Struct, frozen=True):
         return b"application/yaml" if self.form is Form.YAML else b"application/json"
 
 
+def complete(kind: Kind, entry: Entry) -> Entry:
+    """The entry with what its kind's definition came to have after it was written."""
+    completion = kind.completion
+    if completion is None or entry.complete_for == completion.number:
+        return entry
+    obj = entry.decode()
+    completion.apply(obj)
+    body = encode(obj)
+    if splice(body, entry.revision) == entry.body:
+        entry.complete_for = completion.number
+        return entry
+    return Entry(entry.key, entry.revision, body)
+
+
 def converted(kind: Kind, entry: Entry) -> Object:
     """The object at the view's version; the caller's own copy."""
     obj = entry.decode()
@@ -65,6 +80,7 @@ def converted(kind: Kind, entry: Entry) -> Object:
 
 def render(view: View, entry: Entry) -> bytes:
     """One object as a whole answer."""
+    entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
     if view.narrowed:
@@ -80,6 +96,7 @@ def render(view: View, entry: Entry) -> bytes:
 
 def render_item(view: View, entry: Entry) -> bytes:
     """One object as an item of a list."""
+    entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
     if view.form is Form.METADATA:
@@ -90,6 +107,8 @@ def render_item(view: View, entry: Entry) -> bytes:
 def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: Object) -> bytes:
     """A list: the encoded items joined. `meta` holds what the list's metadata says besides the revision."""
     list_meta = {"resourceVersion": str(revision), **meta}
+    if view.kind.completion is not None:
+        entries = [complete(view.kind, entry) for entry in entries]
     if view.form is Form.TABLE:
         return orjson.dumps(table(view, entries, revision, meta))
     if view.form is Form.METADATA:

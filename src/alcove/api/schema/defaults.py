@@ -24,6 +24,17 @@ def default_faults(schema: Schema, path: str, metadata: Node) -> list[FieldError
     return [fault for part, node, where in places for fault in _check(part, node, where)]
 
 
+def has_defaults(schema: Schema) -> bool:
+    parts = [
+        *(schema.get("properties") or {}).values(),
+        schema.get("items"),
+        schema.get("additionalProperties"),
+    ]
+    return schema.get("default") is not None or any(
+        has_defaults(part) for part in parts if isinstance(part, dict)
+    )
+
+
 def _with_defaults(schema: Schema, node: Node, path: str) -> Iterator[tuple[Schema, Node, str]]:
     """Places with a default; under additionalProperties there may be none."""
     if schema.get("default") is not None:

@@ -22,9 +22,9 @@ _NO_LABELS: dict[str, str] = {}
 
 
 class Entry:
-    """An object's newest state. Immutable but for the memo of its decoded form."""
+    """An object's newest state. Immutable but for memos of it."""
 
-    __slots__ = ("_object", "body", "indexed", "key", "labels", "revision")
+    __slots__ = ("_object", "body", "complete_for", "indexed", "key", "labels", "revision")
 
     def __init__(self, key: Key, revision: Revision, body: bytes) -> None:
         """`body` as the store has it, without resourceVersion."""
@@ -32,6 +32,8 @@ class Entry:
         self.revision = revision
         self.body = splice(body, revision)
         self._object: Object | None = None
+        self.complete_for = 0
+        """The definition of its kind by which nothing was lacking (`Completion.number`)."""
         obj = orjson.loads(body)
         self.labels: dict[str, str] = _interned(obj["metadata"].get("labels"))
         path = INDEXED_FIELDS.get(key.resource)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from alcove.api.ids import GroupVersionKind
-from alcove.api.kind import VERBS, Kind, Scope, Subresource
+from alcove.api.kind import VERBS, Completion, Kind, Scope, Subresource
 from alcove.api.objects import Object, get
+from alcove.api.schema.defaults import has_defaults
 from alcove.api.schema.node import Node
 from alcove.api.schema.structural import compile_schema
 from alcove.apiserver.crds.columns import columns_of
@@ -16,6 +18,7 @@ from alcove.apiserver.crds.strategy import steps_of, strategy_of
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 _CHANGE = ("get", "patch", "update")
+_NUMBERS = count(1)
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 
@@ -54,6 +57,7 @@ class Compiled:
         own = GroupVersionKind(spec["group"], version["name"], names["kind"])
         terminating = get(self._crd, "metadata", "deletionTimestamp") is not None
         is_one = get(self._crd, "status", "storedVersions", default=[]) == [version["name"]]
+        strategy = strategy_of(version, node)
         change = None if is_one or self._converter is not None else relabel(own.api_version)
         return Kind(
             group=spec["group"],
@@ -63,7 +67,7 @@ class Compiled:
             singular=names.get("singular") or names["kind"].lower(),
             scope=Scope.NAMESPACE if spec.get("scope") == "Namespaced" else Scope.TENANT,
             schema=node,
-            strategy=strategy_of(version, node),
+            strategy=strategy,
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             # A CRD that is being deleted takes no new objects.
@@ -73,6 +77,7 @@ class Compiled:
             storage_version=storage_version(self._crd),
             from_storage=change,
             convert=self._converter.convert if self._converter is not None else None,
+            completion=Completion(next(_NUMBERS), strategy.default) if has_defaults(schema) else None,
             list_kind=names.get("listKind") or "",
             scale_paths=_scale_paths(version),
             warning=deprecation(self._crd, version),

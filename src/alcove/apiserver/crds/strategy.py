@@ -11,7 +11,7 @@ from typing import Any
 
 from alcove.api.fields import Fault, FieldError, invalid
 from alcove.api.jsonpath import Find, JsonPathError, compile_path
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.objects import Object, get
 from alcove.api.schema.invariants import Branch, embedded_objects, faults_of, unique_lists
 from alcove.api.schema.node import Node
@@ -40,6 +40,7 @@ def strategy_of(version: Object, node: Node) -> Strategy:
         validate_update=checks.update,
         validate_status=checks.status,
         fields=_selectable(version),
+        status_leaves=CLIENT_METADATA,
         has_status=get(version, "subresources", "status") is not None,
         counts_generation=True,
         unconditional_update=False,
