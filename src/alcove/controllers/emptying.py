@@ -78,7 +78,9 @@ class Plan(Struct, frozen=True):
 
 
 def of_namespace(content: Sequence[Known]) -> Plan:
-    return Plan(_not_ending(content), [], content)
+    """Pods go first, as in Kubernetes: while they run, nothing that protects or feeds them goes."""
+    pods = [each for each in content if each.resource == PODS]
+    return Plan(_not_ending(pods or content), [], content)
 
 
 def of_tenant(content: Sequence[Known], now: float) -> Plan:

@@ -37,10 +37,16 @@ def known(resource: Resource, name: str = "x", *finalizers: str, ending_for: flo
 
 
 def test_a_namespace_deletes_everything_at_once_but_not_twice() -> None:
-    there, going = known(CONFIG_MAPS, "there"), known(PODS, "going", ending_for=3)
+    there, going = known(CONFIG_MAPS, "there"), known(CONFIG_MAPS, "going", ending_for=3)
     plan = of_namespace([there, going])
     assert plan.deletes == [there] and list(plan.waits_for) == [there, going]
     assert of_namespace([]).is_empty
+
+
+def test_a_namespace_keeps_the_rest_until_its_pods_are_gone() -> None:
+    pod, going, rest = known(PODS, "p"), known(PODS, "going", ending_for=3), known(CONFIG_MAPS, "rest")
+    assert of_namespace([rest, pod, going]).deletes == [pod]
+    assert of_namespace([rest, going]).deletes == []
 
 
 def test_a_namespace_waits_for_foreign_finalizers_as_long_as_it_takes() -> None:
