@@ -123,6 +123,17 @@ def test_resource_version_match(ten: Caller) -> None:
 # forms
 
 
+def test_reviews_are_no_tables(server: LocalServer) -> None:
+    attributes = {"nonResourceAttributes": {"path": "/", "verb": "get"}}
+    answer = server.make_tenant("ten-reviews").request(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {"spec": attributes},
+        accept="application/json;as=Table;v=v1;g=meta.k8s.io",
+    )
+    assert answer.status == 406 and answer.json["reason"] == "NotAcceptable"
+
+
 def test_table_metadata_and_yaml(ten: Caller) -> None:
     table = ten.get(MAPS, accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json").json
     assert table["kind"] == "Table"

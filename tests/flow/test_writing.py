@@ -258,9 +258,7 @@ def test_unknown_and_duplicate_fields(tenant: Caller) -> None:
     raw = b'{"metadata":{"name":"a"},"dta":{},"data":{"x":"1"},"data":{"x":"2"}}'
     strict = tenant.request("POST", f"{MAPS}?fieldValidation=Strict", raw)
     assert strict.status == 400
-    assert (
-        'duplicate field "data"' in strict.json["message"] and 'unknown field "dta"' in strict.json["message"]
-    )
+    assert 'strict decoding error: unknown field "dta", duplicate field "data"' in strict.json["message"]
     warned = tenant.request("POST", f"{MAPS}?fieldValidation=Warn", raw)
     assert warned.status == 201 and "dta" not in warned.json
     assert "unknown field" in warned.headers["warning"] or "duplicate field" in warned.headers["warning"]

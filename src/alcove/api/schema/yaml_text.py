@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from alcove.api.schema.paths import TOLD_MAX
+from alcove.api.schema.paths import TOLD_MAX, show
 
 EVENTS_MAX = 50_000
 """Scalars, and starts and ends of lists and maps, of one text: reading one takes some microseconds, during
@@ -165,7 +165,7 @@ class _Builder:
             outer.merged += _mergeable(value)
         else:
             if outer.key in outer.value and len(self.duplicates) < TOLD_MAX:
-                self.duplicates.append(f'line {line}: key "{outer.key}" already set in map')
+                self.duplicates.append(f'line {line}: key "{show([outer.key])}" already set in map')
             outer.value[outer.key] = value
         outer.key = None
 

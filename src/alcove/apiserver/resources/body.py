@@ -85,7 +85,7 @@ def checked(call: Call, kind: Kind, obj: Object, mode: str, duplicates: list[str
     unknown: list[str] = []
     told = None if mode == "Ignore" else unknown
     obj = decode(kind.schema, obj, unknown=told) if kind.definition else _custom(kind, obj, told)
-    faults = duplicates + [f'unknown field "{path}"' for path in unknown]
+    faults = [f'unknown field "{path}"' for path in unknown] + duplicates
     if faults and mode == "Strict":
         raise BadRequest(
             f'{obj["kind"]} in version "{obj["apiVersion"].rpartition("/")[2]}" cannot be handled as a '

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from alcove.api import objects
+from alcove.api.errors import NotAcceptable
 from alcove.api.ids import GroupVersionKind
 from alcove.api.objects import Object
 from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.call import Call
 from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.negotiate import Form
 from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.services import Services
@@ -98,6 +100,10 @@ class Subresources:
         return json_response(201, answer)
 
     def _review(self, call: Call) -> Response:
+        if call.view.form in (Form.TABLE, Form.METADATA):
+            raise NotAcceptable(
+                "reviews have neither metadata nor columns: only application/json is accepted"
+            )
         obj = body.read(call, call.kind)
         answer = self._reviews.review(call.kind.kind, obj, call.identity, call.tenant, call.namespace)
         return json_response(201, answer)
