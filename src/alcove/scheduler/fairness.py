@@ -130,7 +130,7 @@ class Fairness:
     def set_capacity(self, capacity: Amounts) -> None:
         if capacity != self._capacity:
             self._capacity = capacity
-            self._are_minima_held = not self._promised
+            self._are_minima_held = self._are_minima_held and not self._promised
             self._moved |= {account: None for account in self.accounts.values() if account.head is not None}
 
     def _hold_minima(self) -> None:

@@ -53,22 +53,15 @@ def hold(limits: Iterable[Limits], capacity: Mapping[str, int]) -> list[Minimum]
     for resource in {name for each in promised for name in each}:
         most = int(capacity.get(resource, 0) * PROMISED_MOST)
         asked = [each.get(resource, 0) for each in promised]
-        part, keeping = _parts(asked, most)
+        # What all are due of `most`, in proportion; and how much of it is kept beside what was promised too much.
+        together = max(most, sum(min(amount, most) for amount in asked), 1)
+        keeping = max(0, most - max(0, sum(asked) - most))
         for number, amount in enumerate(asked):
             if amount:
-                due[number][resource] = int(min(amount, most) * part)
-                kept[number][resource] = int(min(amount, most) * part * keeping)
+                due[number][resource] = min(amount, most) * most // together
+                kept[number][resource] = min(amount, most) * keeping // together
     return [Minimum(one, other) for one, other in zip(due, kept, strict=True)]
 
 
 def _promised(limits: Limits) -> Amounts:
     return {name: min(amount, limits.most.get(name, amount)) for name, amount in limits.least.items()}
-
-
-def _parts(asked: list[int], most: int) -> tuple[Fraction, Fraction]:
-    """Which part of each minimum is due if so much can be promised, and which part of that is kept."""
-    together = sum(min(amount, most) for amount in asked)
-    if most == 0 or together == 0:
-        return Fraction(0), Fraction(0)
-    excess = max(0, sum(asked) - most)
-    return min(Fraction(1), Fraction(most, together)), max(Fraction(0), 1 - Fraction(excess, most))

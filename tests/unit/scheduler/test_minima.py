@@ -260,6 +260,14 @@ def test_whoever_waits_has_a_reason_to(actions: list[tuple[str, int, int]]) -> N
         cluster.check()
 
 
+def test_a_promise_taken_back_just_before_nodes_change_is_forgotten() -> None:
+    fairness, (promised, other) = _cluster([Limits(least={CPU: 8}), Limits()], 10)
+    assert fairness.objection(other, {CPU: 5})
+    fairness.set_limits(promised, Limits())
+    fairness.set_capacity({CPU: 11, "pods": 10**6})
+    assert not fairness.objection(other, {CPU: 5})
+
+
 def test_more_nodes_wake_those_that_minima_held_back() -> None:
     desk = Desk(node("n", cpu="4"))
     desk.see(Kind.TENANT, _guarantee(OTHER, cpu="3"), SYSTEM)
