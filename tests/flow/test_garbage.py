@@ -130,6 +130,16 @@ def test_in_the_foreground_grandchildren_go_before_children(acme: Caller, name: 
     wait_until(lambda: gone(acme, f"{name}-c") and gone(acme, name))
 
 
+def test_in_the_foreground_a_circle_of_owners_goes_as_a_whole(acme: Caller, name: str) -> None:
+    first = make(acme, f"{name}-1")
+    second = make(acme, f"{name}-2", reference(first, blockOwnerDeletion=True))
+    third = make(acme, f"{name}-3", reference(second, blockOwnerDeletion=True))
+    circle = [reference(third, blockOwnerDeletion=True)]
+    assert acme.patch(f"{PATH}/{name}-1", {"metadata": {"ownerReferences": circle}}).status == 200
+    assert acme.delete(f"{PATH}/{name}-1?propagationPolicy=Foreground").status == 200
+    wait_until(lambda: all(gone(acme, f"{name}-{number}") for number in (1, 2, 3)))
+
+
 def test_an_owner_in_another_namespace_does_not_count(acme: Caller, name: str) -> None:
     other = "/api/v1/namespaces/kube-public/configmaps"
     owner = make(acme, name, path=other)

@@ -58,7 +58,7 @@ class GarbageCollector(Controller):
             return
         if known.owners or ORPHAN in known.finalizers or FOREGROUND in known.finalizers:
             yield _item(known)
-        if known.is_ending and FOREGROUND in known.finalizers:
+        if plan.waits(known):
             yield from map(_item, self.everything.dependents(change.key.space, known.uid))
         if change.kind is Kind.UPDATED and (old := change.old) is not None:
             # An owner no longer blocked, by a change of references.
@@ -67,7 +67,7 @@ class GarbageCollector(Controller):
     def _waiting_owners(self, known: Known) -> Iterable[Item]:
         for reference in known.owners:
             owner = self._mirrored(known, reference)
-            if owner is not None and owner.is_ending and FOREGROUND in owner.finalizers:
+            if owner is not None and plan.waits(owner):
                 yield _item(owner)
 
     # Reconciling
@@ -108,6 +108,10 @@ class GarbageCollector(Controller):
         dependents = self.everything.dependents(known.key.space, known.uid)
         if not any(plan.blocks(each, known.uid) for each in dependents):
             await self._patch(known, plan.without_finalizer(known, FOREGROUND))
+        elif any(owner.get("blockOwnerDeletion") for owner in known.owners):
+            space = known.key.space
+            if plan.is_in_circle(known, lambda owner: self.everything.dependents(space, owner.uid)):
+                await self._patch(known, plan.unblocking(known))
 
     async def _patch(self, known: Known, patch: Object) -> None:
         key = known.key
@@ -132,7 +136,7 @@ class GarbageCollector(Controller):
         owner = self.everything.get(place.resource, place)
         if owner is None or owner.uid != reference["uid"]:
             return await self._asked(place, reference["uid"])
-        return Owner.WAITING if owner.is_ending and FOREGROUND in owner.finalizers else Owner.SOLID
+        return Owner.WAITING if plan.waits(owner) else Owner.SOLID
 
     def _place(self, known: Known, reference: Object) -> Item | None:
         """Where the owner must be; None: the reference cannot be followed."""

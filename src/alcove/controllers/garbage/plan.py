@@ -8,12 +8,13 @@
 |                                              | for its own dependents as its owner waits for it |
 
 An object that is itself deleted with `orphan` has its references taken off its dependents; one with
-`foregroundDeletion` waits until no dependent is left that blocks it (`blockOwnerDeletion`).
+`foregroundDeletion` waits until no dependent is left that blocks it (`blockOwnerDeletion`). Where such wait for
+each other in a circle, one of them no longer blocks its owners.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -92,6 +93,38 @@ def _own_policy(known: Known) -> Propagation:
 def blocks(dependent: Known, uid: str) -> bool:
     """Whether this dependent keeps an owner that is deleted in the foreground."""
     return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in dependent.owners)
+
+
+def waits(known: Known) -> bool:
+    return known.is_ending and FOREGROUND in known.finalizers
+
+
+def is_in_circle(known: Known, dependents_of: Callable[[Known], Iterable[Known]]) -> bool:
+    """Whether it waits for what waits, over however many, for itself."""
+    seen, ahead = {known.uid}, [known]
+    while ahead:
+        owner = ahead.pop()
+        for each in dependents_of(owner):
+            if not waits(each) or not blocks(each, owner.uid):
+                continue
+            if each.uid == known.uid:
+                return True
+            if each.uid not in seen:
+                seen.add(each.uid)
+                ahead.append(each)
+    return False
+
+
+def unblocking(known: Known) -> Object:
+    """A merge patch: it no longer keeps its owners, and still goes with them."""
+    owners = [{**owner, "blockOwnerDeletion": False} for owner in known.owners]
+    return {
+        "metadata": {
+            "uid": known.uid,
+            "resourceVersion": known.metadata["resourceVersion"],
+            "ownerReferences": owners,
+        }
+    }
 
 
 def without_owners(known: Known, uids: frozenset[str]) -> Object:
