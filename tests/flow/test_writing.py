@@ -267,11 +267,16 @@ def test_unknown_and_duplicate_fields(tenant: Caller) -> None:
     assert tenant.request("POST", f"{MAPS}?fieldValidation=Perhaps", raw).status == 422
 
 
-def test_duplicate_keys_of_applied_yaml_are_told_by_line(tenant: Caller) -> None:
+def test_faults_of_applied_yaml_are_told_in_its_own_words(tenant: Caller) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  x: one\n  x: two\n"
     path = f"{MAPS}/twice?fieldManager=me&fieldValidation=Strict"
     answer = tenant.request("PATCH", path, text, content_type="application/apply-patch+yaml")
     assert answer.status == 400 and 'line 5: key "x" already set in map' in answer.json["message"]
+    unknown = tenant.request(
+        "PATCH", path, b"metadata: {odd: 1}", content_type="application/apply-patch+yaml"
+    )
+    assert unknown.status == 400
+    assert ".metadata.odd: field not declared in schema" in unknown.json["message"]
 
 
 # server-side apply

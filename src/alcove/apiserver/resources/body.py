@@ -80,12 +80,19 @@ def _custom(kind: Kind, obj: Object, unknown: list[str] | None) -> Object:
     return obj
 
 
-def checked(call: Call, kind: Kind, obj: Object, mode: str, duplicates: list[str]) -> Object:
+def checked(
+    call: Call,
+    kind: Kind,
+    obj: Object,
+    mode: str,
+    duplicates: list[str],
+    unknown_told: str = 'unknown field "{}"',
+) -> Object:
     """The object with unknown fields gone: told as warnings, or refused in Strict mode."""
     unknown: list[str] = []
     told = None if mode == "Ignore" else unknown
     obj = decode(kind.schema, obj, unknown=told) if kind.definition else _custom(kind, obj, told)
-    faults = [f'unknown field "{path}"' for path in unknown] + duplicates
+    faults = [unknown_told.format(path) for path in unknown] + duplicates
     if faults and mode == "Strict":
         raise BadRequest(
             f'{obj["kind"]} in version "{obj["apiVersion"].rpartition("/")[2]}" cannot be handled as a '

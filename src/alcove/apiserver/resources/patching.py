@@ -24,6 +24,8 @@ JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+_UNDECLARED = ".{}: field not declared in schema"
+"""What is told of an unknown field that is applied: in other words than elsewhere, as in Kubernetes."""
 _APPLY_JSON = "application/apply-patch+json"
 
 
@@ -101,7 +103,7 @@ async def _apply(services: Services, call: Call, kind: Kind) -> Response:
     duplicates: list[str] | None = None if mode == "Ignore" else []
     config = parse_yaml(call.request.body, duplicates)
     config = body.identified(config, call.kind.api_version, call.kind.kind)
-    config = body.checked(call, call.kind, config, mode, duplicates or [])
+    config = body.checked(call, call.kind, config, mode, duplicates or [], _UNDECLARED)
     metadata = objects.metadata(config)
     metadata.setdefault("name", call.target.name)
     now = meta.format_time(services.clock())
