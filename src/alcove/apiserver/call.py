@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import islice
 
 from msgspec import structs
 
@@ -16,6 +17,7 @@ from alcove.apiserver.negotiate import choose
 from alcove.apiserver.paths import Target
 from alcove.apiserver.render import View
 
+WARNINGS_MAX = 100
 _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 
 
@@ -41,6 +43,10 @@ class Call:
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Adds to what the client is told beside the answer: each text once, however often a write is tried."""
+        self.warnings += [text for text in islice(texts, WARNINGS_MAX) if text not in self.warnings]
 
     @cached_property
     def query(self) -> dict[str, str]:

@@ -38,7 +38,8 @@ class Attributes(Struct, kw_only=True):
 
     operation: Operation
     kind: Kind
-    """At the version that is stored: `obj` and `old` are of it."""
+    """At the version that the write is worked on: the stored one, of a custom resource the request's. `obj` and
+    `old` are of it (but when it is deleted: then `old` is as the store has it)."""
     requested: Kind | None = None
     """At the version that the request named; None: the same."""
     tenant: TenantId

@@ -50,7 +50,7 @@ def is_changeable(attributes: Attributes) -> bool:
 
 
 def complete(attributes: Attributes, new: Object) -> Object:
-    """`new`, at the stored version, in place of `attributes.obj`. Raises BadRequest, Forbidden, Invalid."""
+    """`new`, at the version of `attributes.kind`, in place of `attributes.obj`. Raises BadRequest, Forbidden, Invalid."""
     before, kind, subresource = attributes.obj, attributes.kind, attributes.subresource
     if before is None or not is_changeable(attributes):
         raise Forbidden.of(attributes.resource, attributes.name, "nothing in this request can be changed")

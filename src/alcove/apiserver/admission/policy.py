@@ -10,7 +10,6 @@ configurations are themselves never subject to policies, or nobody could mend a 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ from alcove.apiserver.admission.completion import complete
 from alcove.apiserver.admission.policies.hooks import Binding, Hook, Hooks
 from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, Match
 from alcove.apiserver.admission.policies.params import ParamsError, collect
+from alcove.apiserver.admission.versions import at
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.reader import Kinds, Reader
 
@@ -103,19 +103,6 @@ class _Plugin(Plugin):
             hook.spec.get("paramKind"),
             binding.params,
         )
-
-
-async def _at(kind: Kind, attributes: Attributes, obj: Object | None) -> Object | None:
-    """The object at the version as which it was matched; the stored one is given."""
-    if obj is None or kind is attributes.kind or kind.api_version == attributes.kind.api_version:
-        return obj
-    if kind.convert is not None:
-        return (await kind.convert([obj], kind.api_version))[0]
-    changed = copy.deepcopy(obj)
-    if kind.from_storage is not None:
-        changed = kind.from_storage(changed)
-    changed["apiVersion"], changed["kind"] = kind.api_version, kind.kind
-    return changed
 
 
 class ValidatingPolicies(_Plugin):
@@ -202,8 +189,8 @@ class ValidatingPolicies(_Plugin):
         values = activation(
             attributes,
             matched,
-            await _at(matched, attributes, attributes.obj),
-            await _at(matched, attributes, attributes.old),
+            await at(attributes, matched, attributes.obj),
+            await at(attributes, matched, attributes.old),
             self._namespace(attributes),
             asker(self._authorizer, attributes),
             has_params=hook.spec.get("paramKind") is not None,
@@ -302,7 +289,7 @@ class MutatingPolicies(_Plugin):
     async def _change(
         self, policy: MutatingPolicy, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
     ) -> None:
-        """Runs the policy on the object as it is stored: changes cannot be converted back."""
+        """Runs the policy on the object as it is worked on: changes cannot be converted back."""
         from alcove.apiserver.admission.policies.variables import activation, asker
 
         obj = attributes.obj

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 
 from alcove.api.ids import GroupVersionKind
@@ -11,9 +12,10 @@ from alcove.api.kind import VERBS, Completion, Kind, Scope, Subresource
 from alcove.api.objects import Object, get
 from alcove.api.schema.defaults import has_defaults
 from alcove.api.schema.node import Node
+from alcove.api.schema.prune import apply_defaults
 from alcove.api.schema.structural import compile_schema
 from alcove.apiserver.crds.columns import columns_of
-from alcove.apiserver.crds.conversion import Converter, relabel
+from alcove.apiserver.crds.conversion import Call, Converter, relabel
 from alcove.apiserver.crds.strategy import steps_of, strategy_of
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -26,12 +28,13 @@ _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 class Compiled:
     """The kinds of a CRD, made when first asked for. Shared by every tenant that has the same CRD."""
 
-    __slots__ = ("__weakref__", "_converter", "_crd", "_kinds", "_metadata", "served")
+    __slots__ = ("__weakref__", "_call", "_crd", "_kinds", "_metadata", "served")
 
-    def __init__(self, crd: Object, metadata: Node, converter: Converter | None) -> None:
+    def __init__(self, crd: Object, metadata: Node, call: Call | None) -> None:
+        """`call` is the way to the CRD's conversion webhook; None: its versions differ by name and schema only."""
         self._crd = crd
         self._metadata = metadata
-        self._converter = converter
+        self._call = call
         self._kinds: Mapping[str, Kind] | None = None
         self.served = tuple(each["name"] for each in _by_preference(crd) if each.get("served"))
         """Versions, the preferred one first."""
@@ -43,22 +46,38 @@ class Compiled:
             versions = [
                 each for each in _by_preference(self._crd) if each.get("served") or each.get("storage")
             ]
-            self._kinds = {each["name"]: self._kind(each) for each in versions}
+            nodes = {self._gvk(each).api_version: self._node(each) for each in versions}
+            converter = Converter(self._crd, nodes, self._call) if self._call is not None else None
+            completion = None
+            if any(has_defaults(_schema(each)) for each in versions):
+                completion = Completion(next(_NUMBERS), partial(_complete, nodes))
+            self._kinds = {each["name"]: self._kind(each, nodes, converter, completion) for each in versions}
         return self._kinds
 
     @property
     def stored(self) -> Kind:
         return self.kinds[storage_version(self._crd)]
 
-    def _kind(self, version: Object) -> Kind:
+    def _gvk(self, version: Object) -> GroupVersionKind:
+        kind = get(self._crd, "status", "acceptedNames", "kind", default="")
+        return GroupVersionKind(self._crd["spec"]["group"], version["name"], kind)
+
+    def _node(self, version: Object) -> Node:
+        return compile_schema(_schema(version), self._gvk(version).kind, self._metadata)
+
+    def _kind(
+        self,
+        version: Object,
+        nodes: Mapping[str, Node],
+        converter: Converter | None,
+        completion: Completion | None,
+    ) -> Kind:
         spec, names = self._crd["spec"], get(self._crd, "status", "acceptedNames", default={})
-        schema = get(version, "schema", "openAPIV3Schema", default={})
-        node = compile_schema(schema, names["kind"], self._metadata)
-        own = GroupVersionKind(spec["group"], version["name"], names["kind"])
+        own = self._gvk(version)
+        node = nodes[own.api_version]
         terminating = get(self._crd, "metadata", "deletionTimestamp") is not None
         is_one = get(self._crd, "status", "storedVersions", default=[]) == [version["name"]]
-        strategy = strategy_of(version, node)
-        change = None if is_one or self._converter is not None else relabel(own.api_version)
+        change = None if is_one or converter is not None else relabel(own.api_version, node)
         return Kind(
             group=spec["group"],
             version=version["name"],
@@ -67,7 +86,7 @@ class Compiled:
             singular=names.get("singular") or names["kind"].lower(),
             scope=Scope.NAMESPACE if spec.get("scope") == "Namespaced" else Scope.TENANT,
             schema=node,
-            strategy=strategy,
+            strategy=strategy_of(version, node),
             short_names=tuple(names.get("shortNames") or ()),
             categories=tuple(names.get("categories") or ()),
             # A CRD that is being deleted takes no new objects.
@@ -76,12 +95,24 @@ class Compiled:
             columns=columns_of(version),
             storage_version=storage_version(self._crd),
             from_storage=change,
-            convert=self._converter.convert if self._converter is not None else None,
-            completion=Completion(next(_NUMBERS), strategy.default) if has_defaults(schema) else None,
+            convert=converter.convert if converter is not None else None,
+            completion=completion,
             list_kind=names.get("listKind") or "",
             scale_paths=_scale_paths(version),
             warning=deprecation(self._crd, version),
         )
+
+
+def _schema(version: Object) -> Object:
+    schema: Object = get(version, "schema", "openAPIV3Schema", default={})
+    return schema
+
+
+def _complete(nodes: Mapping[str, Node], obj: Object) -> None:
+    """Fills in the defaults of the version that the object was written at, which is converted after that."""
+    node = nodes.get(obj["apiVersion"])
+    if node is not None:
+        apply_defaults(node, obj)
 
 
 def storage_version(crd: Object) -> str:

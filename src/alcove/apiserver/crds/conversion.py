@@ -8,7 +8,7 @@ asked version, the same objects as before but for their content, labels and anno
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,6 +17,8 @@ from alcove.api.errors import InternalError
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.meta import new_uid
 from alcove.api.objects import Object, get
+from alcove.api.schema.node import Node
+from alcove.api.schema.prune import prune
 from alcove.apiserver.outbound.errors import WebhookError as WebhookError
 from alcove.apiserver.outbound.webhooks import Call as Call
 
@@ -24,11 +26,13 @@ SUPPORTED = ("v1", "v1beta1")
 TIMEOUT_SECONDS = 30
 
 
-def relabel(api_version: str) -> Callable[[Object], Object]:
-    """Conversion None: the object at another version is the object."""
+def relabel(api_version: str, node: Node) -> Callable[[Object], Object]:
+    """Conversion None: the object at another version is the object, but for what that version does not know."""
 
     def convert(obj: Object) -> Object:
-        obj["apiVersion"] = api_version
+        if obj["apiVersion"] != api_version:
+            obj["apiVersion"] = api_version
+            prune(node, obj)
         return obj
 
     return convert
@@ -37,11 +41,13 @@ def relabel(api_version: str) -> Callable[[Object], Object]:
 class Converter:
     """Conversion by webhook, for one CRD of one tenant."""
 
-    def __init__(self, crd: Object, call: Call) -> None:
+    def __init__(self, crd: Object, nodes: Mapping[str, Node], call: Call) -> None:
+        """`nodes` are the versions' schemas, by apiVersion."""
         webhook = get(crd, "spec", "conversion", "webhook", default={})
         self._client: Object = webhook.get("clientConfig") or {}
         given = webhook.get("conversionReviewVersions") or ()
         self._review = next((version for version in given if version in SUPPORTED), "")
+        self._nodes = nodes
         self._call = call
 
     async def convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
@@ -71,6 +77,7 @@ class Converter:
             except _BadAnswer as error:
                 told = f"{prefix} returned invalid converted object at index {index}: {error}"
                 raise InternalError(told) from error
+            prune(self._nodes[api_version], after)
         return converted
 
 

@@ -21,7 +21,7 @@ from alcove.api.registry import Registry
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import is_established
 from alcove.apiserver.crds.compiled import Compiled
-from alcove.apiserver.crds.conversion import Call, Converter
+from alcove.apiserver.crds.conversion import Call
 from alcove.apiserver.crds.definitions import definition_strategy
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.reader import Reader
@@ -143,8 +143,8 @@ class CustomKinds:
         digest = hashlib.sha256(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)).digest()
         compiled = self._compiled.get(digest)
         if compiled is None:
-            converter = Converter(crd, self._call(tenant)) if by_webhook and self._call is not None else None
-            compiled = self._compiled[digest] = Compiled(crd, self._registry.object_meta, converter)
+            call = self._call(tenant) if by_webhook and self._call is not None else None
+            compiled = self._compiled[digest] = Compiled(crd, self._registry.object_meta, call)
         return compiled
 
 

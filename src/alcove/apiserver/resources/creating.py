@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alcove.api import meta
+from alcove.api import meta, warnings
 from alcove.api.encode import encode
 from alcove.api.errors import AlreadyExists, Invalid
 from alcove.api.fields import required
@@ -31,7 +31,7 @@ async def create(services: Services, call: Call) -> Response:
 
 async def create_object(services: Services, call: Call, obj: Object, *, manager: str | None) -> Entry:
     """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
-    kind = versions.stored_kind(services, call)
+    kind = versions.working_kind(services, call)
     now = meta.format_time(services.clock())
     if kind.strategy.has_status and not kind.strategy.keeps_new_status:
         obj.pop("status", None)
@@ -61,6 +61,7 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
     assert attributes.obj is not None
     kind.strategy.prepare_create(attributes.obj)
     writing.check_create(kind, attributes.obj)
+    call.warn(warnings.of(kind, attributes.obj, None))
     return await _store(services, call, kind, attributes, prefix if generated else "")
 
 
@@ -70,15 +71,19 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
     for attempt in range(writing.ATTEMPTS_MAX):
         attributes.also.clear()
         attributes.join = None
+        # A webhook takes its time: it is asked before the last look at what may have changed meanwhile.
+        stored = await versions.as_stored(services, call, kind, obj) if kind.convert is not None else None
         await services.admission.validate(attributes)
         name = obj["metadata"]["name"]
         key = Key(kind.storage_resource, call.tenant, call.namespace, name)
         if services.cache.entry(key) is not None and not prefix:
             raise AlreadyExists.of(call.kind.group_resource, name)
+        if stored is None:
+            stored = await versions.as_stored(services, call, kind, obj)
         if call.dry_run:
-            return writing.provisional(key, obj, None)
+            return writing.provisional(key, stored, None)
         try:
-            op = Op(key, encode(obj), ABSENT)
+            op = Op(key, encode(stored), ABSENT)
             return await writing.commit(services, call, op, attributes.also, attributes.join)
         except Mismatch as mismatch:
             if mismatch.key != key:

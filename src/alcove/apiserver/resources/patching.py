@@ -31,7 +31,7 @@ _APPLY_JSON = "application/apply-patch+json"
 
 async def patch(services: Services, call: Call) -> Response:
     check_dry_run(call)
-    kind = versions.stored_kind(services, call)
+    kind = versions.working_kind(services, call)
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if form in (APPLY, _APPLY_JSON):
         return await _apply(services, call, kind)
@@ -43,8 +43,8 @@ async def patch(services: Services, call: Call) -> Response:
     return await writing.answer(call, 200, entry)
 
 
-def change_of(call: Call, stored: Kind) -> updating.Change:
-    """What the request's patch (not an apply) makes of the stored object."""
+def change_of(call: Call, kind: Kind) -> updating.Change:
+    """What the request's patch (not an apply) makes of the object, which is at `kind`'s version."""
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     apply_to = _patcher(call, form)
     if "force" in call.query:
@@ -53,10 +53,10 @@ def change_of(call: Call, stored: Kind) -> updating.Change:
     mode = field_validation(call)
 
     async def wanted(old: Object) -> Object:
-        new = apply_to(await _at_version(call.kind, stored, old))
+        new = apply_to(await _at_version(call.kind, kind, old))
         call.warnings.clear()
         new = body.identified(new, call.kind.api_version, call.kind.kind)
-        return await _placed(call, stored, body.checked(call, call.kind, new, mode, []))
+        return await _placed(call, kind, body.checked(call, call.kind, new, mode, []))
 
     return wanted
 
@@ -78,17 +78,17 @@ def _patcher(call: Call, form: str) -> Any:
     return lambda old: strategic.apply(old, document, node)
 
 
-async def _at_version(kind: Kind, stored: Kind, old: Object) -> Object:
-    return old if kind is stored else await versions.from_storage(kind, old)
+async def _at_version(asked: Kind, kind: Kind, old: Object) -> Object:
+    return old if asked is kind else await versions.from_storage(asked, old)
 
 
-async def _placed(call: Call, stored: Kind, new: Object) -> Object:
+async def _placed(call: Call, kind: Kind, new: Object) -> Object:
     name = objects.name(new)
     if name != call.target.name:
         raise BadRequest(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
-    new = await versions.to_storage(call.kind, stored, new)
+    new = await versions.to_storage(call.kind, kind, new)
     writing.place(call, new)
     return new
 

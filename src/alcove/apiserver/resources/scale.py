@@ -57,18 +57,18 @@ def _selector_text(selector: Any) -> str:
     return str(selectors.from_labels(selector))
 
 
-def get(services: Services, call: Call) -> Response:
+async def get(services: Services, call: Call) -> Response:
     entry = services.cache.entry(call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
-    return _answer(call, entry)
+    return await _answer(call, entry)
 
 
 async def update(services: Services, call: Call) -> Response:
     node = services.registry.body(SCALE)
     assert node is not None
     given = body.read_as(call, node, SCALE.api_version, SCALE.kind)
-    return _answer(call, await _set(services, call, lambda _current: given))
+    return await _answer(call, await _set(services, call, lambda _current: given))
 
 
 async def patch(services: Services, call: Call) -> Response:
@@ -83,15 +83,15 @@ async def patch(services: Services, call: Call) -> Response:
         apply = json_patch.apply if form == patching.JSON else merge.apply
         return decode(node, body.identified(apply(current, document), SCALE.api_version, SCALE.kind))
 
-    return _answer(call, await _set(services, call, changed))
+    return await _answer(call, await _set(services, call, changed))
 
 
 async def _set(services: Services, call: Call, wanted: Any) -> Entry:
-    stored = versions.stored_kind(services, call)
-    path, _, _ = paths(stored)
+    kind = versions.working_kind(services, call)
+    path, _, _ = paths(kind)
 
     async def scaled(old: Object) -> Object:
-        scale = wanted(of(stored, old))
+        scale = wanted(of(kind, old))
         replicas = objects.get(scale, "spec", "replicas", default=0)
         if replicas < 0:
             fault = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -106,8 +106,9 @@ async def _set(services: Services, call: Call, wanted: Any) -> Entry:
             old["metadata"]["resourceVersion"] = revision
         return old
 
-    return await updating.change(services, call, stored, scaled, manager=writing.field_manager(call))
+    return await updating.change(services, call, kind, scaled, manager=writing.field_manager(call))
 
 
-def _answer(call: Call, entry: Entry) -> Response:
-    return json_response(200, of(call.kind, entry.object))
+async def _answer(call: Call, entry: Entry) -> Response:
+    obj = await versions.from_storage(call.kind, entry.decode())
+    return json_response(200, of(call.kind, obj))

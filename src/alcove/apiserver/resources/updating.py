@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from alcove.api import meta, objects
+from alcove.api import meta, objects, warnings
 from alcove.api.encode import encode
 from alcove.api.errors import BadRequest, Conflict, Invalid, NotFound
 from alcove.api.fields import invalid
@@ -27,13 +27,13 @@ from alcove.apiserver.services import Services
 from alcove.store.base import Mismatch, Op
 
 Change = Callable[[Object], Awaitable[Object]]
-"""The stored object (own copy, at the storage version) → the object wanted, at the storage version.
+"""The stored object (own copy, at the version that is worked on) → the object wanted, at the same version.
 It may carry `metadata.resourceVersion`: then it holds only for that state."""
 
 
 async def update(services: Services, call: Call) -> Response:
     check_dry_run(call)
-    kind = versions.stored_kind(services, call)
+    kind = versions.working_kind(services, call)
     obj = body.read(call, call.kind)
     _check_name(call, obj)
     writing.place(call, obj)
@@ -91,9 +91,9 @@ async def change(
         entry = lookup.find(services, key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, name)
-        new = await wanted(await versions.from_storage(kind, entry.decode()))
+        old, base = await versions.twice(kind, entry)
+        new = await wanted(base)
         writing.check_revision(kind, new, entry)
-        old = await versions.from_storage(kind, entry.decode())
         try:
             return await _replace(services, call, kind, new, old, entry, manager, operation)
         except Mismatch:
@@ -132,13 +132,16 @@ async def _replace(
     new = attributes.obj
     writing.count_generation(kind, new, old)
     writing.check_update(kind, new, old, subresource)
+    if not subresource:
+        call.warn(warnings.of(kind, new, old))
     await services.admission.validate(attributes)
     restore_times(old, new)
-    encoded = encode(new)
-    if _is_same(new, old) and not attributes.also:
+    if _is_same(new, old) and not attributes.also and versions.is_settled(kind, entry):
         return entry
+    stored = await versions.as_stored(services, call, kind, new)
     if call.dry_run:
-        return writing.provisional(entry.key, new, entry)
+        return writing.provisional(entry.key, stored, entry)
+    encoded = encode(stored)
     if deleting.is_over(kind, new):
         await deleting.check_empty(services, kind, entry.key)
         op = Op(entry.key, None, entry.revision, encoded)

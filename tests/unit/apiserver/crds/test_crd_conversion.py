@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from alcove.api import registry
 from alcove.api.errors import InternalError
 from alcove.api.objects import Object
+from alcove.api.schema.structural import compile_schema
 from alcove.apiserver.crds.conversion import TIMEOUT_SECONDS, Converter, WebhookError, relabel
 
 CRD: Object = {
@@ -27,6 +29,18 @@ OBJECT: Object = {
     "kind": "Widget",
     "metadata": {"name": "w", "namespace": "n", "uid": "u", "labels": {"a": "b"}, "resourceVersion": "7"},
     "spec": {"size": 1},
+}
+
+
+def schema(field: str) -> Object:
+    spec = {"type": "object", "properties": {field: {"type": "integer"}}}
+    return {"type": "object", "properties": {"spec": spec}}
+
+
+METADATA = registry.load().object_meta
+NODES = {
+    f"example.com/{version}": compile_schema(schema(field), "Widget", METADATA)
+    for version, field in (("v1", "size"), ("v2", "width"))
 }
 
 
@@ -72,7 +86,7 @@ def convert(request: Object) -> Object:
 async def test_all_objects_are_converted_at_once() -> None:
     webhook = Webhook(convert)
     there = {**OBJECT, "apiVersion": "example.com/v2", "spec": {"width": 9}}
-    found = await Converter(CRD, webhook).convert([OBJECT, there, OBJECT], "example.com/v2")
+    found = await Converter(CRD, NODES, webhook).convert([OBJECT, there, OBJECT], "example.com/v2")
     assert [obj["apiVersion"] for obj in found] == ["example.com/v2"] * 3
     assert [obj["spec"]["width"] for obj in found] == [1, 9, 1]
     (asked,) = webhook.asked
@@ -81,13 +95,13 @@ async def test_all_objects_are_converted_at_once() -> None:
 
 
 async def test_only_labels_and_annotations_of_metadata_may_change() -> None:
-    (found,) = await Converter(CRD, Webhook(convert)).convert([OBJECT], "example.com/v2")
+    (found,) = await Converter(CRD, NODES, Webhook(convert)).convert([OBJECT], "example.com/v2")
     assert found["metadata"] == {**OBJECT["metadata"], "labels": {"converted": "yes"}}
 
 
 async def test_nothing_is_asked_where_nothing_has_to_change() -> None:
     webhook = Webhook(convert)
-    assert await Converter(CRD, webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
+    assert await Converter(CRD, NODES, webhook).convert([OBJECT], "example.com/v1") == [OBJECT]
     assert webhook.asked == []
 
 
@@ -153,7 +167,7 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
 )
 async def test_bad_answers(answer: Callable[[Object], Any], told: str) -> None:
     with pytest.raises(InternalError) as caught:
-        await Converter(CRD, Webhook(answer)).convert([OBJECT], "example.com/v2")
+        await Converter(CRD, NODES, Webhook(answer)).convert([OBJECT], "example.com/v2")
     assert caught.value.message.startswith(told)
 
 
@@ -162,9 +176,21 @@ async def test_an_unreachable_webhook() -> None:
         raise WebhookError('Post "https://x/convert": connection refused')
 
     with pytest.raises(InternalError) as caught:
-        await Converter(CRD, Webhook(refuse)).convert([OBJECT], "example.com/v2")
+        await Converter(CRD, NODES, Webhook(refuse)).convert([OBJECT], "example.com/v2")
     assert caught.value.message == f'{PREFIX} failed: Post "https://x/convert": connection refused'
 
 
-def test_conversion_by_name_only() -> None:
-    assert relabel("example.com/v2")(copy.deepcopy(OBJECT)) == {**OBJECT, "apiVersion": "example.com/v2"}
+def test_conversion_by_name_drops_what_the_version_does_not_know() -> None:
+    to_v1, to_v2 = (relabel(api_version, node) for api_version, node in NODES.items())
+    assert to_v1(copy.deepcopy(OBJECT)) == OBJECT
+    assert to_v2(copy.deepcopy(OBJECT)) == {**OBJECT, "apiVersion": "example.com/v2", "spec": {}}
+
+
+async def test_what_a_webhook_adds_is_pruned() -> None:
+    def more(request: Object) -> Object:
+        answer = convert(request)
+        answer["response"]["convertedObjects"][0]["spec"]["more"] = 1
+        return answer
+
+    (found,) = await Converter(CRD, NODES, Webhook(more)).convert([OBJECT], "example.com/v2")
+    assert found["spec"] == {"width": 1}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from alcove.api.ids import GroupVersionKind
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
+from alcove.apiserver.admission import versions
 from alcove.apiserver.admission.base import Attributes, Operation
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -50,17 +51,17 @@ async def show(attributes: Attributes, kind: Kind) -> Shown:
             return Shown(BINDING, _binding(attributes), None)
         case "eviction":
             return Shown(EVICTION, _eviction(attributes), None)
-    obj, old = [await _at(attributes.kind, kind, each) for each in (attributes.obj, attributes.old)]
+    obj, old = [await versions.at(attributes, kind, each) for each in (attributes.obj, attributes.old)]
     return Shown(kind.gvk, obj, old)
 
 
 async def take_back(attributes: Attributes, kind: Kind, changed: Object) -> Object:
-    """The object as it is stored, with what a webhook made of what it was shown."""
+    """The object as it is worked on, with what a webhook made of what it was shown."""
     assert attributes.obj is not None
     if attributes.operation is Operation.CONNECT:
         return changed
     if attributes.subresource != "scale":
-        return await _stored(attributes.kind, kind, changed)
+        return await versions.back(attributes.kind, kind, changed)
     from alcove.apiserver.resources import scale
 
     obj = copy.deepcopy(attributes.obj)
@@ -96,26 +97,3 @@ def _eviction(attributes: Attributes) -> Object:
 def _head(kind: GroupVersionKind, pod: Object) -> Object:
     metadata = {field: pod["metadata"][field] for field in _METADATA if field in pod["metadata"]}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-
-
-async def _at(stored: Kind, kind: Kind, obj: Object | None) -> Object | None:
-    if obj is None or (kind.api_version, kind.kind) == (stored.api_version, stored.kind):
-        return obj
-    if kind.convert is not None:
-        return (await kind.convert([obj], kind.api_version))[0]
-    changed = copy.deepcopy(obj)
-    if kind.from_storage is not None:
-        changed = kind.from_storage(changed)
-    changed["apiVersion"], changed["kind"] = kind.api_version, kind.kind
-    return changed
-
-
-async def _stored(stored: Kind, kind: Kind, obj: Object) -> Object:
-    if (kind.api_version, kind.kind) == (stored.api_version, stored.kind):
-        return obj
-    if kind.convert is not None:
-        return (await kind.convert([obj], stored.api_version))[0]
-    if kind.to_storage is not None:
-        obj = kind.to_storage(obj)
-    obj["apiVersion"], obj["kind"] = stored.api_version, stored.kind
-    return obj
