@@ -20,7 +20,8 @@ from alcove.client.resources import VPC_ENDPOINTS
 from alcove.controllers.network.owners import OwnerRef
 from alcove.vpc.world import OWNER_LABEL
 
-ENDPOINT_SECONDS_MAX = 5.0
+ENDPOINT_SECONDS_MAX = 30.0
+"""Waiting costs nothing, giving up and trying again does; and where thousands of pods come at once, endpoints take a while."""
 
 
 class HollowNetwork:
