@@ -609,6 +609,32 @@ async def test_a_backend_that_takes_nothing_does_not_fill_the_server(rig: Rig, s
             assert await (await asking).read() == b"done"
 
 
+async def test_from_a_browser_by_kubectl_proxy(rig: Rig, server: LocalServer) -> None:
+    """Which puts the tenant's prefix before every path: redirects hold below it too."""
+    async with serving() as port:
+        await rig.place("acme", "web", [])
+        process = await rig.begin(server.as_tenant("acme"), "proxy", "--port=0")
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(20):
+                line = (await process.stdout.readline()).decode()
+            base = f"http://{line.split()[-1]}"
+            async with aiohttp.ClientSession(base) as browser:
+                for path, told in (
+                    ("/x?y=z", "/x?y=z"),
+                    ("?a=b", "/?a=b"),
+                    ("/deep/elsewhere", "/echo?x=1"),
+                ):
+                    async with browser.get(f"{pod_url(f'web:{port}')}{path}") as answer:
+                        assert (await answer.json())["path"] == told
+                async with browser.ws_connect(f"{pod_url(f'web:{port}')}/talks") as talk:
+                    await talk.send_str("hello")
+                    assert await talk.receive_str() == "you said hello"
+        finally:
+            process.terminate()
+            await process.communicate()
+
+
 async def test_a_client_that_leaves_is_noticed(rig: Rig, server: LocalServer) -> None:
     begun, gone = asyncio.Event(), asyncio.Event()
 
