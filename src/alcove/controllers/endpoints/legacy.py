@@ -7,7 +7,7 @@ from alcove.api.objects import Object, labels
 from alcove.api.validation import same
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS
-from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.controller import Setup
 from alcove.controllers.endpoints import subsets
 from alcove.controllers.endpoints.backends import is_kept
 from alcove.controllers.endpoints.watching import ServiceWatcher
@@ -22,17 +22,14 @@ class Endpoints(ServiceWatcher):
         self._endpoints = self.mirror(ENDPOINTS)
         self.on(self._endpoints)
 
-    async def reconcile(self, key: ObjectKey) -> Result:
-        there = self._endpoints.get(key)
-        service = self._services.get(key)
-        if service is None:
-            await self._drop(key, there)
-        elif is_kept(service) and "deletionTimestamp" not in service["metadata"]:
-            await self._keep(key, there, subsets.wanted(service, self.backends(key, service)))
-        return DONE
+    async def settle(self, key: ObjectKey, service: Object) -> None:
+        if is_kept(service) and "deletionTimestamp" not in service["metadata"]:
+            wanted = subsets.wanted(service, await self.backends(key, service))
+            await self._keep(key, self._endpoints.get(key), wanted)
 
-    async def _drop(self, key: ObjectKey, there: Object | None) -> None:
-        """Only what we made: people keep endpoints of their own."""
+    async def without(self, key: ObjectKey) -> None:
+        """Only what we made goes: people keep endpoints of their own."""
+        there = self._endpoints.get(key)
         if there is None or labels(there).get(subsets.MANAGED_LABEL) != subsets.MANAGER:
             return
         try:

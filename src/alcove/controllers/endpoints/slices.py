@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
-from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.controller import Setup
 from alcove.controllers.endpoints import packing
 from alcove.controllers.endpoints.backends import is_kept
 from alcove.controllers.endpoints.managed import ManagedSlices
@@ -36,12 +37,14 @@ class EndpointSlices(ServiceWatcher):
             if pod is not None:
                 yield from self._selectors.matching(key, pod)
 
-    async def reconcile(self, key: ObjectKey) -> Result:
-        there = self._slices.of(key)
-        service = self._services.get(key)
-        if service is None or not is_kept(service):
-            await self._slices.delete(key, there)
+    async def settle(self, key: ObjectKey, service: Object) -> None:
+        if not is_kept(service):
+            await self.without(key)
         elif "deletionTimestamp" not in service["metadata"]:
-            plan = packing.plan(service, self.backends(key, service), there, self._zones.of)
-            await self._slices.carry_out(key, plan)
-        return DONE
+            found = await self.backends(key, service)
+            await self._slices.carry_out(
+                key, packing.plan(service, found, self._slices.of(key), self._zones.of)
+            )
+
+    async def without(self, key: ObjectKey) -> None:
+        await self._slices.delete(key, self._slices.of(key))
