@@ -1,5 +1,6 @@
 """Autoscalers through a real server; of the metrics API, which needs nodes, the test itself is the server."""
 
+import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -29,6 +30,8 @@ class Metered:
         self._lock = threading.Lock()
         self._used: dict[str, str] = {}
         self.pods: Callable[[str], list[str]] = lambda _tenant: []
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+        """By tenant, what happens while its target's scale is asked for."""
 
     def use(self, tenant: str, cpu: str) -> None:
         with self._lock:
@@ -70,7 +73,14 @@ class _Through:
     async def request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
     ) -> Response:
+        if method == "GET" and path.endswith("/scale"):
+            await self._happen(path.split("/")[5])
         return self._metered.answer(path) or await self._inner.request(method, path, headers, body)
+
+    async def _happen(self, tenant: str) -> None:
+        if (act := self._metered.meanwhile.pop(tenant, None)) is not None:
+            await asyncio.to_thread(act)
+            await asyncio.sleep(0.5)  # The watch tells of it.
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
@@ -137,8 +147,8 @@ def autoscale(caller: Caller, *metrics: dict[str, Any], **spec: Any) -> None:
     assert answer.status == 201, answer.body
 
 
-def conditions(caller: Caller) -> dict[str, tuple[str, str]]:
-    status = caller.get(f"{SCALERS}/web").json.get("status") or {}
+def conditions(caller: Caller, name: str = "web") -> dict[str, tuple[str, str]]:
+    status = caller.get(f"{SCALERS}/{name}").json.get("status") or {}
     return {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions") or ()}
 
 
@@ -219,3 +229,23 @@ def test_two_autoscalers_of_the_same_pods_leave_them_alone(tenant: Caller, meter
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("False", "AmbiguousSelector"))
     tenant.delete(f"{SCALERS}/rival")
     wait_until(lambda: conditions(tenant).get("ScalingActive") == ("True", "ValidMetricFound"))
+
+
+def test_an_autoscaler_deleted_while_it_was_looked_at_is_nobodys_rival(
+    tenant: Caller, metered: Metered
+) -> None:
+    name = deploy(tenant, 2)
+    metered.use(name, "100m")
+    wait_until(lambda: run_pods(tenant) == 2)
+    metered.meanwhile[name] = lambda: Caller(tenant.kubeconfig).delete(f"{SCALERS}/web")
+    autoscale(tenant)
+    wait_until(lambda: size(tenant) == 4)  # What it had begun it ended.
+    assert tenant.get(f"{SCALERS}/web").status == 404
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 2,
+        "maxReplicas": 5,
+    }
+    assert tenant.post(SCALERS, {"metadata": {"name": "next"}, "spec": spec}).status == 201
+    wait_until(lambda: "ScalingActive" in conditions(tenant, "next"))
+    assert conditions(tenant, "next")["ScalingActive"] == ("True", "ValidMetricFound")

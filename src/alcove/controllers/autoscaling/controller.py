@@ -72,15 +72,19 @@ class HorizontalPodAutoscalers(Controller):
 
     def _changed(self, change: Change) -> Iterable[ObjectKey]:
         """Its spec: what we write into its status is no reason to look again."""
-        if change.kind is Kind.DELETED:
-            self._pasts.pop(change.key, None)
-            self._rivals.forget(change.key)
-        elif change.old is None or change.old.get("spec") != change.obj.get("spec"):
+        if (
+            change.kind is Kind.DELETED
+            or change.old is None
+            or change.old.get("spec") != change.obj.get("spec")
+        ):
             yield change.key
 
     async def reconcile(self, key: ObjectKey) -> Result:
         hpa = self._scalers.get(key)
         if hpa is None or "deletionTimestamp" in hpa["metadata"]:
+            # Here, not when it was told: whoever looked at it just then noted it once more.
+            self._pasts.pop(key, None)
+            self._rivals.forget(key)
             return DONE
         try:
             scale = await self._scale(key, hpa)
