@@ -189,15 +189,18 @@ class Preemption:
                 trial.put_back(victim)
             return None
         protected = violating(potential, budgets) if budgets else set()
+        if protected:
+            potential.sort(key=lambda each: each not in protected)
         victims = []
-        for victim in sorted(potential, key=lambda each: each not in protected):
+        for victim in potential:
             trial.put_back(victim)
             if not trial.fits():
                 trial.remove(victim)
                 victims.append(victim)
         for victim in victims:
             trial.put_back(victim)
-        victims.sort(key=_importance)
+        if protected:
+            victims.sort(key=_importance)
         return Candidate(slot, victims, sum(victim in protected for victim in victims))
 
 

@@ -41,12 +41,16 @@ class ResourceTrial:
         ]
 
     def remove(self, victim: Pod) -> None:
-        given = victim.shape.requests.amounts
-        self._free = [free + given.get(name, 0) for name, free in zip(self._names, self._free, strict=True)]
+        given, free = victim.shape.requests.amounts, self._free
+        for index, name in enumerate(self._names):
+            if name in given:
+                free[index] += given[name]
 
     def put_back(self, victim: Pod) -> None:
-        taken = victim.shape.requests.amounts
-        self._free = [free - taken.get(name, 0) for name, free in zip(self._names, self._free, strict=True)]
+        taken, free = victim.shape.requests.amounts, self._free
+        for index, name in enumerate(self._names):
+            if name in taken:
+                free[index] -= taken[name]
 
     def fits(self) -> bool:
         for free, asked in zip(self._free, self._asked, strict=True):  # noqa: SIM110 - half the time of all()
