@@ -163,7 +163,7 @@ def test_containers_crash_and_come_again_with_back_off(cluster: RealCluster, acm
     found = until(acme, "crashes", backs_off)
     assert terminated(found, 0, "lastState")["exitCode"] == 5
     assert found["status"]["phase"] == "Running" and condition(found, "Ready") == "False"
-    assert {"BackOff", "Created", "Started", "Pulled"} <= reasons(acme, "crashes")
+    wait_until(lambda: {"BackOff", "Created", "Started", "Pulled"} <= reasons(acme, "crashes"))
     assert log_of(cluster, uid, "main", 1) == ["here"]
     acme.delete(f"{PODS}/crashes")
     gone(acme, "crashes")
@@ -251,7 +251,7 @@ def test_liveness_restarts_and_readiness_comes_and_goes(acme: Caller) -> None:
     ready(acme, "moody")
     found = until(acme, "moody", lambda each: each["status"]["containerStatuses"][0]["restartCount"] >= 1)
     assert terminated(found, 0, "lastState")["exitCode"] in (137, 143)
-    assert {"Unhealthy", "Killing"} <= reasons(acme, "moody")
+    wait_until(lambda: {"Unhealthy", "Killing"} <= reasons(acme, "moody"))
     acme.delete(f"{PODS}/moody")
 
 
@@ -313,7 +313,7 @@ def test_a_volume_that_outgrows_its_limit_ends_its_pod(acme: Caller) -> None:
     found = ended(acme, "fat", 40)
     assert found["status"]["reason"] == "Evicted"
     assert 'EmptyDir volume "v" exceeds the limit "1Mi"' in found["status"]["message"]
-    assert "Evicted" in reasons(acme, "fat")
+    wait_until(lambda: "Evicted" in reasons(acme, "fat"))
 
 
 def test_limits_change_while_a_container_runs(cluster: RealCluster, acme: Caller) -> None:

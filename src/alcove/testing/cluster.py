@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import socket
+import string
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from alcove.testing.server import Caller, LocalServer, wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 _MTU = "1550"
+_LETTERS = string.ascii_lowercase + string.digits
 
 
 def lacking() -> str:
@@ -76,7 +78,8 @@ class RealNode:
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
-        self.instance = f"t{secrets.token_hex(1)}{os.getpid() % 10}"
+        # Of its own among everybody's who tests at the same time.
+        self.instance = "t" + "".join(secrets.choice(_LETTERS) for _ in range(3))
         self.namespace = f"alcove-{self.instance}-node"
         self.data = directory / name
         self._link = f"alcove-{self.instance}"

@@ -82,8 +82,8 @@ class Caller:
                 self._connection.request(method, path, data, headers)
                 response = self._connection.getresponse()
                 return response, response.read()
-            except (http.client.RemoteDisconnected, ConnectionError):
-                # A kept connection may have been closed in between.
+            except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
+                # A kept connection may have been closed in between: the server does it after some minutes.
                 self._connection.close()
                 self._connection = None
                 if attempt == 2:

@@ -12,7 +12,7 @@ from alcove.dataplane import bpf, namespaces
 from alcove.testing import needs, snapshot
 
 WHY = needs.namespaces() or needs.bpf() or needs.tools("ip", "tc", "nft")
-pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.skipif(bool(WHY), reason=WHY)]
 MARK = f"marked-{os.getpid()}"
 LINK = f"sn{os.getpid()}"
 
