@@ -11,7 +11,7 @@ import pytest
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
-from alcove.controllers.network.pods import PodController
+from alcove.controllers.network.pods import RETRY_SECONDS, WOKEN_MAX, PodController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.testing.controllers import RunningControllers
@@ -399,6 +399,21 @@ def test_a_full_subnet_is_waited_for_until_room_appears(ring0: Caller, acme: Cal
     for each in holders[:2]:
         acme.delete(f"{PODS}/{each['metadata']['name']}?gracePeriodSeconds=0")
     wait_until(lambda: all(endpoints(ring0, each) for each in waiting))
+
+
+def test_an_address_that_is_given_back_wakes_who_still_waits(ring0: Caller, acme: Caller) -> None:
+    ready(acme, "net", ip="10.1.0.0", prefix=29)
+    first = [pod(acme, f"first{number}", network="net") for number in range(5)]
+    wait_until(lambda: all(endpoints(ring0, each) for each in first))
+    for number in range(WOKEN_MAX + 1):
+        pod(acme, f"gone{number}", network="net")
+    for number in range(WOKEN_MAX + 1):
+        told(acme, f"gone{number}", "FailedProvision")
+        acme.delete(f"{PODS}/gone{number}?gracePeriodSeconds=0")
+    last = pod(acme, "last", network="net")
+    told(acme, "last", "FailedProvision")
+    acme.delete(f"{PODS}/first0?gracePeriodSeconds=0")
+    wait_until(lambda: endpoints(ring0, last), seconds_max=RETRY_SECONDS / 2)
 
 
 def test_a_second_subnet_is_used_when_the_first_is_full(ring0: Caller, acme: Caller, name: str) -> None:
