@@ -100,3 +100,8 @@ async def test_a_plain_websocket(rig: NodeRig, server: LocalServer) -> None:
         assert first == [b"\x00" + (8080).to_bytes(2, "little"), b"\x01" + (8080).to_bytes(2, "little")]
         await socket.send_bytes(b"\x00GET /none HTTP/1.0\r\n\r\n")
         assert (await socket.receive_bytes()).startswith(b"\x00HTTP/1.1 404")
+        # The pod's side has closed: who reads to the end gets there.
+        async with asyncio.timeout(20):
+            async for message in socket:
+                assert message.data[:1] == b"\x00"
+        assert socket.close_code == 1000

@@ -1,7 +1,7 @@
 """The streams of an exec or attach: input, output, errors, window sizes and the outcome, however they are carried.
 
-WebSocket (`v5.channel.k8s.io`, `v4.channel.k8s.io`): the first byte of a message names its stream; in version 5
-a message (255, n) ends the stream n. SPDY/3.1: each stream is one of SPDY's, named by its header `streamtype`.
+WebSocket (`v5.channel.k8s.io` and older): the first byte of a message names its stream; in version 5 a message (255, n)
+ends the stream n. SPDY/3.1: each stream is one of SPDY's, named by its header `streamtype`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alcove.agent.server import websocket
 from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.spdy.session import Session, Stream
-from alcove.agent.server.websocket import WebSocket
+from alcove.agent.server.websocket import BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 
@@ -26,7 +26,8 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
 _NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+_TELL_STATUS = frozenset((V5, V4, V4_TEXT))
+"""Protocols in which the outcome is a Status; in the others it is words, and none means that all went well."""
 SPDY = "SPDY/3.1"
 STREAMS_SECONDS_MAX = 30.0
 SIZE_BYTES_MAX = 1 << 10
@@ -76,9 +77,11 @@ class Channels(Protocol):
 async def opened(connection: Connection, request: Request, wanted: Wanted) -> AsyncIterator[_Open]:
     """The streams, once both sides agree on how; raises BadRequest before anything was agreed."""
     if websocket.is_asked(request):
-        protocol = websocket.chosen(request, (V5, V4))
+        protocol = websocket.chosen(request, (V5, *BEFORE_V5))
         socket = await WebSocket.accept(connection, request, protocol)
-        channels: Channels = WebSocketChannels(socket, may_end=protocol == V5)
+        channels: Channels = WebSocketChannels(
+            socket, may_end=protocol == V5, tells_status=protocol in _TELL_STATUS
+        )
         reading = asyncio.create_task(channels.run())
     elif request.headers.get("upgrade", "").lower() == SPDY.lower():
         session = await _accept_spdy(connection, request)
@@ -114,11 +117,12 @@ class _Open(Struct, frozen=True):
 
 
 class WebSocketChannels:
-    def __init__(self, socket: WebSocket, *, may_end: bool) -> None:
+    def __init__(self, socket: WebSocket, *, may_end: bool, tells_status: bool) -> None:
         self.stdin, self.sizes = Inbox(), Inbox(SIZE_BYTES_MAX)
         self._socket = socket
         self._may_end = may_end
         """The client can end its input and go on listening."""
+        self._tells_status = tells_status
 
     async def run(self) -> None:
         channel = -1
@@ -141,7 +145,9 @@ class WebSocketChannels:
         await self._socket.send(bytes([channel]) + data)
 
     async def finish(self, outcome: Object) -> None:
-        await self.write(ERROR, orjson.dumps(outcome))
+        told = orjson.dumps(outcome) if self._tells_status else outcome.get("message", "").encode()
+        if told:
+            await self.write(ERROR, told)
         await self._socket.close()
 
 

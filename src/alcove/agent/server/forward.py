@@ -2,7 +2,7 @@
 
 Over SPDY/3.1 the client opens a pair for each connection, named by the headers `port` and `requestid`; SPDY may
 itself be carried by a WebSocket (`SPDY/3.1+portforward.k8s.io`, what kubectl speaks since 1.31). Over a plain
-WebSocket (`v4.channel.k8s.io`) there is one connection for each port that the request names.
+WebSocket (`v4.channel.k8s.io` and older) there is one connection for each port that the request names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.running import PodHandle
 from alcove.agent.server.spdy.session import Session, Stream
-from alcove.agent.server.websocket import Tunnel, WebSocket
+from alcove.agent.server.websocket import BEFORE_V5, Tunnel, WebSocket
 from alcove.api.errors import BadRequest
 
 TUNNELLED = "SPDY/3.1+portforward.k8s.io"
-PLAIN = "v4.channel.k8s.io"
 FORWARD = "portforward.k8s.io"
 SPDY = "SPDY/3.1"
 READ_BYTES = 32 << 10
@@ -43,13 +42,13 @@ class Data(Protocol):
 async def serve(connection: Connection, request: Request, pod: PodHandle) -> None:
     """Until the client leaves. Raises BadRequest before anything was agreed."""
     if websocket.is_asked(request):
-        protocol = websocket.chosen(request, (TUNNELLED, PLAIN))
-        if protocol == PLAIN:
-            ports = _ports(request)
-            await _Plain(await WebSocket.accept(connection, request, protocol), pod, ports).run()
-        else:
+        protocol = websocket.chosen(request, (TUNNELLED, *BEFORE_V5))
+        if protocol == TUNNELLED:
             tunnel = Tunnel(await WebSocket.accept(connection, request, protocol))
             await _serve_session(Session(tunnel), pod)
+        else:
+            ports = _ports(request)
+            await _Plain(await WebSocket.accept(connection, request, protocol), pod, ports).run()
     elif request.headers.get("upgrade", "").lower() == SPDY.lower():
         if FORWARD not in request.headers.get("x-stream-protocol-version", ""):
             raise BadRequest(f"unable to upgrade: the protocol {FORWARD} is needed")
@@ -166,13 +165,18 @@ class _Plain:
         self._data = [_PlainData(socket, 2 * index) for index in range(len(ports))]
 
     async def run(self) -> None:
-        connections = []
+        connections: list[asyncio.Task[None]] = []
         try:
             for channel in range(2 * len(self._ports)):
                 port = self._ports[channel // 2].to_bytes(2, "little")
                 await self._socket.send(bytes([channel]) + port)
             connections = [asyncio.create_task(self._forward(index)) for index in range(len(self._ports))]
-            await self._read()
+            ended = asyncio.create_task(_all(tuple(connections)))
+            reading = asyncio.create_task(self._read())
+            connections += [ended, reading]
+            # That a port has ended has no word of its own: who waits for it sees the end of all.
+            await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
+            await self._socket.close()
         except ConnectionError:
             pass  # The client is gone.
         finally:
@@ -195,6 +199,10 @@ class _Plain:
             await self._socket.send(bytes([2 * index + 1]) + told.encode())
 
 
+async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
 class _PlainData:
     def __init__(self, socket: WebSocket, channel: int) -> None:
         self.inbox = Inbox()
@@ -208,5 +216,5 @@ class _PlainData:
         await self._socket.send(bytes([self._channel]) + data)
 
     async def end(self) -> None:
-        """This protocol has no word for it."""
+        """This protocol has no word for it: the WebSocket ends with the last of its ports."""
         self.inbox.discard()

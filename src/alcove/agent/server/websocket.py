@@ -1,4 +1,9 @@
-"""The server's side of a WebSocket: the handshake, and messages over a connection. Frames are wsproto's business."""
+"""The server's side of a WebSocket: the handshake, and messages over a connection. Frames are wsproto's business.
+
+Streams are carried as `v5.channel.k8s.io` and `v4.channel.k8s.io`, and in the older ways that clients still speak: with
+`channel.k8s.io`, or no protocol at all, an outcome is told in words instead of a Status; with `base64.` in the name, messages
+are text, for browsers: the digit of the channel, then base64.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,11 @@ from wsproto.utilities import RemoteProtocolError
 from alcove.agent.server.http import Connection, Request
 from alcove.api.errors import BadRequest
 
+V5, V4, OLDEST = "v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"
+V4_TEXT, OLDEST_TEXT = "v4.base64.channel.k8s.io", "base64.channel.k8s.io"
+UNNAMED = ""
+BEFORE_V5 = (V4, V4_TEXT, OLDEST, OLDEST_TEXT, UNNAMED)
+"""In the order in which we prefer them."""
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
 
@@ -59,15 +69,13 @@ class WebSocket:
         if request.headers.get("sec-websocket-version") != "13" or not _is_key(key):
             raise BadRequest("unable to upgrade: a WebSocket of version 13 with its key is needed")
         token = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
-        await connection.switch(
-            {
-                "Upgrade": "websocket",
-                "Connection": "Upgrade",
-                "Sec-WebSocket-Accept": token.decode(),
-                "Sec-WebSocket-Protocol": protocol,
-            }
-        )
-        return cls(connection)
+        headers = {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Accept": token.decode(),
+        }
+        await connection.switch(headers | ({"Sec-WebSocket-Protocol": protocol} if protocol else {}))
+        return TextWebSocket(connection) if protocol in (V4_TEXT, OLDEST_TEXT) else cls(connection)
 
     async def receive(self) -> Piece | None:
         """The next part of a message; None when the other side has ended, or has lost its way."""
@@ -99,12 +107,39 @@ class WebSocket:
                     if self._frames.state is ConnectionState.REMOTE_CLOSING:
                         await self._connection.write(self._frames.send(event.response()))
                     return False
-        except (RemoteProtocolError, ConnectionError):
+        except (RemoteProtocolError, ConnectionError, binascii.Error):
             return False
         return True
 
     def _keep(self, event: BytesMessage | TextMessage) -> None:
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+        self._pieces.append(Piece(data, self._is_first, event.message_finished))
+        self._is_first = event.message_finished
+
+
+class TextWebSocket(WebSocket):
+    """The same messages, as text."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._undecoded = ""
+        """Of a message of which more is to come: less than what three bytes become."""
+
+    async def send(self, data: bytes) -> None:
+        if self._frames.state is not ConnectionState.OPEN:
+            raise ConnectionResetError("the WebSocket is closed")
+        text = chr(ord("0") + data[0]) + base64.b64encode(data[1:]).decode()
+        await self._connection.write(self._frames.send(TextMessage(data=text)))
+
+    def _keep(self, event: BytesMessage | TextMessage) -> None:
+        text = event.data if isinstance(event, TextMessage) else bytes(event.data).decode("latin-1")
+        channel = b""
+        if self._is_first and text:
+            channel, text = bytes([(ord(text[0]) - ord("0")) % 256]), text[1:]
+        text = self._undecoded + text
+        whole = len(text) if event.message_finished else len(text) - len(text) % 4
+        self._undecoded = text[whole:]
+        data = channel + base64.b64decode(text[:whole], validate=True)
         self._pieces.append(Piece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
 

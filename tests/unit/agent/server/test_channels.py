@@ -1,6 +1,7 @@
 """The streams of an exec over the wires that clients speak, against a real client's WebSocket."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -75,6 +76,58 @@ async def test_version_4_has_no_word_for_the_end_of_input() -> None:
         await socket.send_bytes(b"\xff\x00")
         await socket.send_bytes(b"\x00still")
         assert await socket.receive_bytes() == b"\x01still"
+
+
+@pytest.mark.parametrize("protocol", ["channel.k8s.io", ""])
+async def test_the_oldest_are_told_in_words(protocol: str) -> None:
+    async with (
+        serving(three_bytes) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=[protocol] if protocol else ()) as socket,
+    ):
+        assert (socket.protocol or "") == protocol
+        await socket.send_bytes(b"\x00abc")
+        assert await socket.receive_bytes() == b"\x01abc"
+        assert (await socket.receive_bytes()).endswith(b"exit status 3")
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+async def three_bytes(client: Channels) -> None:
+    got = b""
+    while len(got) < 3 and (part := await client.stdin.get()):
+        got += part
+    await client.write(STDOUT, got)
+    await client.finish(channels.exited(3))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "outcome"),
+    [("v4.base64.channel.k8s.io", b'{"metadata"'), ("base64.channel.k8s.io", b"command terminated")],
+)
+async def test_browsers_speak_text(protocol: str, outcome: bytes) -> None:
+    async with (
+        serving(three_bytes) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=[protocol]) as socket,
+    ):
+        assert socket.protocol == protocol
+        await socket.send_str("0" + base64.b64encode(b"ab").decode())
+        await socket.send_str("0" + base64.b64encode(b"c").decode())
+        assert await socket.receive_str() == "1" + base64.b64encode(b"abc").decode()
+        told = await socket.receive_str()
+        assert told[0] == "3" and base64.b64decode(told[1:]).startswith(outcome)
+
+
+async def test_text_that_is_no_base64_ends_it() -> None:
+    async with (
+        serving(three_bytes) as url,
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, protocols=["v4.base64.channel.k8s.io"]) as socket,
+    ):
+        await socket.send_str("0***")
+        async with asyncio.timeout(5):
+            told = [message.data async for message in socket]
+        assert told[0] == "1", "something was taken for input"
 
 
 async def test_a_ping_is_answered_while_nothing_else_happens() -> None:
