@@ -25,14 +25,13 @@ def present(table: Mapping[str, str], fields: Object, path: str) -> list[str]:
 
 def fractional(amounts: Mapping[str, Any] | None, names: Iterable[str], path: str) -> list[str]:
     """Parts of bytes."""
-    if not amounts:
-        return []
-    parts = ((name, _part(amounts[name])) for name in names if name in amounts)
-    return [
-        f'{path}[{name}]: fractional byte value "{part}" is invalid, must be an integer'
-        for name, part in parts
-        if part
-    ]
+    found: list[str] = []
+    if amounts:
+        for name in names:
+            if name in amounts and (part := _part(amounts[name])):
+                told = f'fractional byte value "{part}" is invalid, must be an integer'
+                found.append(f"{path}[{name}]: {told}")
+    return found
 
 
 @lru_cache(maxsize=1024)

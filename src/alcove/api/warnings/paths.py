@@ -12,7 +12,7 @@ def warnings(volumes: Iterable[Object]) -> list[str]:
     found: list[str] = []
     for volume in volumes:
         if "projected" in volume:
-            found += _projected(volume)
+            found += () if _are_apart(volume["projected"].get("sources") or ()) else _projected(volume)
         else:
             found += _plain(volume)
     return found
@@ -32,6 +32,20 @@ _PLAIN = {
     "secret": ("Secret", "secretName"),
     "downwardAPI": ("DownwardAPI", ""),
 }
+
+
+def _are_apart(sources: Iterable[Object]) -> bool:
+    """Whether all files have different names in one folder: as almost always, every pod's token among them."""
+    paths: list[str] = []
+    for source in sources:
+        for given in source.values():
+            if "path" in given:
+                paths.append(given["path"])
+            else:
+                paths += [item.get("path", "") for item in given.get("items") or ()]
+        if not source or "podCertificate" in source:
+            return False
+    return len(set(paths)) == len(paths) and "/" not in "".join(paths)
 
 
 def _projected(volume: Object) -> Iterator[str]:

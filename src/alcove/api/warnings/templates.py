@@ -31,6 +31,7 @@ _VOLUMES = {
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
 _BYTES = ("memory", "ephemeral-storage")
+_LISTS = frozenset(("hostAliases", "imagePullSecrets", "dnsConfig"))
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
@@ -153,6 +154,8 @@ def claim_spec(spec: Object, path: str) -> list[str]:
 
 
 def _lists(spec: Object, path: str) -> list[str]:
+    if _LISTS.isdisjoint(spec):
+        return []
     found = _repeated(spec.get("hostAliases") or (), "ip", f"{path}hostAliases")
     secrets = spec.get("imagePullSecrets") or ()
     found += _repeated(secrets, "name", f"{path}imagePullSecrets")
@@ -185,7 +188,7 @@ def _container(container: Object, path: str) -> list[str]:
             found += fractional(resources.get(part), _BYTES, f"{path}.resources.{part}")
     variables = container.get("env") or ()
     seen: set[str] = set()
-    for index, variable in enumerate(variables):
+    for index, variable in enumerate(variables if len(variables) > 1 else ()):
         own = variable.get("name", "")
         if own in seen and _hides(variable, f"$({own})"):
             told = f'hides previous definition of "{own}", which may be dropped when using apply'
