@@ -86,6 +86,12 @@ class Client:
         raise AssertionError("a watch ends, or the client does")
 
 
+def watching(services: Services, asked: Call) -> Stream:
+    response = watch_objects(services, asked)
+    assert isinstance(response, Response)
+    return cast(Stream, response.body)
+
+
 async def test_a_page_token_outlives_compaction_inconsistently(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         for name in "abcdef":
@@ -125,9 +131,8 @@ async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> No
         old = services.cache.revision
         await put(services, "b")
         services.cache.forget(services.cache.revision)
-        response = watch_objects(services, call(f"resourceVersion={old}&watch=1", "watch"))
         client = Client()
-        cast(Stream, response.body).start(client)
+        watching(services, call(f"resourceVersion={old}&watch=1", "watch")).start(client)
         told = json.loads(client.received)
         assert client.finished and told["type"] == "ERROR"
         assert (told["object"]["code"], told["object"]["reason"]) == (410, "Expired")
@@ -135,9 +140,8 @@ async def test_watch_from_a_forgotten_revision_is_told_410(tmp_path: Path) -> No
 
 async def test_a_watcher_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
-        response = watch_objects(services, call("watch=1", "watch"))
         client = Client()
-        cast(Stream, response.body).start(client)
+        watching(services, call("watch=1", "watch")).start(client)
         client.paused = True
         for number in range(1100):
             await put(services, "busy", str(number))
@@ -152,9 +156,8 @@ async def test_bookmarks_and_time_out(tmp_path: Path) -> None:
     async with running(tmp_path) as services:
         await put(services, "a")
         query = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true"
-        response = watch_objects(services, call(query, "watch"))
         client = Client()
-        cast(Stream, response.body).start(client)
+        watching(services, call(query, "watch")).start(client)
         async with asyncio.timeout(5):
             while not client.finished:  # noqa: ASYNC110 - the watch ends by its own timer
                 await asyncio.sleep(0.05)
