@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,11 @@ def pods(caller: Caller) -> int:
     return len(answer.json["items"]) if answer.status == 200 else 0
 
 
+def replicas(caller: Caller) -> int:
+    """How many the deployment says it has."""
+    return int((caller.get(f"{DEPLOYMENTS}/web").json.get("status") or {}).get("replicas", 0))
+
+
 def make_tenant(planes: Planes) -> Caller:
     """Ring0 makes it at home; its administrator is on its own plane."""
     assert planes.home.system.post("/api/v1/tenants", DEDICATED).status == 201
@@ -82,7 +88,7 @@ def test_a_dedicated_tenants_objects_are_on_its_own_plane(planes: Planes) -> Non
         big = make_tenant(planes)
         wait_until(lambda: big.post(DEPLOYMENTS, deployment("web", 3)).status == 201)
         wait_until(lambda: pods(big) == 3)
-        wait_until(lambda: big.get(f"{DEPLOYMENTS}/web").json["status"].get("replicas") == 3)
+        wait_until(lambda: replicas(big) == 3)
         wait_until(lambda: big.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200)
         published = wait_until(lambda: big.get(f"{ROOT_CA}").json.get("data"))
         own, home = (load(each.admin_kubeconfig).ca_pem.decode() for each in (planes.own, planes.home))
@@ -96,6 +102,25 @@ def test_a_dedicated_tenants_objects_are_on_its_own_plane(planes: Planes) -> Non
 def _is_initialized(server: LocalServer) -> bool:
     told = server.system.get("/api/v1/tenants/big").json["status"].get("conditions", [])
     return [each["type"] for each in told if each["status"] == "True"] == ["Initialized"]
+
+
+def test_a_plane_gets_nothing_in_the_name_of_others(planes: Planes) -> None:
+    """Neither another tenant's networks nor ring0's: they are what the home plane says."""
+    with planes.controllers():
+        big = make_tenant(planes)
+        planes.own.make_tenant("acme")
+        network = {"metadata": {"name": "theirs"}, "spec": {"type": "flat"}}
+        for tenant in ("acme", "system", "big"):
+            path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks"
+            assert planes.own.system.post(path, network).status == 201
+        wait_until(lambda: _phase(big.get("/apis/arktos.futurewei.com/v1/networks/theirs").json) == "Ready")
+        for tenant in ("acme", "system"):
+            path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/theirs"
+            assert _phase(planes.own.system.get(path).json) != "Ready"
+
+
+def _phase(network: dict[str, Any]) -> str:
+    return str((network.get("status") or {}).get("phase", ""))
 
 
 def test_a_plane_that_is_away_keeps_nobody_waiting(planes: Planes) -> None:
@@ -130,7 +155,7 @@ def test_whoever_takes_over_makes_nothing_twice(planes: Planes) -> None:
             wait_until(lambda: pods(big) == 60, 30)
             first.send(signal.SIGCONT)
             wait_until(lambda: "no longer leading" in first.log)
-            wait_until(lambda: big.get(f"{DEPLOYMENTS}/web").json["status"].get("replicas") == 60)
+            wait_until(lambda: replicas(big) == 60)
             names = [each["metadata"]["name"] for each in big.get(PODS).json["items"]]
             assert len(names) == 60
             holder = planes.own.system.get(LEASE).json["spec"]["holderIdentity"]

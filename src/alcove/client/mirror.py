@@ -17,8 +17,9 @@ from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind, Subscriber, Trim, call, without_managed_fields
 from alcove.client.client import Selection
 from alcove.client.errors import Behind
-from alcove.client.keys import ObjectKey, PlaneId, Space
+from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
 from alcove.client.part import Name, Part
+from alcove.client.resources import TENANTS
 
 CAUGHT_UP_SECONDS_MAX = 5.0
 
@@ -169,10 +170,16 @@ class Mirror:
     # The plane set's side
 
     def add_plane(self, plane: PlaneId, is_silent: bool = False) -> Part:
-        """`is_silent`: nothing of it is told before `speak`."""
+        """`is_silent`: nothing of it is told before `speak`. The home plane speaks for everybody, any other
+        for the tenant whose name it has."""
         if is_silent:
             self._silent.add(plane)
-        part = self._parts[plane] = Part(plane, self._trim, self._indexes, self._tell)
+
+        def accepts(tenant: TenantId, name: Name) -> bool:
+            is_tenant = self.selection.resource == TENANTS and name[1] == plane
+            return plane in (HOME, tenant) or is_tenant
+
+        part = self._parts[plane] = Part(plane, self._trim, self._indexes, self._tell, accepts)
         return part
 
     def speak(self, plane: PlaneId) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import intern
 
 import msgspec
@@ -16,6 +16,7 @@ from alcove.client.keys import ObjectKey, PlaneId
 
 Name = tuple[str, str]
 """(namespace, name)"""
+Accepts = Callable[[TenantId, Name], bool]
 
 _encode = msgspec.json.Encoder().encode
 """Not orjson's: its bytes keep the whole buffer that they were written in, 4 KB at least."""
@@ -34,8 +35,17 @@ class _Entry:
 class Part:
     """Written by the plane's informer."""
 
-    def __init__(self, plane: PlaneId, trim: Trim, indexes: Sequence[Index], tell: Subscriber) -> None:
+    def __init__(
+        self,
+        plane: PlaneId,
+        trim: Trim,
+        indexes: Sequence[Index],
+        tell: Subscriber,
+        accepts: Accepts = lambda _tenant, _name: True,
+    ) -> None:
+        """What it does not accept, is not there."""
         self.plane = plane
+        self._accepts = accepts
         self.revision = Revision(0)
         """Everything up to it is here."""
         self.synced = asyncio.Event()
@@ -73,6 +83,12 @@ class Part:
         meta = obj["metadata"]
         tenant = TenantId(intern(meta["tenant"]))
         name = (intern(meta.get("namespace") or ""), meta["name"])
+        if self._accepts(tenant, name):
+            self._put(tenant, name, obj, revision)
+        if self._listed is None:
+            self.advance(revision)
+
+    def _put(self, tenant: TenantId, name: Name, obj: Object, revision: Revision) -> None:
         if self._listed is not None:
             self._listed.add((tenant, name))
         space = self._spaces.setdefault(tenant, {})
@@ -85,8 +101,6 @@ class Part:
             key = ObjectKey(self.plane, tenant, *name)
             kind = Kind.UPDATED if old else Kind.ADDED
             self._tell(Change(kind, key, obj, old.body if old else b""))
-        if self._listed is None:
-            self.advance(revision)
 
     def remove(self, obj: Object, revision: Revision) -> None:
         meta = obj["metadata"]

@@ -8,6 +8,7 @@
 Planes join and leave while everything runs. A mirror has an informer per plane; when a plane leaves,
 its objects are told as deleted. A plane that cannot be reached stays: its informers go on trying. Who acts
 on what mirrors tell lets a plane join whole: else, while some of it is listed, the rest looks as if it were gone.
+A plane other than home speaks for the tenant whose name it has: whatever else is there, mirrors do not show.
 """
 
 from __future__ import annotations

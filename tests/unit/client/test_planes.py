@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from alcove.api.ids import SYSTEM
+from alcove.api.ids import SYSTEM, Revision, TenantId
 from alcove.client import informer
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Client, Selection
@@ -17,11 +17,20 @@ from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.client.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from alcove.client.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, TENANTS
 from alcove.client.transport import Response, Stream
 from alcove.testing.faults import CALM, FaultyTransport, Odds
 
 _NUMBERS = count()
+
+
+@pytest.fixture
+async def tenant(client: Client) -> TenantId:
+    """With a namespace, `default`."""
+    name = TenantId(f"planes-{next(_NUMBERS)}")
+    await client.create(SYSTEM, TENANTS, {"metadata": {"name": name}})
+    await client.create(name, NAMESPACES, {"metadata": {"name": "default"}})
+    return name
 
 
 @pytest.fixture
@@ -101,8 +110,8 @@ async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str)
             assert f"c{number}" not in held(mirror, namespace)
 
 
-async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool) -> None:
-    other = PlaneId("other")
+async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: TenantId) -> None:
+    other = PlaneId(tenant)
     heard: list[tuple[Kind, PlaneId]] = []
     async with Planes() as planes:
         early = planes.mirror(Selection(NAMESPACES))
@@ -112,12 +121,12 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool) -> None:
         late = planes.mirror(Selection(CONFIG_MAPS))
         assert planes.mirror(Selection(NAMESPACES)) is early
         await planes.synced()
-        assert early.keys(other, SYSTEM) and early.is_synced(other) and late.is_synced(other)
+        assert early.keys(other, tenant) and early.is_synced(other) and late.is_synced(other)
         with pytest.raises(ValueError, match="joined already"):
             planes.join(other, pool)
         await planes.leave(other)
         assert (Kind.DELETED, other) in heard and (Kind.DELETED, HOME) not in heard
-        assert not early.keys(other, SYSTEM) and early.keys(HOME, SYSTEM)
+        assert not early.keys(other, tenant) and early.keys(HOME, SYSTEM)
         with pytest.raises(PlaneLeft):
             planes.client(other)
         await planes.drop(late)
@@ -125,11 +134,11 @@ async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool) -> None:
 
 
 async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
-    pool: HttpPool, client: Client, namespace: str
+    pool: HttpPool, client: Client, tenant: TenantId
 ) -> None:
     """Half of it would look as if the other half were gone."""
-    other = PlaneId("other")
-    await client.create(SYSTEM, CONFIG_MAPS, {"metadata": {"name": "early"}}, namespace=namespace)
+    other = PlaneId(tenant)
+    await client.create(tenant, CONFIG_MAPS, {"metadata": {"name": "early"}}, namespace="default")
     slow = SlowLists(pool, "/namespaces?")
     heard: list[tuple[Kind, str, bool]] = []
     gone = asyncio.Event()
@@ -137,7 +146,7 @@ async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
         maps, spaces = planes.mirror(Selection(CONFIG_MAPS)), planes.mirror(Selection(NAMESPACES))
 
         def hear(change: Change) -> None:
-            if change.key.plane == other and change.key.namespace == namespace:
+            if change.key.plane == other:
                 heard.append((change.kind, change.key.name, planes.is_synced(other)))
                 if change.kind is Kind.DELETED:
                     gone.set()
@@ -155,10 +164,27 @@ async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
             await joining
         assert (Kind.ADDED, "early", True) in heard
         assert late.is_synced(other)
-        await client.delete(SYSTEM, CONFIG_MAPS, "early", namespace=namespace)
+        await client.delete(tenant, CONFIG_MAPS, "early", namespace="default")
         async with asyncio.timeout(10):
             await gone.wait()
         assert [kind for kind, name, _ in heard if name == "early"] == [Kind.ADDED, Kind.DELETED]
+
+
+async def test_a_plane_speaks_for_its_own_tenant_and_no_other(
+    pool: HttpPool, client: Client, tenant: TenantId, namespace: str
+) -> None:
+    """Whoever has a plane of its own could have objects there in anybody's name."""
+    other = PlaneId(tenant)
+    async with Planes() as planes:
+        maps, tenants = planes.mirror(Selection(CONFIG_MAPS)), planes.mirror(Selection(TENANTS))
+        planes.join(other, pool)
+        await planes.synced()
+        for of, there in ((tenant, "default"), (SYSTEM, namespace)):
+            made = await client.create(of, CONFIG_MAPS, {"metadata": {"name": "m"}}, namespace=there)
+        maps.owe(other, SYSTEM, Revision(int(made["metadata"]["resourceVersion"])))
+        await maps.caught_up(other, SYSTEM)  # What is not shown has been seen all the same.
+        assert [key.tenant for key in maps.everything()] == [tenant]
+        assert [key.name for key in tenants.everything()] == [tenant]
 
 
 class SlowLists:

@@ -28,6 +28,8 @@ from alcove.controllers.tenants.defaults import First, first_objects
 from alcove.controllers.tenants.template import NetworkTemplate
 from alcove.controllers.together import together
 
+PLANE_SECONDS = 1.0
+"""How often it is looked whether a plane has joined that a tenant waits for."""
 INITIALIZED = "Initialized"
 _FIRST_OBJECTS = Condition(INITIALIZED, True, "FirstObjectsMade", "The tenant has its first objects")
 
@@ -63,14 +65,11 @@ class Tenants(Controller):
         return {change.key, tenant_key(tenant)}
 
     def _tenant_of(self, resource: Resource, change: Change) -> Iterable[ObjectKey]:
-        """Tenants that are being emptied, when the last of something went; and dedicated ones, whose plane
-        has joined: it has something of ring0's."""
+        """Tenants that are being emptied, when the last of something went."""
         key = change.key
-        if key.tenant in self._ending:
-            if change.kind is Kind.DELETED and not self.everything.has(key.space, key.namespace, resource):
-                yield ObjectKey(key.plane, SYSTEM, "", key.tenant)
-        elif key.plane != HOME and key.tenant == SYSTEM:
-            yield tenant_key(TenantId(key.plane))
+        is_last = change.kind is Kind.DELETED and key.tenant in self._ending
+        if is_last and not self.everything.has(key.space, key.namespace, resource):
+            yield ObjectKey(key.plane, SYSTEM, "", key.tenant)
 
     async def fresh(self, key: ObjectKey) -> None:
         await super().fresh(key)
@@ -98,7 +97,7 @@ class Tenants(Controller):
     async def _begin_there(self, key: ObjectKey, tenant: Object) -> Result:
         plane = plane_of(tenant)
         if plane not in self.setup.planes.ids():
-            return DONE  # What ring0 has there brings us back.
+            return Result(after_seconds=PLANE_SECONDS)
         there = self._tenants.get(ObjectKey(plane, SYSTEM, "", key.name))
         if there is None:
             made = {"metadata": {"name": key.name}, "spec": {"controlPlane": {"mode": "Dedicated"}}}
@@ -111,7 +110,7 @@ class Tenants(Controller):
         """A plane that has left has left for good: there is nothing left of it."""
         plane, name = plane_of(tenant), objects.name(tenant)
         if plane in self.setup.planes.awaited and plane not in self.setup.planes.ids():
-            return DONE  # As when it began.
+            return Result(after_seconds=PLANE_SECONDS)
         there = self._tenants.get(ObjectKey(plane, SYSTEM, "", name))
         if there is None:
             await self._finish(HOME, tenant)
