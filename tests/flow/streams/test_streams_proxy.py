@@ -358,6 +358,9 @@ async def test_a_backend_that_speaks_no_http(rig: Rig, server: LocalServer) -> N
     async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         pass
 
+    async def pushy(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching\r\nUpgrade: mine\r\nConnection: Upgrade\r\n\r\nbytes")
+
     acme = server.as_tenant("acme")
     await rig.place("acme", "web", [])
     for handler in (rude, silent):
@@ -365,6 +368,9 @@ async def test_a_backend_that_speaks_no_http(rig: Rig, server: LocalServer) -> N
             answer = await asyncio.to_thread(acme.get, f"{pod_url(f'web:{port}')}/")
             assert answer.status == 503
             assert answer.json["message"] == "error trying to reach service: EOF"
+    async with answering(pushy) as port:
+        answer = await asyncio.to_thread(acme.get, f"{pod_url(f'web:{port}')}/")
+        assert (answer.status, "nobody asked for" in answer.json["message"]) == (503, True)
 
 
 async def test_websockets_pass(rig: Rig, server: LocalServer) -> None:

@@ -168,6 +168,8 @@ def _target(call: Call, path: Path) -> str:
 
 def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> Response:
     is_upgrade = backend.status == 101
+    if is_upgrade and not proxyheaders.asks_upgrade(call.request):
+        raise unreached("it switched to another protocol, which nobody asked for")
     path, host = _path(call), call.request.headers.get("host", "")
     headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
     if is_upgrade:
