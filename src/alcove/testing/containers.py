@@ -127,7 +127,7 @@ class ContainerLab:
             self.snapshots.remove(id)
         self.cgroups.kill(self.name)
         self.cgroups.remove(self.name)
-        for network in namespaces.names(self.name):
+        for network in namespaces.names(f"{self.name}-"):
             namespaces.remove(network)
 
     def log(self, container: ContainerId) -> Path:
