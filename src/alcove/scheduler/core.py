@@ -301,11 +301,13 @@ class Scheduler:
         self.queue.add(pod)
 
     def _outranked(self, pod: Pod) -> list[tuple[Pod, str]]:
+        """Less important pods that room is kept for, among those to whom this one's priority means something."""
+        may_evict = self._observer.preemption.may_evict
         return [
             (other, node)
             for node, others in self.world.nominated.items()
             for other in others
-            if other.priority < pod.priority
+            if other.priority < pod.priority and may_evict(pod, other)
         ]
 
     def _choose(self, pod: Pod, nominated: str) -> int:

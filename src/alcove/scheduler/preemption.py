@@ -93,11 +93,12 @@ class Preemption:
         for victim in self._world.on_node.get(nominated, {}):
             # Whoever goes for another reason may take its time: that is not to be waited for.
             is_going = (victim.is_leaving and victim.is_evicted) or victim in self.doomed
-            if is_going and victim.priority < pod.priority and self._may_evict(pod, victim):
+            if is_going and victim.priority < pod.priority and self.may_evict(pod, victim):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _may_evict(self, pod: Pod, victim: Pod) -> bool:
+    def may_evict(self, pod: Pod, victim: Pod) -> bool:
+        """Whether it could, were it more important: its priority means something to the other."""
         return victim.tenant in self._reach(pod)
 
     def _reach(self, pod: Pod) -> dict[TenantId, None]:

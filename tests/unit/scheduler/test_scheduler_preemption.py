@@ -282,6 +282,22 @@ def test_the_more_important_take_over_what_is_being_freed() -> None:
     assert [each.pod.name for each in desk.decide() if isinstance(each, Bind)] == ["high"]
 
 
+@pytest.mark.parametrize("priority", [5, 1000])
+@pytest.mark.parametrize("is_ring0s_wish", [False, True])
+def test_what_is_freed_for_a_tenant_is_kept_from_strangers(priority: int, is_ring0s_wish: bool) -> None:
+    """Whatever their priority, unless ring0 says that it counts."""
+    desk = Desk(node("n", cpu="2"))
+    victim = desk.run("a", "n", cpu="2", priority=1)
+    desk.ask("p", cpu="2", priority=10)
+    assert desk.preempts() == ("n", {"a"})
+    annotations = {"scheduling.alcove.io/preempts-tenants": TENANT} if is_ring0s_wish else {}
+    desk.see(Kind.TENANT, {"metadata": {"name": OTHER, "annotations": annotations}, "spec": {}}, SYSTEM)
+    desk.ask("stranger", OTHER, cpu="2", priority=priority)
+    desk.see(Kind.POD, victim, gone=True)
+    bound = [each.pod.name for each in desk.decide() if isinstance(each, Bind)]
+    assert bound == (["stranger"] if priority > 10 and is_ring0s_wish else ["p"])
+
+
 def test_a_nomination_survives_a_restart() -> None:
     desk = Desk(node("n", cpu="1"))
     victim = desk.run("low", "n", cpu="1")
