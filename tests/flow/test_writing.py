@@ -151,7 +151,7 @@ def test_binding_once(tenant: Caller) -> None:
     answer = tenant.post(f"{PODS}/p/binding", {**target, "metadata": {"name": "p"}})
     assert answer.status == 201, answer.body
     bound = tenant.get(f"{PODS}/p").json
-    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["spec"]["nodeName"] == "n1" and bound["metadata"]["generation"] == 1
     assert {"PodScheduled": "True"}.items() <= {
         c["type"]: c["status"] for c in bound["status"]["conditions"]
     }.items()

@@ -5,7 +5,7 @@ import binascii
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import fill, named, one_of
 from alcove.api.objects import Object, name
 
@@ -92,6 +92,7 @@ STRATEGIES: dict[str, Strategy] = {
         default=default_api_service,
         validate=validate_api_service,
         validate_status=validate_api_service_status,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         unconditional_update=False,
         validate_name=names.name_is_path_segment,

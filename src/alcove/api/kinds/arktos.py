@@ -7,7 +7,7 @@ import ipaddress
 
 from alcove.api import addresses, names
 from alcove.api.fields import FieldError, duplicate, invalid
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import conditions, named, one_of_required, unchanged
 from alcove.api.kinds.core import tenants
 from alcove.api.kinds.ranges import unchanged_once_set, validate_range
@@ -86,6 +86,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=validate_network_update,
         validate_status=validate_network_status,
         prepare_create=prepare_create,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         counts_generation=True,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from alcove.api import addresses, names
 from alcove.api.fields import FieldError, invalid, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import child, conditions, fill, named, not_negative
 from alcove.api.kinds.ranges import unchanged_once_set, validate_number, validate_range
 from alcove.api.objects import Object, get
@@ -125,6 +125,7 @@ def _strategy(
         validate_update=_fixed(*fixed),
         validate_status=validate_status,
         fields={f"spec.{field}": _selectable(field) for field in (*selectable, "status")},
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         counts_generation=True,
     )

@@ -12,7 +12,7 @@ from alcove.api.fields import (
     required,
     too_long,
 )
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import child, fill, named, not_negative, one_of, one_of_required, unchanged
 from alcove.api.kinds.core.volumesources import check_csi_driver
 from alcove.api.kinds.labelselectors import validate_label_selector
@@ -292,6 +292,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate=validate_attachment,
         validate_update=validate_attachment_update,
         validate_status=validate_attachment_status,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         unconditional_update=False,
     ),

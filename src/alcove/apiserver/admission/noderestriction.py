@@ -8,6 +8,7 @@ what it says of itself.
 from alcove.api import localvolumes, objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
+from alcove.api.kind import CLIENT_METADATA
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.identity import Identity
@@ -97,7 +98,12 @@ class NodeRestriction(Plugin):
             return ""
         if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
             return "can only write the status of its pods"
-        return _kept_fault(attributes.obj or {}, old, "status", _POD_STATUS_OF_OTHERS)
+        return _status_fault(attributes.obj or {}, old, _POD_STATUS_OF_OTHERS)
+
+
+def _status_fault(new: Object, old: Object, of_others: tuple[str, ...]) -> str:
+    """Others may change metadata beside a status; from labels and owners follow places and rights."""
+    return _kept_fault(new, old, "metadata", CLIENT_METADATA) or _kept_fault(new, old, "status", of_others)
 
 
 def _kept_fault(new: Object, old: Object, within: str, fields: tuple[str, ...]) -> str:
@@ -178,7 +184,7 @@ def _is_in(label: str, domains: tuple[str, ...]) -> bool:
 def _claim_fault(attributes: Attributes) -> str:
     if attributes.operation is not Operation.UPDATE or attributes.subresource != "status":
         return "can only write the status of claims"
-    return _kept_fault(attributes.obj or {}, attributes.old or {}, "status", _CLAIM_STATUS_OF_OTHERS)
+    return _status_fault(attributes.obj or {}, attributes.old or {}, _CLAIM_STATUS_OF_OTHERS)
 
 
 def _volume_fault(node: str, attributes: Attributes) -> str:

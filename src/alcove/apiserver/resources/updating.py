@@ -130,7 +130,9 @@ async def _replace(
     await services.admission.admit(attributes)
     assert attributes.obj is not None
     new = attributes.obj
-    writing.count_generation(kind, new, old)
+    if subresource != "binding":
+        # A place is not what anybody wished for: agents would be told of a newer wish.
+        writing.count_generation(kind, new, old)
     writing.check_update(kind, new, old, subresource)
     if not subresource:
         call.warn(warnings.of(kind, new, old))
@@ -166,7 +168,7 @@ def prepare(kind: Kind, new: Object, old: Object, subresource: str, now: str) ->
     if subresource == "approval":
         prepare_approval(new, old, now)
     if subresource in writing.STATUS_LIKE:
-        merged = writing.only_status(new, old)
+        merged = writing.only_status(kind, new, old)
         kind.strategy.default(merged)
         kind.strategy.prepare_status(merged, old)
         return merged

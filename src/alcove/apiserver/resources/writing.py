@@ -10,7 +10,7 @@ from alcove.api.encode import encode
 from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, TooManyRequests
 from alcove.api.fields import FieldError
 from alcove.api.ids import Key, Revision
-from alcove.api.kind import Kind, Scope
+from alcove.api.kind import CLIENT_METADATA, Kind, Scope
 from alcove.api.kinds.metadata import validate_metadata, validate_metadata_update
 from alcove.api.objects import Object
 from alcove.api.patch.apply import FieldSet, fieldmanager
@@ -30,7 +30,7 @@ ATTEMPTS_MAX = 30
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 STATUS_LIKE = frozenset({"status", "approval"})
-"""Subresources that change nothing but the status."""
+"""Subresources that change the status and not what is wanted."""
 
 _STATUS = FieldSet.of(("status",))
 _NOTHING = FieldSet()
@@ -114,12 +114,19 @@ def keep_status(new: Object, old: Object) -> None:
         new.pop("status", None)
 
 
-def only_status(new: Object, old: Object) -> Object:
-    """A write through /status: everything but the status is the stored object's."""
-    merged = {**old, "metadata": {**old["metadata"]}}
-    managers = new["metadata"].get("managedFields")
-    if managers is not None:
-        merged["metadata"]["managedFields"] = managers
+def only_status(kind: Kind, new: Object, old: Object) -> Object:
+    """A write through /status: everything but the status, and what it may change of the metadata, is the stored
+    object's."""
+    given, kept = new["metadata"], dict(old["metadata"])
+    kept.pop("resourceVersion", None)
+    for field in CLIENT_METADATA:
+        if field not in kind.strategy.status_leaves:
+            kept.pop(field, None)
+            if field in given:
+                kept[field] = given[field]
+    if given.get("managedFields") is not None:
+        kept["managedFields"] = given["managedFields"]
+    merged = {**old, "metadata": kept}
     merged.pop("status", None)
     if "status" in new:
         merged["status"] = new["status"]
@@ -160,10 +167,17 @@ def check_update(kind: Kind, new: Object, old: Object, subresource: str) -> None
         faults += own(new, old)
     elif subresource == "status":
         faults += strategy.validate_status(new, old)
+        if not _has_same_metadata(new, old):
+            faults += strategy.validate(new)
+            faults += strategy.validate_update(new, old)
     elif subresource in ("", "scale"):
         faults += strategy.validate(new)
         faults += strategy.validate_update(new, old)
     refuse(kind, new, faults)
+
+
+def _has_same_metadata(new: Object, old: Object) -> bool:
+    return all(new["metadata"].get(field) == old["metadata"].get(field) for field in CLIENT_METADATA)
 
 
 def refuse(kind: Kind, obj: Object, faults: Sequence[FieldError]) -> None:

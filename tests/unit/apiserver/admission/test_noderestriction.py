@@ -144,6 +144,10 @@ def pod(node_name: str, **status: Any) -> Object:
     }
 
 
+def labelled(obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "labels": {"app": "theirs"}}}
+
+
 CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
 
 
@@ -175,6 +179,7 @@ CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
             "status.extendedResourceClaimStatus",
         ),
         (pod("a", nominatedNodeName="a"), pod("a"), "status", "status.nominatedNodeName"),
+        (labelled(pod("a", phase="Running")), pod("a"), "status", "metadata.labels"),
     ],
 )
 async def test_pods(new: Object | None, old: Object, subresource: str, told: str) -> None:

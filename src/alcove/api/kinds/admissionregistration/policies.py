@@ -5,7 +5,7 @@ import re
 from alcove.api import names
 from alcove.api.cel.words import KEYWORDS
 from alcove.api.fields import FieldError, duplicate, invalid, not_supported, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.admissionregistration.rules import (
     FAILURE_POLICIES,
     default_match_resources,
@@ -189,6 +189,7 @@ STRATEGIES: dict[str, Strategy] = {
         default=default_policy,
         validate=validate_validating_policy,
         validate_status=validate_validating_policy_status,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         counts_generation=True,
         unconditional_update=False,

@@ -6,7 +6,7 @@ their version (`spec.subresources…`), as Kubernetes does.
 
 from alcove.api import names
 from alcove.api.fields import FieldError, invalid, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.apiextensions.approval import approval_faults, changed_approval_faults
 from alcove.api.kinds.apiextensions.conversion import (
     ca_bundle_faults,
@@ -149,6 +149,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate_status=validate_definition_status,
         prepare_create=prepare_create,
         prepare_update=prepare_update,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
         counts_generation=True,
         unconditional_update=False,

@@ -115,6 +115,7 @@ STRATEGY = Strategy(
     validate=validate_deployment,
     validate_update=validate_deployment_update,
     validate_status=validate_deployment_status,
+    status_leaves=("labels",),
     has_status=True,
     counts_generation=True,
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from alcove.api import names, quantity
 from alcove.api.fields import FieldError, invalid
 from alcove.api.ids import ALL
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.core.lifecycles import (
     add_finalizer,
     check_finalizers,
@@ -104,6 +104,7 @@ STRATEGY = Strategy(
     prepare_create=_prepare_create,
     prepare_update=keep_finalizers,
     fields={"status.phase": lambda tenant: str(get(tenant, "status", "phase", default=""))},
+    status_leaves=CLIENT_METADATA,
     has_status=True,
     counts_generation=True,
     validate_name=check_tenant_name,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from alcove.api import addresses, names
 from alcove.api.fields import FieldError, invalid, quote, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import IMMUTABLE, named, named_required, unchanged
 from alcove.api.objects import Object
 
@@ -74,6 +74,7 @@ STRATEGIES: dict[str, Strategy] = {
     "servicecidrs": Strategy(
         validate=validate_service_cidr,
         validate_update=validate_service_cidr_update,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
     ),
 }

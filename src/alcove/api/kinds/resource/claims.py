@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from alcove.api import names
 from alcove.api.fields import FieldError, forbidden, invalid, not_supported, required
-from alcove.api.kind import Strategy
+from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import fill, named, named_required, one_of_required, refused, unchanged
 from alcove.api.kinds.core.nodeselectors import check_node_selector
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
@@ -216,6 +216,7 @@ STRATEGIES: dict[str, Strategy] = {
         validate=validate_claim,
         validate_update=validate_update,
         validate_status=validate_claim_status,
+        status_leaves=CLIENT_METADATA,
         has_status=True,
     ),
     "resourceclaimtemplates": Strategy(

@@ -53,6 +53,7 @@ STRATEGY = Strategy(
     prepare_create=prepare_new_pod,
     prepare_status=prepare_pod_status,
     fields=FIELDS,
+    status_leaves=("ownerReferences",),
     has_status=True,
     counts_generation=True,
     grace_seconds=grace_seconds,
