@@ -105,3 +105,19 @@ def test_kopf_runs_its_handlers(tenant: Caller, tmp_path: Path) -> None:
     finally:
         operator.terminate()
         operator.wait(20)
+
+
+@pytest.mark.parametrize(("kind", "status"), [("strategic-merge-patch+json", 200), ("merge-patch+json", 400)])
+def test_a_strategic_patch_may_say_that_it_is_something_else(tenant: Caller, kind: str, status: int) -> None:
+    """As Ansible's k8s_scale does: it patches a Scale and calls it a Deployment."""
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert tenant.post(path, {"metadata": {"name": "web"}, "spec": spec}).status == 201
+    patch = {"kind": "Deployment", "spec": {"replicas": 2}}
+    answer = tenant.patch(f"{path}/web/scale", patch, kind)
+    assert answer.status == status
+    if status == 200:
+        assert (answer.json["kind"], answer.json["spec"]) == ("Scale", {"replicas": 2})
+    assert tenant.patch(f"{path}/web", {"kind": "Pod", "metadata": {"labels": labels}}, kind).status == status

@@ -75,7 +75,16 @@ def _patcher(call: Call, form: str) -> Any:
             return lambda old: json_patch.apply(old, document)
         case "application/merge-patch+json":
             return lambda old: merge.apply(old, document)
-    return lambda old: strategic.apply(old, document, node)
+    unnamed = without_names(document)
+    return lambda old: strategic.apply(old, unnamed, node)
+
+
+def without_names(document: Any) -> Any:
+    """A strategic merge patch without what it says it is: other than in merge patches that counts for nothing, and
+    clients rely on it: Ansible scales by a patch of kind Deployment."""
+    if not isinstance(document, dict):
+        return document
+    return {field: value for field, value in document.items() if field not in ("apiVersion", "kind")}
 
 
 async def _at_version(asked: Kind, kind: Kind, old: Object) -> Object:

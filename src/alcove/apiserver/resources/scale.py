@@ -78,6 +78,8 @@ async def patch(services: Services, call: Call) -> Response:
     if form not in (patching.JSON, patching.MERGE, patching.STRATEGIC):
         raise BadRequest("a scale is patched by JSON, merge or strategic merge patch")
     document = parse_json(call.request.body)
+    if form == patching.STRATEGIC:
+        document = patching.without_names(document)
 
     def changed(current: Object) -> Object:
         apply = json_patch.apply if form == patching.JSON else merge.apply
