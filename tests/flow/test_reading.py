@@ -229,3 +229,12 @@ def test_a_token_of_a_page_is_no_way_into_other_tenants(server: LocalServer, ten
     found = ten.get(f"{MAPS}?continue={forged}").json
     own = ten.get("/api/v1/namespaces/default").json["metadata"]["tenant"]
     assert {item["metadata"]["tenant"] for item in found["items"]} == {own}
+
+
+def test_nothing_is_below_a_subresource(tenant: Caller) -> None:
+    answer = tenant.get("/apis/apps/v1/namespaces/default/deployments/web/scale/more")
+    assert (answer.status, answer.json["message"]) == (
+        404,
+        "the server could not find the requested resource",
+    )
+    assert tenant.get("/api/v1/namespaces/default/status/more").status == 404

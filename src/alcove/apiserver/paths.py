@@ -8,10 +8,11 @@
 from functools import lru_cache
 from urllib.parse import unquote
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from alcove.api.errors import BadRequest
 from alcove.api.ids import TenantId
+from alcove.apiserver.streams.proxynames import path_of
 
 SUBRESOURCES_OF_TENANT = frozenset({"status", "finalize"})
 SUBRESOURCES_OF_NAMESPACE = frozenset({"status", "finalize"})
@@ -40,6 +41,9 @@ class Target(Struct, frozen=True):
 @lru_cache(maxsize=8192)
 def parse(path: str) -> Target:
     """Takes a raw path apart. Raises BadRequest for what cannot be a path of ours."""
+    if "/proxy/" in path and (proxied := path_of(path)) is not None:
+        # What is below is no path of ours: whoever is proxied to makes of it what it will.
+        return structs.replace(parse(proxied.prefix), rest=proxied.rest.removeprefix("/"))
     segments = [_segment(raw) for raw in path.split("/")[1:]]
     if segments and segments[-1] == "":
         segments.pop()

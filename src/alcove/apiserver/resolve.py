@@ -83,7 +83,7 @@ def kind_of(kinds: Kinds, call: Call) -> Kind:
     kind = kinds.find(home, target.group, target.version, target.resource)
     if kind is None and tenant == ALL:
         kind = _custom_anywhere(kinds, call)
-    if kind is None:
+    if kind is None or (target.rest and target.subresource != "proxy"):
         raise NotFound.path()
     if kind.scope is Scope.RING0 and tenant not in (SYSTEM, ALL):
         _check_ring0(kind, call)

@@ -36,6 +36,31 @@ def test_three_forms(below: str, expected: tuple[str, ...]) -> None:
     assert parse(f"/tenants/t{below}").tenant == parse(full).tenant == "t"
 
 
+@pytest.mark.parametrize("tenant", ["", "/tenants/t"])
+@pytest.mark.parametrize(
+    ("below", "rest"), [("", ""), ("/", ""), ("/a/b", "a/b"), ("/a%2Fb/../c//%00", "a%2Fb/../c//%00")]
+)
+def test_what_is_proxied_to_is_its_own_business(tenant: str, below: str, rest: str) -> None:
+    for path, expected in (
+        ("/namespaces/n/pods/p:80", ("", "v1", "pods", "n", "p:80", "proxy")),
+        ("/namespaces/n/services/s", ("", "v1", "services", "n", "s", "proxy")),
+        ("/nodes/n", ("", "v1", "nodes", "", "n", "proxy")),
+    ):
+        target = parse(f"{tenant}/api/v1{path}/proxy{below}")
+        assert (place(target), target.rest) == (expected, rest)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/namespaces/proxy/pods/p", ("", "v1", "pods", "proxy", "p", "")),
+        ("/api/v1/namespaces/pods/services/proxy/status", ("", "v1", "services", "pods", "proxy", "status")),
+    ],
+)
+def test_proxy_is_a_name_like_any_other(path: str, expected: tuple[str, ...]) -> None:
+    assert place(parse(path)) == expected
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
