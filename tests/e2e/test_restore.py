@@ -1,10 +1,12 @@
 """Backup and restore of a cluster at work, and what its clients see; a store of another version."""
 
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import kubernetes
 import orjson
 import pytest
 
+from alcove.processes import down
+from alcove.testing.cluster import condition
 from alcove.testing.load import MAPS, Door, Writer
-from alcove.testing.server import Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, wait_until
 
 SECONDS_AT_WORK = 1.0
 BACKUP_GAP_SECONDS_MAX = 2.0
@@ -41,7 +45,7 @@ untyped_watch: Any = kubernetes.watch
 def alcove(*words: str, fails: str = "") -> str:
     """What the command says; with `fails`, it must fail and say that."""
     command = [sys.executable, "-m", "alcove.processes.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
     told = done.stdout + done.stderr
     assert "Traceback" not in told
     assert (done.returncode == 0) is not bool(fails) and fails in told, told
@@ -113,6 +117,59 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
         assert [each["object"]["metadata"]["name"] for each in watched(acme, listed)] == ["new"]
         names = {each["metadata"]["name"] for each in acme.get(MAPS).json["items"]}
         assert names == {"kept", "new"}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.timeout(240)
+def test_a_whole_cluster_goes_back_to_its_backup_and_on(tmp_path: Path) -> None:
+    """The procedure of docs/operating.md, on hollow nodes: what runs is what the backup had, and more can be made."""
+    data, file, kubeconfig = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "acme.kubeconfig"
+    place = ("--data", str(data))
+    up = ("up", "--hollow", "--no-demo", *place, "--port", str(free_port()))
+    try:
+        alcove(*up)
+        way = ("--kubeconfig", str(data / "admin.kubeconfig"))
+        alcove("tenant", "create", "acme", *way)
+        alcove("tenant", "kubeconfig", "acme", "--output", str(kubeconfig), *way)
+        acme = Caller(kubeconfig)
+        deploy(acme, "kept", 2)
+        alcove("backup", str(file), *place)
+        deploy(acme, "lost", 2)
+        acme.close()
+        alcove("down", *place)
+        alcove("restore", str(file), "--replace", *place)
+        alcove(*up)
+        wait_until(lambda: owners(acme) == {"kept": 2}, 60)
+        deploy(acme, "new", 1)
+        assert owners(acme) == {"kept": 2, "new": 1}
+        acme.close()
+    finally:
+        down.destroy(data)
+
+
+def deploy(caller: Caller, name: str, replicas: int) -> None:
+    """Returns when its pods are ready."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert caller.post(path, {"metadata": {"name": name}, "spec": spec}).status == 201
+    wait_until(
+        lambda: caller.get(f"{path}/{name}").json.get("status", {}).get("readyReplicas") == replicas, 60
+    )
+
+
+def owners(caller: Caller) -> dict[str, int]:
+    """How many pods of each Deployment are ready."""
+    found: Counter[str] = Counter()
+    for pod in caller.get("/api/v1/namespaces/default/pods").json["items"]:
+        if condition(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
+            found[pod["metadata"]["labels"]["app"]] += 1
+    return dict(found)
 
 
 def test_a_watch_from_a_future_that_is_gone_is_told_so(tmp_path: Path) -> None:
