@@ -66,8 +66,12 @@ def test_a_pod_with_init_containers_comes_up(cluster: LocalServer) -> None:
         {"name": "beside", "image": "alcove/busybox", "restartPolicy": "Always"},
     ]
     assert acme.post(PODS, made).status == 201
-    first, beside = running(acme, "prepared")["status"]["initContainerStatuses"]
+    shown = running(acme, "prepared")
+    assert shown["metadata"]["generation"] == shown["status"]["observedGeneration"] == 1
+    first, beside = shown["status"]["initContainerStatuses"]
     assert first["state"]["terminated"]["reason"] == "Completed" and "running" in beside["state"]
+    assert acme.patch(f"{PODS}/prepared", {"spec": {"activeDeadlineSeconds": 5000}}).status == 200
+    wait_until(lambda: acme.get(f"{PODS}/prepared").json["status"]["observedGeneration"] == 2)
     assert acme.delete(f"{PODS}/prepared").status == 200
 
 

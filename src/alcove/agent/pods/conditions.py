@@ -26,6 +26,8 @@ def of(pod: Object, everything: Sequence[Wanted], view: View, status: Object, no
     end = view.end
     if end is not None and end.why is Why.FAILED and end.reason in _DISRUPTED:
         found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
+    if generation := pod["metadata"].get("generation"):
+        found = [{**each, "observedGeneration": generation} for each in found]
     before = {each["type"]: each for each in objects.get(pod, "status", "conditions", default=[])}
     return [_timed(each, before.get(each["type"]), now) for each in found]
 

@@ -48,6 +48,8 @@ def status_of(pod: Object, view: View, host: Host, addresses: Sequence[str], now
     phase = _phase(spec, everything, view, status)
     status["phase"] = phase
     status["startTime"] = before.get("startTime") or meta.format_time(now)
+    if generation := pod["metadata"].get("generation"):
+        status["observedGeneration"] = generation
     if host.addresses:
         status["hostIP"] = host.addresses[0]
         status["hostIPs"] = [{"ip": each} for each in host.addresses]

@@ -72,6 +72,14 @@ def test_a_pod_that_runs() -> None:
     assert set(conditions(status).values()) == {"True"}
 
 
+def test_a_status_says_which_generation_of_the_pod_it_is_of() -> None:
+    made = pod()
+    made["metadata"]["generation"] = 4
+    status = told(made, view())
+    assert status["observedGeneration"] == 4
+    assert {each["observedGeneration"] for each in status["conditions"]} == {4}
+
+
 def test_a_container_that_crashes() -> None:
     why = Waiting("CrashLoopBackOff", "back-off 10s")
     seen = Seen(current=attempt(EXITED, 3, 1), previous=attempt(EXITED, 2), next_attempt=2, waiting=why)
