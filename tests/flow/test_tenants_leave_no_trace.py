@@ -33,6 +33,9 @@ OBJECTS: dict[str, list[dict[str, Any]]] = {
     "/apis/apps/v1/tenants/{}/namespaces/default/statefulsets": [
         {"metadata": {"name": "db"}, "spec": {"replicas": 1, "serviceName": "web", **_SELECTED}}
     ],
+    "/api/v1/tenants/{}/namespaces/default/pods": [
+        {"metadata": {"name": "inside"}, "spec": {**_TEMPLATE["spec"], "network": "own"}}
+    ],
     "/api/v1/tenants/{}/namespaces/default/services": [
         {
             "metadata": {"name": "web"},
@@ -93,6 +96,8 @@ def traces() -> Counter[str]:
             slots = getattr(type(owner), "__slots__", ())
             fields = getattr(owner, "__dict__", None) or {name: getattr(owner, name, None) for name in slots}
             for field, table in list(fields.items()):
+                if field == "_owed":
+                    continue  # A few, until there are more (`tests/unit/client/test_mirror.py`).
                 if count := sum(names(each) for each in _entries(table)):
                     found[f"{type(owner).__qualname__}.{field}"] += count
     return found
@@ -123,7 +128,9 @@ def test_nothing_is_kept_of_tenants_that_are_gone(server: LocalServer, controlle
                 assert answer.status == 201, answer.body
     for number in range(TENANTS):
         pods = f"/api/v1/tenants/trace-{number}/namespaces/default/pods"
-        wait_until(lambda: len(ring0.get(pods).json["items"]) == 3)  # noqa: B023 - called at once
+        wait_until(lambda: len(ring0.get(pods).json["items"]) == 4)  # noqa: B023 - called at once
+        inside = f"{pods}/inside"
+        wait_until(lambda: "mizar.com/subnet" in ring0.get(inside).json["metadata"].get("annotations", {}))  # noqa: B023
     assert traces(), "they are in tables while they are there"
     for number in range(TENANTS):
         ring0.delete(f"/api/v1/tenants/trace-{number}")

@@ -22,6 +22,8 @@ from alcove.client.part import Name, Part
 from alcove.client.resources import TENANTS
 
 CAUGHT_UP_SECONDS_MAX = 5.0
+OWED_MAX = 64
+"""So many debts are noted before those that were paid are looked for."""
 
 Keys = list[ObjectKey]
 Objects = list[Object]
@@ -42,6 +44,7 @@ class Mirror:
         self._parts: dict[PlaneId, Part] = {}
         self._subscribers: list[Subscriber] = []
         self._owed: dict[tuple[PlaneId, TenantId], Revision] = {}
+        self._owed_max = OWED_MAX
         self._silent: set[PlaneId] = set()
         """Planes of which nothing is told yet."""
         for name, index in (indexes or {}).items():
@@ -130,6 +133,17 @@ class Mirror:
         part = self._parts.get(plane)
         if part is not None and part.revision < revision and not self._is_filtered:
             self._owed[plane, tenant] = revision
+            if len(self._owed) > self._owed_max:
+                self._forget_paid()
+
+    def _forget_paid(self) -> None:
+        """What has come meanwhile, and nobody waited for: of tenants that are gone nobody ever will."""
+        self._owed = {
+            (plane, tenant): revision
+            for (plane, tenant), revision in self._owed.items()
+            if plane in self._parts and self._parts[plane].revision < revision
+        }
+        self._owed_max = 2 * len(self._owed) + OWED_MAX
 
     def owes(self, plane: PlaneId, tenant: TenantId) -> bool:
         """Whether `caught_up` could have to wait."""

@@ -35,8 +35,12 @@ class Subnets:
         world.endpoints.subscribe(self._count)
 
     def _count(self, change: Change) -> None:
-        if change.kind is not Kind.UPDATED:
-            self._used[spec_of(change.obj, "net")] += 1 if change.kind is Kind.ADDED else -1
+        if change.kind is Kind.UPDATED:
+            return
+        net = spec_of(change.obj, "net")
+        self._used[net] += 1 if change.kind is Kind.ADDED else -1
+        if not self._used[net]:
+            del self._used[net]
 
     async def reconcile(self, name: str) -> float | None:
         """Returns after how many seconds to look again; None: when something happens."""

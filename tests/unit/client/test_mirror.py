@@ -13,7 +13,7 @@ from alcove.client.changes import Change, Kind, controller_uid, owner_uids
 from alcove.client.client import Selection
 from alcove.client.errors import Behind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
-from alcove.client.mirror import Mirror
+from alcove.client.mirror import OWED_MAX, Mirror
 from alcove.client.part import Part
 from alcove.client.resources import PODS
 from alcove.testing.clock import VirtualClock
@@ -152,6 +152,18 @@ def test_waiting_for_own_writes_ends() -> None:
 
     with pytest.raises(Behind):
         VirtualClock().run(scenario())
+
+
+async def test_nothing_is_owed_for_good_to_tenants_that_are_gone() -> None:
+    mirror = Mirror(Selection(PODS))
+    part = mirror.add_plane(HOME)
+    for number in range(1, 2_000):
+        mirror.owe(HOME, TenantId(f"gone-{number}"), Revision(number))
+        if number % 3 == 0:
+            part.advance(Revision(number))  # Seen, and nobody waited for it.
+    assert len(mirror._owed) <= OWED_MAX + 3
+    mirror.owe(HOME, A, Revision(3_000))
+    assert mirror.owes(HOME, A)
 
 
 async def test_a_selecting_mirror_owes_nothing() -> None:
