@@ -12,7 +12,11 @@ T = TypeVar("T")
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Their results, in order. All are done before an error of one is raised, so that none goes on alone."""
     done = await asyncio.gather(*work, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return done  # type: ignore[return-value]
+    error = next((each for each in done if isinstance(each, BaseException)), None)
+    if error is None:
+        return done  # type: ignore[return-value]
+    try:
+        raise error
+    finally:
+        # The error holds this frame, which would hold the error, and with it every answer.
+        del done, error

@@ -1,6 +1,8 @@
 """Several at once: all end before an error is told."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -31,3 +33,32 @@ def test_an_error_is_told_when_all_have_ended() -> None:
         assert done == [1]
 
     VirtualClock().run(scenario())
+
+
+class _Answer:
+    pass
+
+
+def test_an_error_holds_no_answer_of_the_others() -> None:
+    async def answer() -> _Answer:
+        made = _Answer()
+        answers.append(weakref.ref(made))
+        return made
+
+    async def refuse() -> _Answer:
+        raise ValueError
+
+    async def scenario() -> None:
+        try:
+            await together([answer(), refuse()])
+        except ValueError:
+            pass
+
+    answers: list[weakref.ref[_Answer]] = []
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(scenario())
+        assert [each() for each in answers] == [None]
+    finally:
+        gc.enable()
