@@ -85,7 +85,8 @@ def some_object(draw: st.DrawFn, schemas: Any, schema: Any, depth: int) -> Any:
 def test_every_answer_is_one_a_client_understands(
     target: Caller, operations: list[tuple[str, str, Any]], data: st.DataObject
 ) -> None:
-    path, method, schemas = data.draw(st.sampled_from(operations))
+    # By its number: a failure that told the schemas too would take minutes to be told.
+    path, method, schemas = operations[data.draw(st.integers(0, len(operations) - 1))]
     path = path.replace("{namespace}", "default").replace(
         "{name}", data.draw(st.sampled_from(["a", "b", "c"]))
     )
@@ -113,4 +114,8 @@ def test_every_answer_is_one_a_client_understands(
         body,
         answer.body,
     )
-    assert isinstance(answer.json, dict) and answer.json["kind"]
+    if answer.status == 301:
+        # As in Kubernetes: links of what is proxied are relative to a folder.
+        assert path.endswith("/proxy") and answer.headers["location"].startswith("proxy/")
+    else:
+        assert isinstance(answer.json, dict) and answer.json["kind"]
