@@ -175,3 +175,17 @@ def test_a_pods_log_commands_and_ports(web: Path, tmp_path: Path) -> None:
     assert (told["out"], told["bad"], told["exit"]) == ("out\n", "bad\n", "3")
     assert told["heard"] == "heard me\n"
     assert told["page"].endswith("\r\n\r\nhello\n")
+
+
+def test_the_example_follows_pods(tenant: Caller) -> None:
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert tenant.post(cluster.PODS, pod).status == 201
+    example = Path(__file__).parents[2] / "examples" / "clients" / "follow.js"
+    environment = {**os.environ, "KUBECONFIG": str(tenant.kubeconfig)}
+    following = subprocess.Popen(["node", str(example)], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "ADDED web Pending\n"
+    finally:
+        following.kill()
+        following.communicate()

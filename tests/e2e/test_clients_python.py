@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import kr8s
@@ -25,6 +26,7 @@ from kubernetes_asyncio.leaderelection.resourcelock import leaselock as async_le
 
 from alcove.testing.server import Caller, wait_until
 
+ROOT = Path(__file__).parents[2]
 untyped: Any = kubernetes
 # What they have no types for.
 informers: Any = informer
@@ -387,3 +389,26 @@ def test_pykube(tenant: Caller) -> None:
     assert seen[0] == ("MODIFIED", 2) and seen[-1] == ("DELETED", 2)
     with pytest.raises(pykube.exceptions.ObjectDoesNotExist):
         widgets.objects(api).get_by_name("w")
+
+
+# The examples
+
+
+@pytest.mark.parametrize(
+    "program", sorted((ROOT / "examples" / "clients").glob("*.py")), ids=lambda path: path.stem
+)
+def test_an_example_follows_pods(tenant: Caller, program: Path) -> None:
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert tenant.post("/api/v1/namespaces/default/pods", pod).status == 201
+    environment = {"KUBECONFIG": str(tenant.kubeconfig), "PATH": "/usr/bin:/bin"}
+    following = subprocess.Popen(
+        [sys.executable, "-W", "ignore", str(program)], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "ADDED web Pending\n"
+        tenant.delete("/api/v1/namespaces/default/pods/web?gracePeriodSeconds=0")
+        assert following.stdout.readline().split()[1] == "web"
+    finally:
+        following.kill()
+        following.communicate()
