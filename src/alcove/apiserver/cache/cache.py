@@ -104,6 +104,8 @@ class Cache:
         if len(self._recent) > 2 * HISTORY_EVENTS_TOTAL_MAX:
             self.forget(self._recent[HISTORY_EVENTS_TOTAL_MAX])
         self._listener(events)
+        for event in events:
+            event.settle()
         if self._waiters:
             self._wake()
 

@@ -46,6 +46,10 @@ class Entry:
             self._object = orjson.loads(self.body)
         return self._object
 
+    def forget_decoded(self) -> None:
+        """It is history from now on: hardly anybody will ask for it again."""
+        self._object = None
+
     def decode(self) -> Object:
         """The caller's own copy."""
         return orjson.loads(self.body)  # type: ignore[no-any-return]
@@ -78,3 +82,11 @@ class Event:
     @property
     def revision(self) -> Revision:
         return self.entry.revision
+
+    def settle(self) -> None:
+        """Everybody was told. Of history only the bytes are kept, before and after."""
+        self.encoded = {}
+        if self.previous is not None:
+            self.previous.forget_decoded()
+        if self.kind is Kind.DELETED:
+            self.entry.forget_decoded()
