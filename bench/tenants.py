@@ -217,7 +217,9 @@ def _growth_percent(before: float, after: float) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="60 tenants instead of 1,000; ends within a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="60 tenants instead of 1,000; ends within a minute"
+    )
     parser.add_argument("--count", type=int, help="so many tenants")
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
