@@ -71,3 +71,18 @@ def test_a_status_that_changes_nothing_makes_no_revision(tenant: Caller) -> None
     status = {"status": {"message": "here"}}
     first = tenant.patch(f"{pod}/status", status).json["metadata"]["resourceVersion"]
     assert tenant.patch(f"{pod}/status", status).json["metadata"]["resourceVersion"] == first
+
+
+def test_a_json_patch_may_put_the_first_thing_into_a_status(tenant: Caller) -> None:
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}
+    deployment = made(tenant, "/apis/apps/v1/namespaces/default/deployments", spec)
+    assert not tenant.get(deployment).json.get("status")
+    patch = [{"op": "add", "path": "/status/replicas", "value": 3}]
+    answer = tenant.request(
+        "PATCH", f"{deployment}/status", patch, content_type="application/json-patch+json"
+    )
+    assert answer.status == 200 and answer.json["status"] == {"replicas": 3}
+    untouched = [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]
+    service = made(tenant, f"{DEFAULT}/services", {"ports": [{"port": 80}]})
+    shown = tenant.request("PATCH", service, untouched, content_type="application/json-patch+json").json
+    assert shown["metadata"]["labels"] == {"a": "b"} and shown.get("status") in (None, {"loadBalancer": {}})

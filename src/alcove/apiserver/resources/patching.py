@@ -72,11 +72,23 @@ def _patcher(call: Call, form: str) -> Any:
     document = parse_json(call.request.body)
     match form:
         case "application/json-patch+json":
-            return lambda old: json_patch.apply(old, document)
+            return lambda old: _json_patched(call.kind, old, document)
         case "application/merge-patch+json":
             return lambda old: merge.apply(old, document)
     unnamed = without_names(document)
     return lambda old: strategic.apply(old, unnamed, node)
+
+
+def _json_patched(kind: Kind, old: Object, document: Any) -> Any:
+    """As if spec and status were always there, which in Go they are: a patch may put the first thing into them."""
+    has = kind.schema.properties if kind.definition else ()
+    missing = [field for field in ("spec", "status") if field in has and field not in old]
+    new = json_patch.apply({**old, **{field: {} for field in missing}}, document)
+    if isinstance(new, dict):
+        for field in missing:
+            if new.get(field) == {}:
+                del new[field]
+    return new
 
 
 def without_names(document: Any) -> Any:
