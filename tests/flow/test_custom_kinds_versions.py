@@ -340,6 +340,16 @@ def test_admission_webhooks_are_shown_the_version_they_ask_for(port: Caller, web
     assert seen["v2"] == [[{"width": 1}, None], [{"width": 2}, {"width": 1}], [None, {"width": 2}]]
 
 
+def test_what_a_delete_leaves_is_converted(port: Caller) -> None:
+    made = boat(size=3)
+    made["metadata"]["finalizers"] = ["example.com/held"]
+    assert port.post(V1, made).status == 201
+    wanted = port.get(f"{V1}/argo").json["spec"]
+    assert port.delete(f"{V1}/argo").json["spec"] == wanted
+    [left] = port.delete(V1).json["items"]
+    assert (left["apiVersion"], left["spec"]) == ("sea.example/v1", wanted)
+
+
 def test_a_dry_run_is_answered_as_it_would_be_stored(port: Caller) -> None:
     made = port.post(f"{V1}?dryRun=All", boat(size=7))
     assert made.status == 201 and made.json["spec"] == {"size": 7}

@@ -325,3 +325,16 @@ def test_networks_in_both_groups(tenant: Caller) -> None:
     found = tenant.get(f"{other}/n").json
     assert (found["apiVersion"], found["spec"]["vpcID"]) == ("arktos.futurewei.com/v1", "v1")
     assert [item["metadata"]["name"] for item in tenant.get(one).json["items"]] == ["n"]
+
+
+def test_a_built_in_role_that_is_back_is_replaced_at_the_revision_it_came_with(tenant: Caller) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
+    role = tenant.get(path).json
+    role["rules"] = []
+    assert tenant.put(path, role).status == 200
+    back = tenant.delete(path).json["metadata"]["resourceVersion"]
+    role["metadata"] = {"name": "view", "resourceVersion": back}
+    assert tenant.put(path, role).status == 200
+    role["metadata"]["resourceVersion"] = "1"
+    assert tenant.put(path, role).status == 409
+    tenant.delete(path)

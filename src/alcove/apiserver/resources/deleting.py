@@ -20,7 +20,7 @@ from alcove.apiserver.crds import removal
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.rbac.builtin import is_built_in
-from alcove.apiserver.render import render, render_list
+from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
@@ -125,7 +125,7 @@ async def delete(services: Services, call: Call) -> Response:
     options = _options(services, call)
     entry, gone = await delete_object(services, call, call.key, options)
     if not gone:
-        return Response(200, render(call.view, entry), call.view.content_type)
+        return await writing.answer(call, 200, entry)
     return json_response(200, _success(call, entry))
 
 
@@ -228,4 +228,6 @@ async def delete_collection(services: Services, call: Call) -> Response:
         except NotFound:
             continue
         deleted.append(found)
+    if call.kind.convert is not None:
+        deleted = await versions.entries_at(call.kind, deleted)
     return Response(200, render_list(call.view, deleted, revision, {}), call.view.content_type)
