@@ -474,6 +474,19 @@ async def test_compaction_twice_and_backwards_is_no_error(store: Store) -> None:
         await store.compact(Revision(second + 1_000))
 
 
+async def test_compaction_keeps_no_reader_waiting(store: Store) -> None:
+    """Who reads what is newest waits for a feed to have come so far, whatever took the last revisions."""
+    first = await store.write([put("gone")])
+    async with asyncio.timeout(20), store.feed(first) as feed:
+        second = await store.write([Op(pod("gone"), None, last=b"secret")])
+        await store.compact(second)
+        newest = await store.revision()
+        given: list[Event] = []
+        while feed.position < newest:
+            given += await anext(feed)
+        assert [event.body for event in given] == [b"secret"]
+
+
 async def test_compaction_of_much_history_leaves_writers_and_bodies_alone(store: Store) -> None:
     for round_number in range(8):
         body = str(round_number).encode()

@@ -117,6 +117,19 @@ class Snapshot(Struct, frozen=True):
     records: Sequence[Record]
 
 
+class Feed(Protocol):
+    """What `Store.feed` gives. A batch without events tells that there are none up to `position`."""
+
+    @property
+    def position(self) -> Revision:
+        """Every event up to here was given."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[Sequence[Event]]: ...
+
+    async def __anext__(self) -> Sequence[Event]: ...
+
+
 class Store(Protocol):
     async def write(self, ops: Sequence[Op]) -> Revision:
         """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable.
@@ -145,7 +158,7 @@ class Store(Protocol):
         """What existed at `at` (None: now), narrowed, in no particular order. Raises Compacted, Ahead."""
         ...
 
-    def feed(self, after: Revision) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Event]]]:
+    def feed(self, after: Revision) -> AbstractAsyncContextManager[Feed]:
         """Every event after `after`, in batches, each batch whole transactions; never ends by itself.
 
         Entering raises Compacted when events after `after` may be gone, Ahead when it is in the future.

@@ -41,6 +41,7 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
         self._open_feeds = open_feeds
         self._loop = asyncio.get_running_loop()
         self._queue = Queue(self._loop)
+        self._after = after
         self._received = after
         """Everything up to here is in the queue, or was."""
         self._present = after
@@ -70,6 +71,10 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
+
+    @property
+    def position(self) -> Revision:
+        return max(self._after, self._queue.position)
 
     async def __anext__(self) -> Sequence[Event]:
         batch = await self._queue.take()
@@ -143,9 +148,9 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
         events = list(_events(response, self._keys))
         # An answer without events tells how far there are none. One with events may be older than its header.
         reached = Revision(response.events[-1].kv.mod_revision) if response.events else revision
-        if events:
-            self._queue.push(events)
         self._received = max(self._received, reached)
+        # Without events too: what only forgot last bodies took a revision, and readers wait for it.
+        self._queue.push(events, self._received)
         self._let_writers_go(self._received)
 
     async def _wait_for_room(self) -> None:

@@ -36,7 +36,7 @@ class Feeds:
     def publish(self, events: Sequence[Event], revision: Revision) -> None:
         self.revision = revision
         for feed in self._open:
-            feed.queue.push(events)
+            feed.queue.push(events, revision)
 
     def close(self, why: str) -> None:
         """Every feed gives what it has queued, then raises Unavailable."""
@@ -84,6 +84,10 @@ class Feed(AsyncIterator[Sequence[Event]]):
     ) -> None:
         self._feeds.leave(self)
         self.queue.clear()
+
+    @property
+    def position(self) -> Revision:
+        return max(self._position, self.queue.position)
 
     async def __anext__(self) -> Sequence[Event]:
         while self._position < (upto := self._history_end()):

@@ -4,7 +4,8 @@ from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Sequence
 
-from alcove.store.base import Event, Lagged, StoreError
+from alcove.api.ids import Revision
+from alcove.store.base import ABSENT, Event, Lagged, StoreError
 
 QUEUED_EVENTS_MAX = 16_384
 """What a feed holds for its consumer. The consumer is a cache in this process: further behind than
@@ -16,17 +17,20 @@ class Queue:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._batches: deque[Sequence[Event]] = deque()
+        self._batches: deque[tuple[Sequence[Event], Revision]] = deque()
         self._waiter: Future[None] | None = None
         self._error: StoreError | None = None
         self.events = 0
         """How many are unread."""
+        self.position = ABSENT
+        """How far the batch reached that was taken last."""
 
-    def push(self, events: Sequence[Event]) -> None:
-        """Adds a batch. Where too much is unread, the queue is emptied and ends with Lagged."""
+    def push(self, events: Sequence[Event], upto: Revision) -> None:
+        """Adds a batch, all there is up to a revision. Where too much is unread, the queue is emptied and
+        ends with Lagged."""
         if self._error is not None:
             return
-        self._batches.append(events)
+        self._batches.append((events, upto))
         self.events += len(events)
         if self.events > QUEUED_EVENTS_MAX and len(self._batches) > 1:
             unread = self.events
@@ -53,7 +57,7 @@ class Queue:
                 await self._waiter
             finally:
                 self._waiter = None
-        batch = self._batches.popleft()
+        batch, self.position = self._batches.popleft()
         self.events -= len(batch)
         return batch
 

@@ -15,23 +15,25 @@ async def queue() -> Queue:
 
 
 async def test_batches_come_out_as_they_went_in(queue: Queue) -> None:
-    queue.push([EVENT])
-    queue.push([EVENT, EVENT])
+    queue.push([EVENT], Revision(1))
+    queue.push([EVENT, EVENT], Revision(2))
     assert queue.events == 3
-    assert [len(await queue.take()), len(await queue.take())] == [1, 2]
+    queue.push([], Revision(5))
+    taken = [(len(await queue.take()), queue.position) for _ in range(3)]
+    assert taken == [(1, 1), (2, 2), (0, 5)]
     assert queue.events == 0
 
 
 async def test_waiting_consumer_is_woken(queue: Queue) -> None:
     waiting = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
-    queue.push([EVENT])
+    queue.push([EVENT], Revision(1))
     assert await waiting == [EVENT]
 
 
 async def test_too_much_unread_is_dropped_and_the_first_error_stays(queue: Queue) -> None:
     for _ in range(QUEUED_EVENTS_MAX + 2):
-        queue.push([EVENT])
+        queue.push([EVENT], Revision(1))
     queue.end(Unavailable("closed"))
     assert queue.events == 0
     with pytest.raises(Lagged):
@@ -39,7 +41,7 @@ async def test_too_much_unread_is_dropped_and_the_first_error_stays(queue: Queue
 
 
 async def test_end_comes_after_what_is_queued(queue: Queue) -> None:
-    queue.push([EVENT])
+    queue.push([EVENT], Revision(1))
     queue.end(Unavailable("closed"))
     assert await queue.take() == [EVENT]
     with pytest.raises(Unavailable):

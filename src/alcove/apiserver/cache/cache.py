@@ -79,7 +79,7 @@ class Cache:
         async with self._store.feed(self.revision) as feed:
             self._tell_loaded(newest)
             async for batch in feed:
-                self._apply(batch)
+                self._apply(batch, feed.position)
                 self._tell_loaded(newest)
 
     def _tell_loaded(self, newest: Revision) -> None:
@@ -93,17 +93,18 @@ class Cache:
             space.history.clear()
             space.floor = floor
 
-    def _apply(self, batch: Sequence[StoreEvent]) -> None:
+    def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
         events: list[Event] = []
         for change in batch:
             entry = Entry(change.key, change.revision, change.body)
             collection = self._collection(change.key.resource)
             events.append(collection.apply(_KINDS[change.change], entry))
             self._recent.append(change.revision)
-        self.revision = batch[-1].revision
+        self.revision = upto
         if len(self._recent) > 2 * HISTORY_EVENTS_TOTAL_MAX:
             self.forget(self._recent[HISTORY_EVENTS_TOTAL_MAX])
-        self._listener(events)
+        if events:
+            self._listener(events)
         for event in events:
             event.settle()
         if self._waiters:
