@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -50,6 +51,9 @@ class EtcdServer:
     def kill(self) -> None:
         self._running.kill()
         self._running.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        self._running.send_signal(number)
 
 
 def free_port() -> int:

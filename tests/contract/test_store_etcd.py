@@ -2,17 +2,19 @@
 
 import asyncio
 import itertools
+import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import ABSENT, CannotOpen, Change, Compacted, Event, Mismatch, Op, Unavailable
+from alcove.store.base import ABSENT, CannotOpen, Change, Compacted, Event, Mismatch, Op, Unavailable, Unsure
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from alcove.store import etcd_feed, etcd_wire
+from alcove.store import etcd_client, etcd_feed, etcd_wire
 from alcove.store.etcd import EtcdStore
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
@@ -27,6 +29,7 @@ class Server(Protocol):
 
     def start(self) -> None: ...
     def kill(self) -> None: ...
+    def send(self, number: signal.Signals) -> None: ...
 
 
 def put(name: str, body: bytes = b"{}", expected: Revision | None = None) -> Op:
@@ -177,6 +180,28 @@ async def test_nobody_there_is_told_at_once() -> None:
 async def test_another_endpoint_is_used_when_one_does_not_answer(etcd_endpoint: str, prefix: str) -> None:
     store = await EtcdStore.open(["127.0.0.1:1", etcd_endpoint], prefix=prefix)
     assert await store.write([put("a")]) == await store.revision()
+    await store.close()
+
+
+async def test_a_write_without_an_answer_may_have_happened_and_one_that_was_not_sent_has_not(
+    new_etcd: Callable[[], Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = new_etcd()
+    store = await EtcdStore.open([server.endpoint])
+    await store.write([put("a")])
+    monkeypatch.setattr(etcd_client, "CALL_SECONDS_MAX", 1.0)
+    server.send(signal.SIGSTOP)
+    with pytest.raises(Unsure):
+        await store.write([put("b")])
+    server.send(signal.SIGCONT)
+    await asyncio.to_thread(server.kill)
+    with pytest.raises(Unavailable) as refused:
+        async with asyncio.timeout(10):
+            while True:
+                # Once the connection is known to be gone, nothing is sent.
+                with suppress(Unsure):
+                    await store.write([put("c")])
+    assert "failed to connect" in str(refused.value)
     await store.close()
 
 

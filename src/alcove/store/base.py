@@ -36,10 +36,11 @@ class StoreError(Exception):
     ├── Ahead        the asked revision has not happened yet
     ├── Lagged       a feed's consumer fell too far behind; it resumes from its last revision
     ├── Unavailable  the store cannot answer (full disk, closed, no quorum)
+    │   └── Unsure   …nor say whether it took the write
     └── CannotOpen   what is there is not a store this version can use, or another process holds it
 
-    After Unavailable nothing was acknowledged. Where a disk or a connection failed in the middle of a
-    commit, the transaction may still turn out to have happened, as a whole or not at all.
+    After Unavailable nothing was written. Where a disk or a connection failed in the middle of a commit it
+    is Unsure: the transaction may still turn out to have happened, as a whole or not at all.
     """
 
 
@@ -68,6 +69,10 @@ class Lagged(StoreError):
 
 
 class Unavailable(StoreError):
+    pass
+
+
+class Unsure(Unavailable):
     pass
 
 

@@ -21,6 +21,7 @@ from alcove.store.base import (
     Record,
     Snapshot,
     Unavailable,
+    Unsure,
     check_transaction,
 )
 from alcove.store.etcd_client import EtcdClient, RevisionAhead, RevisionCompacted, Tls
@@ -202,7 +203,7 @@ class EtcdStore:
                 for feed in list(self._feeds):
                     await feed.reached(revision)
         except TimeoutError as error:
-            raise Unavailable("etcd: a write was made, but no watch has told of it") from error
+            raise Unsure("etcd: a write was made, but no watch has told of it") from error
 
 
 def _compare(path: bytes, result: int, revision: Revision) -> wire.Message:

@@ -13,7 +13,7 @@ import grpc.aio  # type: ignore[import-untyped]
 from msgspec import Struct
 
 from alcove.store import etcd_wire as wire
-from alcove.store.base import StoreError, Unavailable
+from alcove.store.base import StoreError, Unavailable, Unsure
 
 CALL_SECONDS_MAX = 10.0
 COMPACTION_SECONDS_MAX = 120.0
@@ -26,6 +26,10 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
+
+
+_NOT_SENT = ("failed to connect", "no leader", "not a member", "not capable")
+"""In what is said of requests that went nowhere."""
 
 
 class Tls(Struct, frozen=True):
@@ -87,15 +91,16 @@ class EtcdClient:
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
                 return ValueError(text)
         self._use(self._current + 1)
-        return Unavailable(f"etcd: {text}")
+        is_known = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED or any(
+            each in text for each in _NOT_SENT
+        )
+        return (Unavailable if is_known else Unsure)(f"etcd: {text}")
 
-    async def _call(
-        self, method: str, request: wire.Message, seconds: float = CALL_SECONDS_MAX
-    ) -> wire.Message:
+    async def _call(self, method: str, request: wire.Message, seconds: float | None = None) -> wire.Message:
         if self._closed:
             raise Unavailable("the store is closed")
         try:
-            return await self._methods[method](request, timeout=seconds)
+            return await self._methods[method](request, timeout=seconds or CALL_SECONDS_MAX)
         except grpc.aio.AioRpcError as error:
             raise self.translate(error) from error
         except grpc.aio.UsageError as error:

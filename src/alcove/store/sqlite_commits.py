@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from alcove.api.ids import Revision
-from alcove.store.base import Mismatch, Op, Unavailable, check_transaction
+from alcove.store.base import Mismatch, Op, Unavailable, Unsure, check_transaction
 from alcove.store.feed import Feeds
 from alcove.store.sqlite_channel import Channel, StorageFailed
 from alcove.store.sqlite_plan import Heads, Plan, plan
@@ -167,7 +167,8 @@ class Commits:
 
     def _undone(self, writes: Sequence[_Write], error: Exception) -> None:
         if isinstance(error, StorageFailed):
-            _refuse(writes, self._failed(error))
+            is_known = error.code & 0xFF in _CAN_PASS
+            _refuse(writes, self._failed(error), Unavailable if is_known else Unsure)
         elif len(writes) == 1:
             _fail(writes[0].result, error)
         else:
@@ -205,9 +206,9 @@ class Commits:
         self._pump()
 
 
-def _refuse(waiting: Iterable[_Write | _Chore], why: str) -> None:
+def _refuse(waiting: Iterable[_Write | _Chore], why: str, kind: type[Unavailable] = Unavailable) -> None:
     for each in waiting:
-        _fail(each.result, Unavailable(why))
+        _fail(each.result, kind(why))
 
 
 def _fail(result: "Future[Any]", error: Exception) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from alcove.api import meta, objects
 from alcove.api.encode import encode
-from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, TooManyRequests
+from alcove.api.errors import BadRequest, Conflict, Invalid, ServiceUnavailable, Timeout, TooManyRequests
 from alcove.api.fields import FieldError
 from alcove.api.ids import Key, Revision
 from alcove.api.kind import CLIENT_METADATA, Kind, Scope
@@ -23,7 +23,7 @@ from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import Services
-from alcove.store.base import Mismatch, Op, Unavailable
+from alcove.store.base import Mismatch, Op, Unavailable, Unsure
 
 ATTEMPTS_MAX = 30
 """How often a write without a resourceVersion is tried on newer states before the client is told."""
@@ -233,6 +233,9 @@ async def commit(
             revision = await services.store.write([op, *also])
         else:
             revision = await _write_joined(services, op, also, join)
+    except Unsure as error:
+        told = "the store does not say whether it took the write; look before you repeat it"
+        raise Timeout(f"{told}: {error}") from error
     except Unavailable as error:
         raise ServiceUnavailable(f"the store cannot take the write: {error}") from error
     cache = services.cache
