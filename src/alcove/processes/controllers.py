@@ -59,7 +59,8 @@ class Config(Struct, frozen=True, kw_only=True):
 async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to lead, all mirrors synced."""
     account = kubeconfig.load(config.kubeconfig)
-    transport = HttpPool(account)
+    # The lease has a connection of its own: it must not wait for anybody's requests.
+    transport, own = HttpPool(account), HttpPool(account, connections_max=1)
     dedicated = Dedicated.load(config.planes, config.planes_folder)
     metrics = Metrics()
     wanted = Work(
@@ -69,7 +70,7 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         options=config.options,
         metrics=metrics,
     )
-    leader = Leader(Client(transport, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
         trimming = asyncio.create_task(keep_trimmed(), name="memory")
         try:
@@ -77,7 +78,8 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
                 await _lead(leader, wanted, transport, dedicated, leads)
         finally:
             trimming.cancel()
-            await transport.close()
+            for each in (transport, own):
+                await each.close()
 
 
 async def _lead(

@@ -57,9 +57,11 @@ class Config(Struct, frozen=True, kw_only=True):
 
 async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to decide."""
-    home = HttpPool(kubeconfig.load(config.kubeconfig))
+    account = kubeconfig.load(config.kubeconfig)
+    # The lease has a connection of its own: it must not wait for anybody's requests.
+    home, own = HttpPool(account), HttpPool(account, connections_max=1)
     dedicated = Dedicated.load(config.planes, config.planes_folder)
-    leader = Leader(Client(home, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     metrics = Metrics()
     async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
         trimming = asyncio.create_task(keep_trimmed(), name="memory")
@@ -69,7 +71,8 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
                     await until_lost(lost, _lead(config, leader, metrics, home, dedicated, leads))
         finally:
             trimming.cancel()
-            await home.close()
+            for transport in (home, own):
+                await transport.close()
 
 
 async def _lead(
