@@ -1,4 +1,4 @@
-"""Ingresses, their classes, network policies, service addresses."""
+"""Ingresses, their classes, network policies."""
 
 import pytest
 
@@ -181,50 +181,3 @@ def test_network_policy_defaults() -> None:
     bare: Object = {}
     STRATEGIES["networkpolicies"].default(bare)
     assert bare["spec"]["policyTypes"] == ["Ingress"]
-
-
-def test_ip_address() -> None:
-    assert not told("ipaddresses", {"parentRef": {"resource": "services", "name": "s", "namespace": "n"}})
-    assert told("ipaddresses", {}) == ["spec.parentRef: Required value"]
-    assert told("ipaddresses", {"parentRef": {}}) == [
-        "spec.parentRef.resource: Required value",
-        "spec.parentRef.name: Required value",
-    ]
-    check = STRATEGIES["ipaddresses"].validate_name
-    assert check is not None
-    assert not check("10.0.0.1", False)
-    assert list(check("2001:DB8::1", False)) == ['must be in canonical form ("2001:db8::1")']
-    assert list(check("web", False)) == ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
-
-
-CIDRS: list[tuple[list[str], list[str]]] = [
-    (["10.0.0.0/16"], []),
-    (["10.0.0.0/16", "2001:db8::/64"], []),
-    ([], ["spec.cidrs: Required value: at least one CIDR required"]),
-    (["10.0.0.0/16", "10.1.0.0/16"], [
-        'spec.cidrs: Invalid value: ["10.0.0.0/16","10.1.0.0/16"]: may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64']),
-    (["10.0.0.1/16"], [
-        'spec.cidrs[0]: Invalid value: "10.0.0.1/16": must not have bits set beyond the prefix length']),
-    (["a", "b", "c"], ['spec.cidrs: Invalid value: {"cidrs":["a","b","c"]}: may only hold up to 2 values']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("cidrs", "expected"), CIDRS)
-def test_service_cidr(cidrs: list[str], expected: list[str]) -> None:
-    assert told("servicecidrs", {"cidrs": cidrs}) == expected
-
-
-CIDR_UPDATES: list[tuple[list[str], list[str], list[str]]] = [
-    (["a"], ["a"], []),
-    (["a", "b"], ["a"], []),
-    (["b"], ["a"], ['spec.cidrs[0]: Invalid value: "b": field is immutable']),
-    (["b", "a"], ["a"], ['spec.cidrs[0]: Invalid value: "b": field is immutable']),
-    (["a"], ["a", "b"], ['spec.cidrs: Invalid value: ["a"]: field is immutable']),
-]
-
-
-@pytest.mark.parametrize(("new", "old", "expected"), CIDR_UPDATES)
-def test_service_cidr_update(new: list[str], old: list[str], expected: list[str]) -> None:
-    update = STRATEGIES["servicecidrs"].validate_update
-    faults = update({"spec": {"cidrs": new}}, {"spec": {"cidrs": old}})
-    assert [str(fault) for fault in faults] == expected
