@@ -120,7 +120,7 @@ def test_recreating_waits_until_everything_old_is_gone(tenant_admin: Caller) -> 
         tenant_admin.patch(f"{PODS}/{held}", {"metadata": {"finalizers": ["example.com/held"]}})
         tenant_admin.kubectl("set", "image", "deploy/web", "c=v2")
         wait_until(lambda: images(tenant_admin) == ["v1"])
-        assert "deletionTimestamp" in tenant_admin.get(f"{PODS}/{held}").json["metadata"]
+        wait_until(lambda: "deletionTimestamp" in tenant_admin.get(f"{PODS}/{held}").json["metadata"])
         tenant_admin.patch(f"{PODS}/{held}", {"metadata": {"finalizers": None}})
         tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=20s")
     assert images(tenant_admin) == ["v2", "v2"]

@@ -338,3 +338,16 @@ def test_a_built_in_role_that_is_back_is_replaced_at_the_revision_it_came_with(t
     role["metadata"]["resourceVersion"] = "1"
     assert tenant.put(path, role).status == 409
     tenant.delete(path)
+
+
+def test_deleting_what_is_ending_changes_nothing(tenant: Caller) -> None:
+    """Else whoever deletes whatever it hears of would hear of that for ever."""
+    pods = "/api/v1/namespaces/default/pods"
+    container = {"name": "main", "image": "example.com/app"}
+    metadata = {"name": "held", "finalizers": ["example.com/held"]}
+    assert tenant.post(pods, {"metadata": metadata, "spec": {"containers": [container]}}).status == 201
+    first = tenant.delete(f"{pods}/held?gracePeriodSeconds=30").json["metadata"]
+    for query in ("", "?gracePeriodSeconds=30", "?gracePeriodSeconds=60"):
+        again = tenant.delete(f"{pods}/held{query}")
+        assert (again.status, again.json["metadata"]) == (200, first)
+    tenant.patch(f"{pods}/held", {"metadata": {"finalizers": []}})

@@ -70,6 +70,20 @@ def test_after_a_failure_a_job_waits_longer_each_time() -> None:
     assert len(planned(job(), pod("a", "Failed", ended=60.0)).create) == 1
 
 
+def test_a_pod_stays_what_it_was_noted_as() -> None:
+    """One that was being deleted counts as failed, though it still comes to a good end."""
+    obj = job(completions=3)
+    ending, ended = pod("a", "Running"), pod("a", "Succeeded")
+    for each in (ending, ended):
+        each["metadata"]["deletionTimestamp"] = meta.format_time(NOW)
+    first = accounting.account(obj, [ending])
+    assert first.uncounted == {"failed": ["a"]}
+    obj["status"] = status.status(obj, [ending], first, None, NOW)
+    again = accounting.account(obj, [ended])
+    assert (again.uncounted, again.release) == ({"failed": ["a"]}, [ended])
+    assert (again.succeeded, again.failed) == (0, 1)
+
+
 def test_an_ended_pod_is_counted_once_whatever_is_repeated() -> None:
     obj = job(completions=3)
     ended = pod("a", "Succeeded")

@@ -79,10 +79,13 @@ def account(job: Object, owned: Sequence[Object]) -> Account:
 
 def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: Account) -> None:
     uid = pod["metadata"]["uid"]
-    if pods.phase(pod) == "Succeeded":
+    if any(uid in uids for uids in lists.values()):
+        # What it was noted as, it stays: one that was ending may still say something else.
+        result.release.append(pod)
+    elif pods.phase(pod) == "Succeeded":
         result.release.append(pod)
         if not indexing.is_indexed(job):
-            _once(lists["succeeded"], uid)
+            lists["succeeded"].append(uid)
         elif (index := indexing.index_of(pod)) is not None and index < job["spec"]["completions"]:
             result.completed_indexes.add(index)
     elif has_failed(job, pod):
@@ -90,12 +93,7 @@ def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: Account
         judged = judge(job, pod)
         _weigh(job, pod, judged, result)
         if judged.action is not Action.IGNORE:
-            _once(lists["failed"], uid)
-
-
-def _once(uids: list[str], uid: str) -> None:
-    if uid not in uids:
-        uids.append(uid)
+            lists["failed"].append(uid)
 
 
 def _weigh(job: Object, pod: Object, judged: Judged, result: Account) -> None:
