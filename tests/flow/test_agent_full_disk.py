@@ -170,9 +170,9 @@ def test_the_one_that_filled_it_goes_and_others_do_not_notice(cluster: SmallDisk
         # What it had is free again: who waited goes on.
         ready(acme, "late", 40)
         ready(acme, "foreign", 60)
+    ready(acme, "looked-after")
     found = acme.get(f"{PODS}/looked-after").json
     assert found["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert condition(found, "Ready") == "True"
     assert "worker failed" not in cluster.agents["n1"].log
     assert "never retrieved" not in cluster.agents["n1"].log
     remove(acme, "fat", "late", "foreign", "looked-after")

@@ -19,11 +19,11 @@ _NUMBERS = count()
 
 @pytest.fixture
 def lease() -> str:
-    return f"fence-{next(_NUMBERS)}"
+    return f"plane-fence-{next(_NUMBERS)}"
 
 
 def config() -> Object:
-    return {"metadata": {"name": f"fenced-{next(_NUMBERS)}", "namespace": "default"}}
+    return {"metadata": {"name": f"behind-a-fence-{next(_NUMBERS)}", "namespace": "default"}}
 
 
 async def yes() -> None:
