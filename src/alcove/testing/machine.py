@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -130,6 +131,9 @@ class Machine:
             known |= found
         _signal(known, signal.SIGKILL)
         wait_until(lambda: not self.processes(), 20)
+        with suppress(AssertionError):
+            # Who took over the dead may need a while to look after them; until then their numbers are theirs.
+            wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), 15)
         return sorted(known)
 
     def boot(self) -> None:
