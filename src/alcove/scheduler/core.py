@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, PlaneId
+from alcove.client.keys import HOME, PlaneId, Space
 from alcove.scheduler import volumeplans
 from alcove.scheduler.causes import Cause
 from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable, ref
@@ -245,6 +245,15 @@ class Scheduler:
         pod.told, pod.told_at, pod.is_denominated = text, now, False
         return told
 
+    def _has_seat(self, pod: Pod) -> bool:
+        """Whether one more may be under way. Where tenants share a plane, one never has all that may be: how
+        long each takes, its webhooks decide."""
+        most, ledger = self._flights_max, self.ledger
+        if ledger.in_flight(pod.plane) >= most:
+            return False
+        is_shared = self._planes.get(pod.plane) is None
+        return not is_shared or ledger.in_flight_of(Space(pod.plane, pod.tenant)) < max(1, most * 3 // 4)
+
     def _serve(self, account: Account, now: float) -> Decision | None:
         """The tenant's turn: place its first pod, or find out why not."""
         taken = self.queue.take(account)
@@ -252,7 +261,7 @@ class Scheduler:
             return None
         pod, ticket = taken
         plane = pod.plane
-        if plane in self._closed or self.ledger.in_flight(plane) >= self._flights_max:
+        if plane in self._closed or not self._has_seat(pod):
             self.queue.put_back(pod, ticket)
             self._stalled.setdefault(plane, set()).add(pod.tenant)
             self.queue.hold(pod.tenant, True)

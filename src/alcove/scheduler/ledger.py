@@ -15,11 +15,13 @@ slow, gone or restarting keeps what it may have taken, and no more.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import Struct, field
 
-from alcove.client.keys import PlaneId
+from alcove.client.keys import PlaneId, Space
 from alcove.scheduler.fairness import Fairness
 from alcove.scheduler.pods import Pod, State
 from alcove.scheduler.storage import ClaimKey
@@ -34,6 +36,8 @@ CLAIMS_SECONDS_MAX = 600.0
 """How long a pod waits, place held, for its volumes."""
 PLANE_FLIGHTS_MAX = 1024
 """Decisions of one plane that may be under way: a slow plane holds so much at most that is not placed."""
+
+K = TypeVar("K")
 
 
 class Flight(Struct):
@@ -61,17 +65,22 @@ class Ledger:
         self.flights: dict[Pod, Flight] = {}
         self._due: list[tuple[float, int, Flight]] = []
         self._numbers = 0
-        self._planes: dict[PlaneId, int] = {}
+        self._planes: Counter[PlaneId] = Counter()
+        self._spaces: Counter[Space] = Counter()
 
     def in_flight(self, plane: PlaneId) -> int:
-        return self._planes.get(plane, 0)
+        return self._planes[plane]
+
+    def in_flight_of(self, space: Space) -> int:
+        return self._spaces[space]
 
     def assume(self, pod: Pod, node: str, now: float, plan: VolumePlan = NO_VOLUMES) -> Flight:
         """It is decided that the pod goes to the node."""
         self._hold(pod, node)
         pod.state = State.ASSUMED
         flight = self.flights[pod] = Flight(pod, pod.plane, node, 0.0, plan, bool(plan))
-        self._planes[pod.plane] = self.in_flight(pod.plane) + 1
+        self._planes[pod.plane] += 1
+        self._spaces[Space(pod.plane, pod.tenant)] += 1
         self._wake_at(flight, now + (CLAIMS_SECONDS_MAX if plan else ANSWER_SECONDS_MAX))
         promised = self._world.storage(pod.tenant).promised if plan else {}
         promised.update(plan.binds)
@@ -144,9 +153,8 @@ class Ledger:
     def _end_flight(self, pod: Pod) -> None:
         flight = self.flights.pop(pod, None)
         if flight is not None:
-            self._planes[flight.plane] -= 1
-            if not self._planes[flight.plane]:
-                del self._planes[flight.plane]
+            _less(self._planes, flight.plane)
+            _less(self._spaces, Space(flight.plane, pod.tenant))
             for volume, _ in flight.plan.binds:
                 self._world.storage(pod.tenant).promised.pop(volume, None)
 
@@ -157,3 +165,9 @@ class Ledger:
     def _release(self, pod: Pod) -> None:
         self._world.lift(pod)
         self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts, -1)
+
+
+def _less(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -43,6 +43,22 @@ def test_a_tenant_that_moves_planes_is_counted_once() -> None:
     assert len(desk.placed()) == 1
 
 
+def test_a_tenant_whose_bindings_are_slow_leaves_room_for_others() -> None:
+    """Its webhooks may take their time with every one of them."""
+    desk = Desk(node("n", pods="1000"), flights_max=4)
+    for number in range(10):
+        desk.see(Kind.POD, pod(f"slow-{number}"))
+    slow = [each for each in desk.decide() if isinstance(each, Bind)]
+    assert len(slow) == 3
+    for number in range(5):
+        desk.see(Kind.POD, pod(f"other-{number}"), OTHER)
+        (decision,) = (each for each in desk.decide() if isinstance(each, Bind))
+        assert decision.pod.tenant == OTHER
+        desk.core.bound(decision.pod)
+    desk.core.bound(slow[0].pod)
+    assert [each.pod.tenant for each in desk.decide() if isinstance(each, Bind)] == [TENANT]
+
+
 def test_a_slow_plane_holds_up_nobody_else() -> None:
     desk = Desk(node("n", pods="1000"), flights_max=4)
     desk.core.add_plane(PlaneId("slow"), TENANT)
