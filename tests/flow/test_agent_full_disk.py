@@ -21,11 +21,12 @@ from alcove.testing.cluster import (
     RealCluster,
     RealNode,
     condition,
+    create,
     ended,
-    gone,
     lacking,
     pod,
     ready,
+    remove,
     until,
 )
 from alcove.testing.registry import Registry
@@ -104,18 +105,6 @@ def full(cluster: SmallDisk) -> Iterator[None]:
         yield
     finally:
         ballast.unlink()
-
-
-def create(caller: Caller, wanted: Object) -> None:
-    answer = caller.post(PODS, wanted)
-    assert answer.status == 201, answer.body
-
-
-def remove(caller: Caller, *names: str) -> None:
-    for name in names:
-        caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    for name in names:
-        gone(caller, name)
 
 
 def told(caller: Caller, name: str, reason: str) -> list[str]:

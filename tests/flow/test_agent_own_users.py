@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from alcove.api.objects import Object
-from alcove.testing.cluster import PODS, RealCluster, ended, gone, lacking, pod, ready
+from alcove.testing.cluster import RealCluster, create, ended, lacking, log_of, pod, ready, remove
 from alcove.testing.server import Caller, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(lacking()), reason=lacking() or "-")]
@@ -34,22 +33,6 @@ def acme(cluster: RealCluster) -> Caller:
         for handler in ("crun", "runc", "gvisor"):
             assert each.post(CLASS, {"metadata": {"name": handler}, "handler": handler}).status == 201
     return caller
-
-
-def create(caller: Caller, wanted: Object) -> str:
-    answer = caller.post(PODS, wanted)
-    assert answer.status == 201, answer.body
-    return str(answer.json["metadata"]["uid"])
-
-
-def log_of(cluster: RealCluster, uid: str) -> list[str]:
-    path = cluster.nodes[0].data / "logs" / uid / "main" / "0.log"
-    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
-
-
-def remove(caller: Caller, name: str) -> None:
-    caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    gone(caller, name)
 
 
 def events(caller: Caller, name: str) -> list[tuple[str, str]]:

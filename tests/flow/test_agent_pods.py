@@ -13,9 +13,11 @@ from alcove.testing.cluster import (
     PODS,
     RealCluster,
     condition,
+    create,
     ended,
     gone,
     lacking,
+    log_of,
     pod,
     ready,
     traces,
@@ -46,17 +48,6 @@ def acme(cluster: RealCluster) -> Caller:
 def plain(name: str, command: str = "sleep 1000", **spec: object) -> Object:
     """In crun, which starts faster."""
     return pod(name, command, runtimeClassName="plain", **spec)
-
-
-def create(caller: Caller, wanted: Object) -> str:
-    answer = caller.post(PODS, wanted)
-    assert answer.status == 201, answer.body
-    return str(answer.json["metadata"]["uid"])
-
-
-def log_of(cluster: RealCluster, uid: str, container: str = "main", attempt: int = 0) -> list[str]:
-    path = cluster.nodes[0].data / "logs" / uid / container / f"{attempt}.log"
-    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
 
 
 def terminated(found: Object, number: int = 0, state: str = "state") -> Object:

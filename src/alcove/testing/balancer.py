@@ -8,48 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Sequence
-from types import TracebackType
+
+from alcove.testing.relay import Relay
 
 Address = tuple[str, int]
 PIECE_BYTES = 64 << 10
 
 
-class Balancer:
-    """Runs in a thread of its own. A connection goes to one server, and ends when either side does."""
+class Balancer(Relay):
+    """A connection goes to one server, and ends when either side does."""
 
     def __init__(self, servers: Sequence[Address]) -> None:
+        super().__init__()
         self._servers = list(servers)
         self._next = 0
-        self._started = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
-        self.port = 0
 
-    def __enter__(self) -> Balancer:
-        self._thread.start()
-        self._started.wait()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._loop is not None and self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
-        self._started.set()
-        await self._stop.wait()
-        server.close()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             found = await self._reach()
             if found is not None:

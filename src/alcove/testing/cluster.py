@@ -184,6 +184,27 @@ def pod(name: str, command: str = "sleep 1000", **spec: object) -> Object:
     return {"metadata": {"name": name}, "spec": {"containers": [container], **wanted}}
 
 
+def create(caller: Caller, wanted: Object) -> str:
+    """Makes a pod; its uid."""
+    answer = caller.post(PODS, wanted)
+    assert answer.status == 201, answer.body
+    return str(answer.json["metadata"]["uid"])
+
+
+def remove(caller: Caller, *names: str) -> None:
+    """At once; returns when they are gone."""
+    for name in names:
+        caller.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+    for name in names:
+        gone(caller, name)
+
+
+def log_of(cluster: RealCluster, uid: str, container: str = "main", attempt: int = 0) -> list[str]:
+    """What a container said on the first node, line by line."""
+    path = cluster.nodes[0].data / "logs" / uid / container / f"{attempt}.log"
+    return [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+
+
 def condition(found: Object, kind: str) -> str:
     conditions = (found.get("status") or {}).get("conditions") or []
     return next((each["status"] for each in conditions if each["type"] == kind), "")
