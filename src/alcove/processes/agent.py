@@ -23,6 +23,7 @@ from alcove.agent.credential import ClientCertificate
 from alcove.agent.metrics import Metrics
 from alcove.agent.node import NodeKeeper
 from alcove.agent.podkey import PodKey
+from alcove.agent.pods.admission import NodeAdmission
 from alcove.agent.pods.roster import Found, Roster, SiteOf
 from alcove.agent.pods.surroundings import WARNING, Note, Surroundings
 from alcove.agent.pods.telling import Telling
@@ -119,10 +120,11 @@ class Agent:
         for each in self.on_plane:
             each(plane, account)
 
-    def roster(self, node: str, site_of: SiteOf, left: Found) -> Roster:
+    def roster(self, node: str, allocatable: Mapping[str, str], site_of: SiteOf, left: Found) -> Roster:
         around = Surroundings(
             addresses=(self.config.address,),
             note=self.note(node),
+            admission=NodeAdmission(allocatable),
             starts=asyncio.Semaphore(STARTS_MAX),
             wall=time.time,
             clock=time.monotonic,

@@ -1,8 +1,13 @@
-"""What an agent before this one left running: a view of a pod from its containers, as the runtime lists them."""
+"""What an earlier agent process left running: a view of a pod from its containers, as the runtime lists them.
+
+A pod's status may have been written by any client of its tenant. It is read only for containers that the spec
+names: a name that stands in a status alone never becomes an id or a path on this node.
+"""
 
 from collections.abc import Iterable
 
 from alcove.agent.pods import marks
+from alcove.agent.pods.containers import wanted
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.view import Attempt, Seen, View
 from alcove.agent.runtime.base import ContainerId, Phase, Status
@@ -20,8 +25,10 @@ def view_of(pod: Object | None, found: Iterable[Status]) -> View:
             _add(view.seen(mark.container), mark, status)
         else:
             view.sandbox, view.next_sandbox = status, mark.attempt + 1
+    in_spec = {each.name for each in wanted(pod["spec"])} if pod is not None else set()
     for each in _told(pod):
-        _remember(view.seen(each["name"]), each)
+        if each.get("name") in in_spec:
+            _remember(view.seen(each["name"]), each)
     return view
 
 

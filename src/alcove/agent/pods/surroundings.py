@@ -6,6 +6,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from alcove.agent.podkey import PodKey
+from alcove.agent.pods.admission import NodeAdmission
 
 NORMAL, WARNING = "Normal", "Warning"
 
@@ -17,6 +18,7 @@ class Surroundings(Struct, frozen=True):
     addresses: tuple[str, ...]
     """The node's."""
     note: Note
+    admission: NodeAdmission
     starts: asyncio.Semaphore
     """As many sandboxes and containers are made at the same time."""
     wall: Callable[[], float]

@@ -72,6 +72,7 @@ class Worker:
     def change(self, pod: Object | None) -> None:
         """The pod as the API has it now; None: the API has it no more."""
         if pod is None:
+            self._around.admission.release(self.key)
             self._telling.set_gone()
             self._end(End(Why.DELETED, grace_of_pod(self.pod["spec"])))
             return
@@ -94,6 +95,8 @@ class Worker:
 
     def _end(self, end: End) -> None:
         self.view.end = end
+        if end.why is not Why.DELETED:
+            self._around.admission.release(self.key)
         self.wake()
 
     # The loop
@@ -102,6 +105,8 @@ class Worker:
         """Returns when nothing of the pod is left, here and in the API."""
         async with self._tasks:
             try:
+                if self.view.sandbox is not None and self.view.end is None:
+                    self._around.admission.adopt(self.key, self.pod)
                 self._lives.adopt()
                 await self._work()
             finally:
@@ -118,6 +123,7 @@ class Worker:
             if planned.step is not None:
                 await self._carry_out(planned.step)
             elif planned.is_over:
+                self._around.admission.release(self.key)
                 await self._telling.delete()
                 await self.site.forget()
                 return
@@ -127,7 +133,9 @@ class Worker:
     def _plan(self) -> Plan:
         self._check_deadline()
         if self.view.end is None:
-            self.view.end = finished(self.pod["spec"], wanted(self.pod["spec"]), self.view)
+            end = finished(self.pod["spec"], wanted(self.pod["spec"]), self.view)
+            if end is not None:
+                self._end(end)
         planned = plan(self.pod["spec"], self.view, self._around.clock())
         for stop in planned.stops:
             self._lives.stop(stop)
@@ -197,6 +205,7 @@ class Worker:
     async def _do(self, step: Step) -> None:
         match step:
             case SetUp():
+                self._around.admission.admit(self.key, self.pod)
                 await self.site.set_up(self.pod)
                 self.view.is_set_up, self.view.given = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):

@@ -27,6 +27,7 @@ from alcove.agent.pods.surroundings import Note
 from alcove.agent.runtime.config import IdMapping
 from alcove.agent.runtime.resources import Machine
 from alcove.agent.volumes.volumes import Volumes
+from alcove.api import names
 from alcove.api.objects import Object
 from alcove.dns.resolvconf import ResolvConf
 
@@ -61,6 +62,9 @@ class Folders(Struct, frozen=True):
         return self.data / "logs" / key.place
 
     def log(self, key: PodKey, container: str, attempt: int) -> Path:
+        """Raises ValueError if `container` is not a container's name: it might lead out of the folder."""
+        if fault := names.dns_label(container):
+            raise ValueError(f"{container[:63]!r} is not a container name: {fault}")
         return self.logs(key) / container / f"{attempt}.log"
 
 

@@ -64,9 +64,14 @@ def process_of(pid: int) -> Process | None:
 
 
 class Bundle:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.id = ContainerId(path.name)
+    """A container's directory below the runtime's own folder. This is the only place where an id becomes a path."""
+
+    def __init__(self, folder: Path, id: ContainerId) -> None:
+        """Raises SpecRefused if `id` is not an id: it might lead out of the folder."""
+        if not _is_id(id):
+            raise SpecRefused(f"{id[:200]!r} is not a container id")
+        self.path = folder / id
+        self.id = id
 
     @property
     def runtime_id(self) -> str:
@@ -75,9 +80,7 @@ class Bundle:
 
     @classmethod
     def make(cls, folder: Path, spec: ContainerSpec) -> "Bundle":
-        if not _is_id(spec.id):
-            raise SpecRefused(f"{spec.id!r} is no id")
-        bundle = cls(folder / spec.id)
+        bundle = cls(folder, spec.id)
         try:
             bundle.path.mkdir(mode=0o700)
         except FileExistsError:
@@ -91,10 +94,10 @@ class Bundle:
         return bundle
 
     def record(self) -> Record:
-        """NoSuchContainer: it is gone, or was being made when its maker was stopped."""
+        """Raises NoSuchContainer if it is gone, unreadable, or was being made when its maker was stopped."""
         try:
             return msgspec.json.decode((self.path / "record.json").read_bytes(), type=Record)
-        except FileNotFoundError:
+        except (FileNotFoundError, msgspec.DecodeError):
             raise NoSuchContainer(self.id) from None
 
     def config(self) -> Object:

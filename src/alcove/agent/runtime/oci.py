@@ -95,7 +95,7 @@ class OciRuntime:
     async def list(self) -> Sequence[Status]:
         found = []
         for path in sorted(self._bundles.iterdir()):
-            bundle = Bundle(path)
+            bundle = Bundle(self._bundles, ContainerId(path.name))
             if bundle.id in self._making:
                 continue
             try:
@@ -124,7 +124,7 @@ class OciRuntime:
                 raise
 
     async def delete(self, container: ContainerId) -> None:
-        bundle = Bundle(self._bundles / container)
+        bundle = Bundle(self._bundles, container)
         if bundle.path.exists():
             await self._delete(bundle)
 
@@ -168,7 +168,7 @@ class OciRuntime:
         conmon.resize(self._find(container), width, height)
 
     def _find(self, container: ContainerId) -> Bundle:
-        bundle = Bundle(self._bundles / container)
+        bundle = Bundle(self._bundles, container)
         if not bundle.path.is_dir():
             raise NoSuchContainer(container)
         return bundle

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from alcove.agent import hardware
 from alcove.agent.lookup import Lookup
 from alcove.agent.network.hollow import HollowNetwork
-from alcove.agent.node import NodeFacts, NodeKeeper
+from alcove.agent.node import NodeFacts, NodeKeeper, allocatable
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.runtime.base import Status
@@ -37,7 +37,6 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
         def site_of(key: PodKey, _found: Sequence[Status], runtime: HollowRuntime = runtime) -> HollowSite:
             return HollowSite(key, runtime, network)
 
-        agent.roster(name, site_of, {})
         facts = NodeFacts(
             name=name,
             addresses=(config.address,),
@@ -48,6 +47,7 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
             is_hollow=True,
             hollow_because=why,
         )
+        agent.roster(name, allocatable(facts), site_of, {})
         keepers.append(NodeKeeper(facts, agent.planes.client(HOME), time.time))
     if config.count == 1:
         volumes = Volumes(config.data / "volumes", Lookup(agent.planes), time.time, node=config.name)

@@ -74,7 +74,7 @@ async def start(agent: Agent) -> list[NodeKeeper]:
     except Unable as error:
         return hollow.start(agent, str(error))
     left = await node.found()
-    roster = agent.roster(config.name, node.site, left)
+    roster = agent.roster(config.name, allocatable_of(node.facts()), node.site, left)
     upkeep = Upkeep(roster, node.shop, node.images)
     client = agent.planes.client(HOME)
     keeper = NodeKeeper(node.facts(), client, time.time, upkeep.pressures, lambda: told(node.images.all()))

@@ -12,6 +12,7 @@ import orjson
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.adopting import view_of
+from alcove.agent.pods.admission import NodeAdmission
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling
@@ -132,6 +133,7 @@ class Stage:
         around = Surroundings(
             addresses=("192.0.2.1",),
             note=lambda _key, _type, reason, message: self.events.append((reason, message)),
+            admission=NodeAdmission({"cpu": "4", "memory": "8Gi", "pods": "110"}),
             starts=asyncio.Semaphore(4),
             wall=self.clock,
             clock=loop.time,

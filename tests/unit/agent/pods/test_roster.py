@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import marks
+from alcove.agent.pods.admission import NodeAdmission
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.pods.marks import Mark
 from alcove.agent.pods.roster import Found, Roster
@@ -54,6 +55,7 @@ class Node:
         around = Surroundings(
             addresses=(),
             note=lambda *_: None,
+            admission=NodeAdmission({"cpu": "4", "memory": "8Gi", "pods": "110"}),
             starts=asyncio.Semaphore(4),
             wall=self._clock,
             clock=loop.time,

@@ -17,7 +17,7 @@ def spec(id: str = "c1", sandbox: str = "s1") -> ContainerSpec:
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     record = Bundle.make(tmp_path, spec()).record()
-    again = Bundle(tmp_path / "c1")
+    again = Bundle(tmp_path, ContainerId("c1"))
     assert again.record() == record
     assert (record.id, record.sandbox, record.labels, record.cgroup) == ("c1", "s1", {"a": "b"}, "/alcove/c1")
     assert again.config()["annotations"] == {
@@ -40,7 +40,7 @@ def test_an_id_is_used_once_and_leads_nowhere_else(tmp_path: Path) -> None:
 
 
 def test_no_name_for_a_runtime_begins_another(tmp_path: Path) -> None:
-    names = [Bundle(tmp_path / id).runtime_id for id in ("web-1", "web-10", "web", "web-1.2", "web-1-2")]
+    names = [Bundle(tmp_path, ContainerId(id)).runtime_id for id in ("web-1", "web-10", "web", "web-1.2", "web-1-2")]
     assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
 
 
@@ -48,7 +48,7 @@ def test_what_was_not_written_whole_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "c2").mkdir()
     (tmp_path / "c2/.record.json.new").write_text("{")
     with pytest.raises(NoSuchContainer):
-        Bundle(tmp_path / "c2").record()
+        Bundle(tmp_path, ContainerId("c2")).record()
 
 
 def test_a_process_is_not_mistaken_for_a_later_one_of_its_id(tmp_path: Path) -> None:
@@ -113,3 +113,17 @@ def test_an_end_of_what_an_earlier_version_made(tmp_path: Path) -> None:
     (bundle.path / "lost").unlink()
     bundle.set_lost()
     assert bundle.exit_code() == 255
+
+
+def test_no_id_leads_out_of_the_folder_of_containers(tmp_path: Path) -> None:
+    """A symlink in a folder that a pod can write must not be reached through an id."""
+    for id in ("", ".", "..", "../x", "a/../../x", "a/b", "/etc", "a\0", "a\n", "x" * 300):
+        with pytest.raises(SpecRefused):
+            Bundle(tmp_path, ContainerId(id))
+
+
+def test_a_record_that_cannot_be_read_is_no_container(tmp_path: Path) -> None:
+    bundle = Bundle.make(tmp_path, spec())
+    (bundle.path / "record.json").write_text("{")
+    with pytest.raises(NoSuchContainer):
+        bundle.record()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from alcove.agent.runtime.base import ContainerId
 from alcove.agent.runtime.bundle import Bundle
 from alcove.processes.nodes import boots
 
@@ -21,13 +22,13 @@ def runtimes(tmp_path: Path) -> Path:
         (tmp_path / state).mkdir(parents=True)
         (tmp_path / state / "web.state").write_text("{}")
     (tmp_path / boots.MARK).write_text(boots.BOOT_ID.read_text())
-    assert Bundle(bundle).is_alive()
+    assert Bundle(bundle.parent, ContainerId(bundle.name)).is_alive()
     return tmp_path
 
 
 def test_in_the_same_boot_everything_is_as_it_was(runtimes: Path) -> None:
     boots.begin(runtimes)
-    assert Bundle(runtimes / "gvisor/containers/web").is_alive()
+    assert Bundle(runtimes / "gvisor/containers", ContainerId("web")).is_alive()
     assert (runtimes / "gvisor/state/web.state").exists()
 
 
@@ -37,7 +38,7 @@ def test_in_another_boot_a_process_of_the_same_number_is_a_stranger(runtimes: Pa
     if mark:
         (runtimes / boots.MARK).write_text(mark)
     boots.begin(runtimes)
-    bundle = Bundle(runtimes / "gvisor/containers/web")
+    bundle = Bundle(runtimes / "gvisor/containers", ContainerId("web"))
     assert not bundle.is_alive() and bundle.monitor() is None
     assert bundle.process() is not None, "it was run once"
     assert (bundle.path / "record.json").exists()

@@ -8,6 +8,7 @@ from alcove.api.kinds.core.pods.annotations import check_annotation_changes
 from alcove.api.objects import Object, annotations
 from alcove.api.validation import Faults, check_value
 
+CONTAINER_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NOT_NEGATIVE = "must be a non-negative integer"
 
@@ -30,6 +31,7 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
         faults.append(invalid("status.observedGeneration", status["observedGeneration"], _NOT_NEGATIVE))
     if status.get("qosClass") and status["qosClass"] != before.get("qosClass", ""):
         faults.append(invalid("status.qosClass", status["qosClass"], "field is immutable"))
+    _check_container_names(status, before, faults)
     _check_all_transitions(status, before, spec, faults)
     _check_claims(status.get("resourceClaimStatuses", ()), spec, faults)
     _check_ips(status, before, faults)
@@ -54,6 +56,15 @@ def _check_nomination(status: Object, before: Object, spec: Object, faults: Faul
     if spec.get("nodeName"):
         told = "may not be set on pods that are already bound to a node"
         faults.append(forbidden("status.nominatedNodeName", told))
+
+
+def _check_container_names(status: Object, before: Object, faults: Faults) -> None:
+    """Require new names to be DNS labels. Nodes treat the status as a claim, but it is also shown to people."""
+    for field in CONTAINER_STATUSES:
+        known = {entry.get("name") for entry in before.get(field, ())}
+        for index, entry in enumerate(status.get(field, ())):
+            if (name := entry.get("name", "")) not in known:
+                check_value(name, names.dns_label, f"status.{field}[{index}].name", faults)
 
 
 def _check_all_transitions(status: Object, before: Object, spec: Object, faults: Faults) -> None:

@@ -16,6 +16,14 @@ def container_limits(spec: Object) -> Amounts:
     return _total(spec, "limits")
 
 
+def pod_requests(spec: Object) -> Amounts:
+    """What a node must have free for the pod: its containers' requests, or the pod's own where it has any, and
+    the overhead of its sandbox."""
+    total = {**container_requests(spec), **_amounts(spec, "requests")}
+    _add(total, _parsed(spec.get("overhead") or {}))
+    return total
+
+
 def is_sidecar(container: Object) -> bool:
     """An init container that keeps running beside the others."""
     return container.get("restartPolicy") == "Always"
@@ -41,8 +49,12 @@ def _total(spec: Object, side: str) -> Amounts:
 
 
 def _amounts(container: Object, side: str) -> Amounts:
+    return _parsed(container.get("resources", {}).get(side, {}))
+
+
+def _parsed(given: Object) -> Amounts:
     amounts: Amounts = {}
-    for resource, value in container.get("resources", {}).get(side, {}).items():
+    for resource, value in given.items():
         try:
             amounts[resource] = quantity.of(value)
         except QuantityError:

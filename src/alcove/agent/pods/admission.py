@@ -1,0 +1,65 @@
+"""Whether a node has room for a pod that was bound to it: decided here once more, as the kubelet does.
+
+A pod may reach the node without having passed the scheduler (`spec.nodeName`, `pods/binding`). One that does not
+fit is refused with the kubelet's reasons (`OutOfcpu`, `OutOfpods`, …) and becomes Failed, so that the scheduler
+does not count what it asked for. Pods that are found running are counted without being checked.
+"""
+
+from collections.abc import Mapping
+
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.containers import wanted
+from alcove.agent.pods.site import PodRefused
+from alcove.api import names, quantity
+from alcove.api.kinds.core.pods.totals import Amounts, pod_requests
+from alcove.api.objects import Object
+
+PODS = "pods"
+_ONE = quantity.of(1)
+_NONE = quantity.of(0)
+
+
+class NodeAdmission:
+    """The requests of all pods that a node has admitted, against what it can allocate."""
+
+    def __init__(self, allocatable: Mapping[str, str]) -> None:
+        self._allocatable = {name: quantity.of(value) for name, value in allocatable.items()}
+        self._admitted: dict[PodKey, Amounts] = {}
+
+    def admit(self, key: PodKey, pod: Object) -> None:
+        """Count the pod's requests from now on. Raises PodRefused if the node cannot run the pod."""
+        if key in self._admitted:
+            return
+        _check_names(pod)
+        requests = {**pod_requests(pod["spec"]), PODS: _ONE}
+        for resource, requested in requests.items():
+            capacity = self._allocatable.get(resource)
+            if capacity is None or not requested:
+                continue
+            used = self._used(resource)
+            if used + requested > capacity:
+                raise PodRefused(
+                    f"OutOf{resource}",
+                    f"Pod was rejected: Node didn't have enough resource: {resource}, "
+                    f"requested: {requested}, used: {used}, capacity: {capacity}",
+                )
+        self._admitted[key] = requests
+
+    def adopt(self, key: PodKey, pod: Object) -> None:
+        """Count a pod that runs already."""
+        self._admitted[key] = {**pod_requests(pod["spec"]), PODS: _ONE}
+
+    def release(self, key: PodKey) -> None:
+        """Stop counting the pod: it has ended, or the API has it no more. Safe to repeat."""
+        self._admitted.pop(key, None)
+
+    def _used(self, resource: str) -> quantity.Quantity:
+        amounts = (each[resource] for each in self._admitted.values() if resource in each)
+        return sum(amounts, start=_NONE)
+
+
+def _check_names(pod: Object) -> None:
+    """Containers' names become ids and paths on this node; another plane may not have validated them."""
+    for container in wanted(pod["spec"]):
+        if faults := names.dns_label(container.name):
+            raise PodRefused("InvalidPod", f"container name {container.name[:63]!r}: {faults[0]}")
