@@ -107,6 +107,31 @@ def test_a_pod_runs_and_goes(cluster: LocalServer, tenant: str) -> None:
     wait_until(lambda: caller.get(f"{PODS}/web").status == 404)
 
 
+@pytest.mark.parametrize(
+    ("requests", "reason"), [({"cpu": "256"}, "OutOfcpu"), ({"memory": "1Ti"}, "OutOfmemory")]
+)
+def test_a_pod_that_goes_round_the_scheduler_takes_no_room_it_does_not_fit_in(
+    cluster: LocalServer, requests: Object, reason: str
+) -> None:
+    """Bound by `spec.nodeName`, such a pod once ran, and the node was full for everybody."""
+    acme = cluster.as_tenant("acme")
+    made = pod("greedy", resources={"requests": requests})
+    made["spec"]["nodeName"] = "n1"
+    assert acme.post(PODS, made).status == 201
+
+    def refused() -> bool:
+        status = acme.get(f"{PODS}/greedy").json.get("status", {})
+        return bool(status.get("phase") == "Failed" and status.get("reason") == reason)
+
+    wait_until(refused, 30)
+    beta = cluster.as_tenant("beta")
+    assert beta.post(PODS, pod("modest", resources={"requests": {"cpu": "100m"}})).status == 201
+    running(beta, "modest")
+    for caller, name in ((acme, "greedy"), (beta, "modest")):
+        assert caller.delete(f"{PODS}/{name}").status == 200
+        wait_until(lambda caller=caller, name=name: caller.get(f"{PODS}/{name}").status == 404, 30)
+
+
 def test_events_say_what_happened(cluster: LocalServer) -> None:
     caller = cluster.as_tenant("acme")
     caller.post(PODS, pod("told"))

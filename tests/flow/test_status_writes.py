@@ -86,3 +86,14 @@ def test_a_json_patch_may_put_the_first_thing_into_a_status(tenant: Caller) -> N
     service = made(tenant, f"{DEFAULT}/services", {"ports": [{"port": 80}]})
     shown = tenant.request("PATCH", service, untouched, content_type="application/json-patch+json").json
     assert shown["metadata"]["labels"] == {"a": "b"} and shown.get("status") in (None, {"loadBalancer": {}})
+
+
+@pytest.mark.parametrize(
+    "field", ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"]
+)
+@pytest.mark.parametrize("name", ["0/../../../../volumes/pods/x/empty/v/b", "..", "a\0", "a\nb", "x" * 64])
+def test_a_container_name_in_a_status_cannot_be_a_path(tenant: Caller, field: str, name: str) -> None:
+    pod = made(tenant, f"{DEFAULT}/pods", POD)
+    entry = {"name": name, "image": "x", "imageID": "x", "ready": True, "restartCount": 0}
+    answer = tenant.patch(f"{pod}/status", {"status": {field: [entry]}})
+    assert answer.status == 422 and f"status.{field}[0].name" in answer.json["message"]

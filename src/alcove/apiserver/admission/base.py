@@ -29,6 +29,23 @@ class Operation(Enum):
     CONNECT = "CONNECT"
 
 
+CEL_REQUEST_MOST = 2_500_000
+"""Units of CEL that all policies, their parameters and all match conditions together may spend on one request."""
+
+
+class CelBudget:
+    """What is left to spend on one request, over all expressions that are evaluated for it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = CEL_REQUEST_MOST
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.left <= 0
+
+
 Join = Callable[[Op], AbstractAsyncContextManager[Sequence[Op]]]
 """Given the write's own operation, what else its transaction holds; in force until the write is over."""
 
@@ -64,6 +81,8 @@ class Attributes(Struct, kw_only=True):
     join: Join | None = None
     """Operations that join it too, but are worked out at the last moment, because many writes change the
     same key (a quota's usage). If one's `expected` fails, they alone are worked out again."""
+    cel_budget: CelBudget = field(default_factory=CelBudget)
+    """Shared by all policies and match conditions that look at this write."""
     is_reinvoked: bool = False
     """This is the second run of every `admit`."""
     reinvoke: bool = False

@@ -10,6 +10,7 @@ configurations are themselves never subject to policies, or nobody could mend a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -173,11 +174,15 @@ class ValidatingPolicies(_Plugin):
                     denied.append((hook, binding, Failure(-1, f"failed to configure binding: {error}")))
                 continue
             for param in params:
+                # Others have a turn between any two evaluations.
+                await asyncio.sleep(0)
                 verdict = await self._verdict(hook, matched, attributes, param)
                 for failure in verdict.failures:
                     _act(hook, binding, failure, attributes, denied, audited)
                 for key, value in verdict.annotations.items():
                     annotations.setdefault(key, []).append(value)
+                if attributes.cel_budget.is_exhausted:
+                    break
         for key, values in annotations.items():
             attributes.annotations[f"{hook.name}/{key}"] = ", ".join(dict.fromkeys(values))
 
@@ -277,6 +282,8 @@ class MutatingPolicies(_Plugin):
                 if binding.fault:
                     raise ParamsError(binding.fault)
                 for param in self._params(hook, binding, attributes):
+                    # Others have a turn between any two evaluations.
+                    await asyncio.sleep(0)
                     await self._change(policy, hook, matched, attributes, param)
             except (EvaluationError, ParamsError) as error:
                 self._refuse(hook, binding, str(error), attributes)

@@ -17,19 +17,18 @@ def key(name: str) -> PodKey:
 
 
 def pod(name: str = "main", spec: Object | None = None, **requests: str) -> Object:
-    asked = {resource.replace("_", "-"): value for resource, value in requests.items()}
-    return {"spec": {"containers": [{"name": name, "resources": {"requests": asked}}], **(spec or {})}}
+    return {"spec": {"containers": [{"name": name, "resources": {"requests": requests}}], **(spec or {})}}
 
 
 @pytest.mark.parametrize(
     ("resource", "value"),
-    [("cpu", "4001m"), ("cpu", "256"), ("memory", "1Ti"), ("ephemeral_storage", "11Gi")],
+    [("cpu", "4001m"), ("cpu", "256"), ("memory", "1Ti"), ("ephemeral-storage", "11Gi")],
 )
 def test_a_pod_that_asks_for_more_than_the_node_has_is_refused(resource: str, value: str) -> None:
     admission = NodeAdmission(NODE)
     with pytest.raises(PodRefused) as refused:
-        admission.admit(key("a"), pod(**{resource: value}))
-    assert refused.value.reason == f"OutOf{resource.replace('_', '-')}"
+        admission.admit(key("a"), pod(spec={"overhead": {resource: value}}))
+    assert refused.value.reason == f"OutOf{resource}"
     admission.admit(key("b"), pod(cpu="4", memory="8Gi"))
 
 

@@ -11,8 +11,8 @@ import orjson
 
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.adopting import view_of
 from alcove.agent.pods.admission import NodeAdmission
+from alcove.agent.pods.adopting import view_of
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling

@@ -40,7 +40,10 @@ def test_an_id_is_used_once_and_leads_nowhere_else(tmp_path: Path) -> None:
 
 
 def test_no_name_for_a_runtime_begins_another(tmp_path: Path) -> None:
-    names = [Bundle(tmp_path, ContainerId(id)).runtime_id for id in ("web-1", "web-10", "web", "web-1.2", "web-1-2")]
+    names = [
+        Bundle(tmp_path, ContainerId(id)).runtime_id
+        for id in ("web-1", "web-10", "web", "web-1.2", "web-1-2")
+    ]
     assert not [(a, b) for a in names for b in names if a != b and b.startswith(a)]
 
 

@@ -19,10 +19,8 @@ from alcove.api.cel.types import BOOL, DYN, Type
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.variables import Activation, LazyVariables, declarations
 
-POLICY_MOST = 2_500_000
-"""Units all expressions of a policy may spend on one write and one parameter object."""
-CONDITIONS_MOST = 600_000
-"""Units all match conditions together may spend."""
+ROUND_COST = 1_000
+"""Of evaluating a policy with one parameter object: what that takes beside its expressions."""
 EXHAUSTED = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 FUNCTIONS: Functions = {**KUBERNETES, **merge((AUTHORIZATION, PATCHES))}
@@ -46,20 +44,14 @@ class Expression(Struct, frozen=True):
     """Why there is no program."""
 
 
-class Purse:
-    """What is left to spend."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, units: int) -> None:
-        self.left = units
-
-
-def evaluate(expression: Expression, activation: Activation, purse: Purse) -> Any:
-    """Raises EvaluationError."""
+def evaluate(expression: Expression, activation: Activation) -> Any:
+    """Raises EvaluationError; Exhausted if the request's budget is spent."""
     if expression.program is None:
         raise EvaluationError(f"compilation error: {expression.error}")
-    given = min(CALL_MOST, purse.left)
+    request = activation.budget
+    if request.is_exhausted:
+        raise Exhausted
+    given = min(CALL_MOST, request.left)
     budget = Budget(given)
     try:
         return expression.program.evaluate(activation.values, budget)
@@ -68,7 +60,7 @@ def evaluate(expression: Expression, activation: Activation, purse: Purse) -> An
     except CelError as error:
         raise EvaluationError(f"expression '{expression.source}' resulted in error: {error}") from error
     finally:
-        purse.left -= given - max(budget.left, 0)
+        request.left -= given - max(budget.left, 0)
 
 
 class Compiler:
@@ -113,15 +105,15 @@ class Compiler:
         return Expression(source, program)
 
 
-def bind(variables: Mapping[str, Expression], activation: Activation, purse: Purse) -> None:
+def bind(variables: Mapping[str, Expression], activation: Activation) -> None:
     """Lets the activation's expressions read the variables."""
-    makers = {name: partial(_variable, each, activation, purse) for name, each in variables.items()}
+    makers = {name: partial(_variable, each, activation) for name, each in variables.items()}
     activation.bind_variables(LazyVariables(makers))
 
 
-def _variable(expression: Expression, activation: Activation, purse: Purse) -> Any:
+def _variable(expression: Expression, activation: Activation) -> Any:
     try:
-        return evaluate(expression, activation, purse)
+        return evaluate(expression, activation)
     except Exhausted:
         raise OutOfBudget from None
     except EvaluationError as error:
@@ -145,10 +137,9 @@ class Conditions:
     def hold(self, activation: Activation) -> bool:
         """Raises EvaluationError where a condition fails and no other one is false."""
         failures: list[str] = []
-        purse = Purse(CONDITIONS_MOST)
         for condition in self._conditions:
             try:
-                if evaluate(condition.expression, activation, purse) is False:
+                if evaluate(condition.expression, activation) is False:
                     return False
             except EvaluationError as error:
                 failures.append(str(error))

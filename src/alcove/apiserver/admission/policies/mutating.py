@@ -17,12 +17,11 @@ from alcove.api.patch import json as json_patch
 from alcove.api.patch.apply import shape
 from alcove.api.patch.apply.merge import merge
 from alcove.apiserver.admission.policies.compiled import (
-    POLICY_MOST,
+    ROUND_COST,
     Compiler,
     Conditions,
     EvaluationError,
     Expression,
-    Purse,
     bind,
     evaluate,
 )
@@ -106,18 +105,18 @@ class MutatingPolicy:
 
     def change(self, activation: Activation, kind: ApiKind, obj: Object) -> Object:
         """The object after the policy; the one given is left as it is. Raises EvaluationError."""
-        purse = Purse(POLICY_MOST)
-        bind(self._variables, activation, purse)
+        activation.budget.left -= ROUND_COST
+        bind(self._variables, activation)
         if self._conditions is not None and not self._conditions.hold(activation):
             return obj
         for mutation in self._mutations:
-            value = evaluate(mutation.expression, activation, purse)
+            value = evaluate(mutation.expression, activation)
             try:
                 obj = _applied(obj, value, kind) if mutation.applies else _patched(obj, value)
             except ApiError as error:
                 raise EvaluationError(error.message) from error
             activation.values[0] = obj
-            bind(self._variables, activation, purse)
+            bind(self._variables, activation)
         return obj
 
 

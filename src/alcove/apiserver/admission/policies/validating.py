@@ -7,13 +7,12 @@ from msgspec import Struct
 from alcove.api.cel.types import BOOL, NULL, STRING
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import (
-    POLICY_MOST,
+    ROUND_COST,
     Compiler,
     Conditions,
     EvaluationError,
     Exhausted,
     Expression,
-    Purse,
     bind,
     evaluate,
 )
@@ -63,15 +62,15 @@ class ValidatingPolicy:
 
     def judge(self, activation: Activation) -> Verdict:
         verdict = Verdict([], {})
-        purse = Purse(POLICY_MOST)
-        bind(self._variables, activation, purse)
+        activation.budget.left -= ROUND_COST
+        bind(self._variables, activation)
         try:
             if self._conditions is not None and not self._conditions.hold(activation):
                 return verdict
             for index, validation in enumerate(self._validations):
-                self._validate(index, validation, activation, purse, verdict)
+                self._validate(index, validation, activation, verdict)
             for key, expression in self._annotations:
-                self._annotate(key, expression, activation, purse, verdict)
+                self._annotate(key, expression, activation, verdict)
         except EvaluationError as error:
             self._fail(-1, error, verdict)
         return verdict
@@ -81,24 +80,22 @@ class ValidatingPolicy:
             verdict.failures.append(Failure(index, str(error)))
 
     def _validate(
-        self, index: int, validation: _Validation, activation: Activation, purse: Purse, verdict: Verdict
+        self, index: int, validation: _Validation, activation: Activation, verdict: Verdict
     ) -> None:
         try:
-            holds = evaluate(validation.expression, activation, purse)
+            holds = evaluate(validation.expression, activation)
         except Exhausted:
             raise
         except EvaluationError as error:
             self._fail(index, error, verdict)
             return
         if holds is not True:
-            message = _message(validation, activation, purse)
+            message = _message(validation, activation)
             verdict.failures.append(Failure(index, message, validation.reason))
 
-    def _annotate(
-        self, key: str, expression: Expression, activation: Activation, purse: Purse, verdict: Verdict
-    ) -> None:
+    def _annotate(self, key: str, expression: Expression, activation: Activation, verdict: Verdict) -> None:
         try:
-            value = evaluate(expression, activation, purse)
+            value = evaluate(expression, activation)
             if value is not None and not isinstance(value, str):
                 told = "Return type must be either string or null."
                 raise EvaluationError(
@@ -123,11 +120,11 @@ def _compile(given: Object, compiler: Compiler) -> _Validation:
     )
 
 
-def _message(validation: _Validation, activation: Activation, purse: Purse) -> str:
+def _message(validation: _Validation, activation: Activation) -> str:
     text = ""
     if validation.message_expression is not None:
         try:
-            value = evaluate(validation.message_expression, activation, purse)
+            value = evaluate(validation.message_expression, activation)
             text = value.strip() if isinstance(value, str) else ""
         except EvaluationError:
             text = ""

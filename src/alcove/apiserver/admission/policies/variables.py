@@ -23,7 +23,7 @@ from alcove.api.cel.schema_types import schema_type
 from alcove.api.cel.types import DYN, Field, Kind, Type
 from alcove.api.kind import Kind as ApiKind
 from alcove.api.objects import Object
-from alcove.apiserver.admission.base import Attributes
+from alcove.apiserver.admission.base import Attributes, CelBudget
 from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 
@@ -141,9 +141,10 @@ def declarations(*, has_params: bool, variables: Mapping[str, Type]) -> dict[str
 class Activation:
     """The values for one write, one matched kind and one parameter object."""
 
-    __slots__ = ("values",)
+    __slots__ = ("budget", "values")
 
-    def __init__(self, has_params: bool, given: Mapping[str, Any]) -> None:
+    def __init__(self, has_params: bool, given: Mapping[str, Any], budget: CelBudget) -> None:
+        self.budget = budget
         names = ORDER if has_params else tuple(name for name in ORDER if name != "params")
         self.values = [given.get(name) for name in names]
 
@@ -172,7 +173,7 @@ def activation(
         "authorizer": authorizer,
         "authorizer.requestResource": ResourceCheckValue(ask, _requested(attributes)),
     }
-    return Activation(has_params, given)
+    return Activation(has_params, given, attributes.cel_budget)
 
 
 def request(attributes: Attributes, matched: ApiKind) -> Object:
