@@ -150,3 +150,31 @@ async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, mill
     assert list(await maker.runtime.list()) == []
     assert lab.cgroups.children(lab.name) == []
     assert lab.cgroups.processes(lab.name) == []
+
+
+def _processes_of(path: Path) -> list[str]:
+    """The command lines that name the path."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = process.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if os.fsencode(path) in line:
+            found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+async def test_no_process_waits_for_ever_for_a_container_that_nobody_starts(maker: Maker) -> None:
+    """Its maker was killed before it was started, and its directory removed before its process was known."""
+    lab = maker.lab()
+    spec = await lab.spec(await lab.sandbox(), {"command": ["true"]})
+    await maker.runtime.create(spec)
+    bundle = maker.folder / "run/containers" / spec.id
+    assert _processes_of(bundle)
+    (bundle / "pid").unlink()
+    (bundle / "process").unlink(missing_ok=True)
+    await maker.runtime.delete(spec.id)
+    async with asyncio.timeout(20):
+        while _processes_of(bundle):  # noqa: ASYNC110  It happens in other processes.
+            await asyncio.sleep(0.05)

@@ -10,21 +10,22 @@ namespaces, none in the host's. From exit to gateway come only answers and what 
 import errno
 import os
 import subprocess
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface
 from pathlib import Path
 
 from msgspec import Struct
 
 from alcove.dataplane import links, namespaces
-from alcove.dataplane.address import Prefix
+from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.apply import Checkpoint
 from alcove.dataplane.desired import gateway_mac, gateway_name
 from alcove.dataplane.errors import DataPlaneError, KernelRefused
 from alcove.dataplane.links import AF_INET, AF_INET6
+from alcove.dataplane.linkstate import Route, align, default_route, route_to
 from alcove.dataplane.model import Gateway, Settings, World
 from alcove.dataplane.namespaces import inside, path_of
-from alcove.dataplane.netlink import Netlink, Request
-from alcove.dataplane.ports import HOST_MAC, Taken, equip, make_guarded
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.ports import HOST_MAC, Taken, make_guarded
 from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ruleset
 
 EXIT_MAC = "06:00:01:00:00:01"
@@ -132,10 +133,9 @@ class Gateways:
         if links.read_link(self.netlink, link_name) is None:
             inner = ("net", gateway_mac(gateway.vni))
             make_guarded(self.netlink, link_name, inner, namespace, mtu, program, self.checkpoint, self.taken)
-        equip(namespace, "net", gateway.addresses, ())
         with inside(namespace):
             _forward()
-            _route_inside(gateway, prefixes)
+            _align_inner(gateway, prefixes)
 
     def _ensure_uplink(self, vni: int, namespace: int, slot: int) -> None:
         exit_side, own_side = uplink_addresses(slot)
@@ -216,19 +216,14 @@ def inner_prefixes(gateway: Gateway, world: World) -> tuple[Prefix, ...]:
     return (*own, *served)
 
 
-def _route_inside(gateway: Gateway, prefixes: tuple[Prefix, ...]) -> None:
+def _align_inner(gateway: Gateway, prefixes: tuple[Prefix, ...]) -> None:
     """Everything of the network is on the link: the program there answers for all of it."""
+    own: list[Address] = [one for one in (gateway.node_address, gateway.node_address6) if one is not None]
     netlink = Netlink()
     try:
-        index = _index(netlink, "net")
-        netlink.do(
-            *(links.add_route(index, one, None, AF_INET) for one in prefixes if one.version == 4),
-            *(links.add_route(index, one, None, AF_INET6) for one in prefixes if one.version == 6),
-        )
-        if gateway.node_address is not None:
-            netlink.do(links.add_address(index, gateway.node_address, 32))
-        if gateway.node_address6 is not None:
-            netlink.do(links.add_address(index, gateway.node_address6, 128))
+        netlink.do(links.set_link(_index(netlink, "lo")))
+        addresses = (*gateway.addresses, *(ip_interface(one) for one in own))
+        align(netlink, _index(netlink, "net"), addresses, [route_to(one) for one in prefixes])
     finally:
         netlink.close()
 
@@ -251,16 +246,8 @@ def _ensure_uplink_here(far: int, far_name: str, own: Uplink, hop: Uplink, kerne
             # A namespace ends some time after its name: the other side of an earlier one may still be there.
             _remove_link(far, far_name)
             netlink.do(links.veth("up", UPLINK_MAC, far_name, UPLINK_PEER_MAC, far, 1500))
-        index = _index(netlink, "up")
-        netlink.do(
-            links.add_address(index, own.four, 31),
-            links.set_link(index),
-            links.add_route(index, None, hop.four, AF_INET),
-        )
-        if kernel6:
-            netlink.do(
-                *_side6(index, own, hop, UPLINK_PEER_MAC), links.add_route(index, None, hop.six, AF_INET6)
-            )
+        routes = [default_route(hop.four), *([default_route(hop.six)] if kernel6 else ())]
+        _align_side(netlink, _index(netlink, "up"), own, hop, routes, UPLINK_PEER_MAC if kernel6 else "")
     finally:
         netlink.close()
 
@@ -268,15 +255,18 @@ def _ensure_uplink_here(far: int, far_name: str, own: Uplink, hop: Uplink, kerne
 def _set_up_uplink(name: str, own: Uplink, hop: Uplink, kernel6: bool) -> None:
     netlink = Netlink()
     try:
-        index = _index(netlink, name)
-        netlink.do(links.add_address(index, own.four, 31), links.set_link(index))
-        netlink.do(links.add_route(index, IPv4Network((hop.four, 32)), None, AF_INET))
-        if kernel6:
-            netlink.do(*_side6(index, own, hop, UPLINK_MAC))
+        routes = [route_to(IPv4Network((hop.four, 32)))]
+        _align_side(netlink, _index(netlink, name), own, hop, routes, UPLINK_MAC if kernel6 else "")
     finally:
         netlink.close()
 
 
-def _side6(index: int, own: Uplink, hop: Uplink, hop_mac: str) -> list[Request]:
-    """Who is at the other side is known: nobody has to be asked, and the exit answers no one."""
-    return [links.add_address(index, own.six, 127), links.add_neighbor(index, hop.six, hop_mac)]
+def _align_side(
+    netlink: Netlink, index: int, own: Uplink, hop: Uplink, routes: list[Route], hop_mac: str
+) -> None:
+    """One side of an uplink. `hop_mac` is empty where the kernel has no IPv6; else the other side is known by it:
+    nobody has to be asked, and the exit answers no one."""
+    addresses = [ip_interface((own.four, 31)), *([ip_interface((own.six, 127))] if hop_mac else ())]
+    align(netlink, index, addresses, routes)
+    if hop_mac:
+        netlink.do(links.add_neighbor(index, hop.six, hop_mac))

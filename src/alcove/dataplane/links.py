@@ -26,7 +26,9 @@ from alcove.dataplane.netlink import (
 
 AF_INET, AF_INET6 = 2, 10
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
-RTM_NEWADDR, RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWNEIGH = 20, 24, 26, 28
+RTM_NEWADDR, RTM_DELADDR, RTM_GETADDR = 20, 21, 22
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE, RTM_NEWNEIGH = 24, 25, 26, 28
+RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST = 254, 4, 253, 1
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTFILTER, RTM_DELTFILTER, RTM_GETTFILTER = 44, 45, 46
 IFF_UP = 1
@@ -50,8 +52,8 @@ SOLE = 1
 _NO_QDISC = (errno.EINVAL, errno.ENOENT, errno.ENODEV)
 
 _LINK = struct.Struct("=BxHiII")
-_ADDRESS = struct.Struct("=BBBBI")
-_ROUTE = struct.Struct("=BBBBBBBBI")
+ADDRESS = struct.Struct("=BBBBI")
+ROUTE = struct.Struct("=BBBBBBBBI")
 _NEIGHBOR = struct.Struct("=BxxxiHBB")
 _TC = struct.Struct("=BxxxiIII")
 _RATE = struct.Struct("=BBHhHI")
@@ -116,7 +118,7 @@ def delete_link(index: int) -> Request:
 
 def add_address(index: int, address: Address, prefix_length: int) -> Request:
     family = AF_INET if address.version == 4 else AF_INET6
-    body = _ADDRESS.pack(family, prefix_length, 0, 0, index)
+    body = ADDRESS.pack(family, prefix_length, 0, 0, index)
     body += attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
     if family == AF_INET6:
         # Nobody else can have it: the data plane would not let them.
@@ -124,17 +126,32 @@ def add_address(index: int, address: Address, prefix_length: int) -> Request:
     return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body, f"add address {address}")
 
 
+def delete_address(index: int, address: Address, prefix_length: int) -> Request:
+    family = AF_INET if address.version == 4 else AF_INET6
+    body = ADDRESS.pack(family, prefix_length, 0, 0, index) + attribute(IFA_LOCAL, address.packed)
+    return Request(RTM_DELADDR, 0, body, f"delete address {address}", (errno.EADDRNOTAVAIL,))
+
+
 def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> Request:
     """To `target` (None: everything) by `via` (None: on the link itself)."""
+    body = _route(index, target, via, family)
+    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}")
+
+
+def delete_route(index: int, target: Prefix | None, via: Address | None, family: int) -> Request:
+    body = _route(index, target, via, family)
+    return Request(RTM_DELROUTE, 0, body, f"delete route to {target or 'default'}", (errno.ESRCH,))
+
+
+def _route(index: int, target: Prefix | None, via: Address | None, family: int) -> bytes:
     bits = target.prefixlen if target else 0
-    scope = 0 if via else 253
-    body = _ROUTE.pack(family, bits, 0, 0, 254, 4, scope, 1, 0)
+    scope = 0 if via else RT_SCOPE_LINK
+    body = ROUTE.pack(family, bits, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST, 0)
     if target:
         body += attribute(RTA_DST, target.network_address.packed)
     if via:
         body += attribute(RTA_GATEWAY, via.packed)
-    body += attribute_u32(RTA_OIF, index)
-    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}")
+    return body + attribute_u32(RTA_OIF, index)
 
 
 def add_neighbor(index: int, address: Address, mac: str) -> Request:
@@ -261,7 +278,7 @@ def _read_filters(netlink: Netlink, index: int, parent: int) -> Iterator[tuple[i
 
 def read_next_hop(netlink: Netlink, target: IPv4Address) -> IPv4Address | None:
     """The router on the way to `target`, or itself if it is on the link; None: no way."""
-    body = _ROUTE.pack(AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, target.packed)
+    body = ROUTE.pack(AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, target.packed)
     unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH)
     answer = netlink.ask(Request(RTM_GETROUTE, 0, body, f"find way to {target}", unreachable))
     if answer is None:

@@ -39,7 +39,10 @@ mkfifo "$bundle/{go}" || exit
 {call} "$@" || exit
 exec 3<&0
 (
-    read -r _ <"$bundle/{go}"
+    # Whoever would say so may have been killed: without its bundle the container is nobody's.
+    until timeout {look} head -c 1 "$bundle/{go}" >/dev/null 2>&1; do
+        [ -p "$bundle/{go}" ] || exit 255
+    done
     if {call} --log="$bundle/{start_log}" start "$word"; then
         : >"$bundle/{started}"
     else
@@ -57,6 +60,8 @@ echo "$!" >"$pid_file"
 
 STARTED, FAILED = "started", "failed"
 """Files in a bundle that say that its container was started, or could not be."""
+LOOK_SECONDS = 5
+"""How often one who stands in looks whether its bundle is still there while it waits to be told to start."""
 GO, START_LOG = "go", "start.log"
 """The pipe by which one who stands in is told to start, and what the runtime has to say about it."""
 
@@ -98,7 +103,13 @@ def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
         call = shlex.join([*prefix, *words])
     if flavor.isolation is Isolation.SANDBOX:
         return _STAND_IN.format(
-            call=call, plain=plain, go=GO, started=STARTED, failed=FAILED, start_log=START_LOG
+            call=call,
+            plain=plain,
+            go=GO,
+            look=LOOK_SECONDS,
+            started=STARTED,
+            failed=FAILED,
+            start_log=START_LOG,
         )
     return _DIRECT.format(call=call, plain=plain)
 

@@ -1,0 +1,119 @@
+"""A gateway's addresses and routes are what the network wants now, not what it once wanted."""
+
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
+
+import pytest
+
+from alcove.dataplane.address import Prefix
+from alcove.dataplane.model import Gateway, Network, Vpc
+from alcove.dataplane.namespaces import path_of
+from alcove.testing.nodes import Lab, Node
+
+VNI = 8101
+SERVICES = ip_network("172.20.0.0/16")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Lab(1) as lab:
+        yield lab.nodes[0]
+
+
+def gateway(
+    *addresses: str, node_address: str | None = None, node_address6: str | None = None, vni: int = VNI
+) -> Gateway:
+    return Gateway(
+        vni,
+        tuple(ip_interface(one) for one in addresses),
+        IPv4Address(node_address) if node_address else None,
+        node_address6=IPv6Address(node_address6) if node_address6 else None,
+    )
+
+
+def apply(node: Node, *gateways: Gateway, services: tuple[Prefix, ...] = (SERVICES,)) -> None:
+    node.apply(
+        networks=tuple(Network(one.vni, service_prefixes=services) for one in gateways),
+        vpcs=tuple(Vpc(one.vni, (ip_network("10.0.0.0/16"), ip_network("fd00::/48"))) for one in gateways),
+        gateways=gateways,
+    )
+
+
+def shown(namespace: str, *arguments: str) -> list[dict[str, object]]:
+    command = ["nsenter", f"--net={path_of(namespace)}", "ip", "-j", *arguments]
+    found: list[dict[str, object]] = json.loads(subprocess.check_output(command))
+    return found
+
+
+def addresses_in(namespace: str, link: str) -> set[str]:
+    [found] = shown(namespace, "addr", "show", "dev", link)
+    told = found["addr_info"]
+    assert isinstance(told, list)
+    return {f"{one['local']}/{one['prefixlen']}" for one in told if one["scope"] == "global"}
+
+
+def static_routes_in(namespace: str, link: str) -> set[object]:
+    found = [one for family in ("-4", "-6") for one in shown(namespace, family, "route", "show", "dev", link)]
+    return {one["dst"] for one in found if one.get("protocol") == "static"}
+
+
+def test_the_address_for_node_ports_goes_with_the_last_service_that_needed_it(node: Node) -> None:
+    """It stayed on the link: the pod that got it later failed its probes on this node for good."""
+    namespace = node.plane.gateways.namespace_name(VNI)
+    apply(node, gateway("10.0.1.1/24", node_address="10.0.1.240", node_address6="fd00:0:0:1::240"))
+    assert addresses_in(namespace, "net") == {"10.0.1.1/24", "10.0.1.240/32", "fd00:0:0:1::240/128"}
+    apply(node, gateway("10.0.1.1/24"))
+    assert addresses_in(namespace, "net") == {"10.0.1.1/24"}
+
+
+def test_routes_to_addresses_of_balancers_go_with_them(node: Node) -> None:
+    namespace, balancer = node.plane.gateways.namespace_name(VNI), ip_network("198.51.100.7/32")
+    apply(node, gateway("10.0.1.1/24"), services=(SERVICES, balancer))
+    assert "198.51.100.7" in static_routes_in(namespace, "net")
+    apply(node, gateway("10.0.1.1/24"))
+    assert static_routes_in(namespace, "net") == {"10.0.0.0/16", "fd00::/48", "172.20.0.0/16"}
+
+
+def test_what_somebody_else_put_there_is_removed_when_the_kernel_is_read_again(node: Node) -> None:
+    namespace = node.plane.gateways.namespace_name(VNI)
+    apply(node, gateway("10.0.1.1/24"))
+    enter = ["nsenter", f"--net={path_of(namespace)}", "ip"]
+    subprocess.check_call([*enter, "addr", "add", "10.0.1.77/32", "dev", "net"])
+    subprocess.check_call([*enter, "route", "add", "192.0.2.0/24", "dev", "net", "proto", "static"])
+    node.plane.gateways.doubt()
+    apply(node, gateway("10.0.1.1/24"))
+    assert addresses_in(namespace, "net") == {"10.0.1.1/24"}
+    assert "192.0.2.0/24" not in static_routes_in(namespace, "net")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_changes_every_namespace_has_what_it_should(node: Node, seed: int) -> None:
+    chance = random.Random(seed)
+    pools = ("10.0.1.1/24", "10.0.2.1/24", "10.0.1.2/24", "fd00:0:0:1::1/64", "fd00:0:0:2::1/64")
+    extras = tuple(ip_network(f"198.51.100.{number}/32") for number in range(4))
+    for _ in range(12):
+        present = [VNI + number for number in range(3) if chance.random() < 0.7]
+        services = (SERVICES, *chance.sample(extras, chance.randrange(4)))
+        gateways = [
+            gateway(
+                *chance.sample(pools, chance.randrange(1, 4)),
+                node_address=chance.choice((None, "10.0.1.240", "10.0.2.241")),
+                node_address6=chance.choice((None, "fd00:0:0:1::240")),
+                vni=vni,
+            )
+            for vni in present
+        ]
+        apply(node, *gateways, services=services)
+        for one in gateways:
+            namespace = node.plane.gateways.namespace_name(one.vni)
+            own = {f"{one.node_address}/32"} if one.node_address else set()
+            own |= {f"{one.node_address6}/128"} if one.node_address6 else set()
+            assert addresses_in(namespace, "net") == {str(each) for each in one.addresses} | own
+            wanted = {"10.0.0.0/16", "fd00::/48", "172.20.0.0/16"}
+            wanted |= {str(each.network_address) for each in services[1:]}
+            assert static_routes_in(namespace, "net") == wanted
+            exit_side = addresses_in(f"{node.plane.gateways.prefix}exit", f"g{one.vni:x}")
+            assert len([each for each in exit_side if "." in each]) == 1
