@@ -113,3 +113,55 @@ def test_a_finished_job_goes_after_its_time(tenant_admin: Caller) -> None:
     end(tenant_admin, first)
     wait_until(lambda: condition(tenant_admin, "sum", "Complete"))
     wait_until(lambda: tenant_admin.get(f"{JOBS}/sum").status == 404)
+
+
+def tracked(caller: Caller) -> list[str]:
+    return [
+        each["metadata"]["name"]
+        for each in pods(caller)
+        if TRACKING in each["metadata"].get("finalizers", ())
+    ]
+
+
+def gone(caller: Caller, path: str) -> bool:
+    return caller.get(path).status == 404
+
+
+def test_a_pod_that_its_job_released_does_not_keep_its_namespace_for_ever(tenant_admin: Caller) -> None:
+    """It kept the finalizer that only its job would have taken off."""
+    assert tenant_admin.post("/api/v1/namespaces", {"metadata": {"name": "released"}}).status == 201
+    jobs, its = (path.replace("default", "released") for path in (JOBS, PODS))
+    assert tenant_admin.post(jobs, made("let-go", parallelism=1)).status == 201
+    name = wait_until(lambda: (found := tenant_admin.get(its).json["items"]) and found[0])["metadata"]["name"]
+    labels = {"job-name": None, "batch.kubernetes.io/job-name": None, "controller-uid": None}
+    labels["batch.kubernetes.io/controller-uid"] = None
+    assert tenant_admin.patch(f"{its}/{name}", {"metadata": {"labels": labels}}).status == 200
+    wait_until(lambda: not tenant_admin.get(f"{its}/{name}").json["metadata"].get("ownerReferences"))
+    wait_until(lambda: not tenant_admin.get(f"{its}/{name}").json["metadata"].get("finalizers"))
+    assert tenant_admin.delete("/api/v1/namespaces/released").status == 200
+    wait_until(lambda: gone(tenant_admin, "/api/v1/namespaces/released"), 30)
+
+
+def test_pods_orphaned_with_their_job_are_not_tracked_any_more(tenant_admin: Caller) -> None:
+    assert tenant_admin.post(JOBS, made("leaving", parallelism=8, completions=8)).status == 201
+    wait_until(lambda: len(tracked(tenant_admin)) == 8)
+    answer = tenant_admin.request("DELETE", f"{JOBS}/leaving", {"propagationPolicy": "Orphan"})
+    assert answer.status == 200
+    wait_until(lambda: gone(tenant_admin, f"{JOBS}/leaving"))
+    wait_until(lambda: not tracked(tenant_admin))
+    assert len(pods(tenant_admin)) == 8
+
+
+def test_a_job_deleted_in_the_foreground_does_not_wait_for_a_relabelled_pod(tenant_admin: Caller) -> None:
+    assert tenant_admin.post(JOBS, made("foreground", parallelism=1)).status == 201
+    (name,) = wait_until(lambda: tracked(tenant_admin))
+    hold = {"metadata": {"finalizers": [TRACKING, "example.com/hold"]}}
+    assert tenant_admin.patch(f"{PODS}/{name}", hold).status == 200
+    answer = tenant_admin.request("DELETE", f"{JOBS}/foreground", {"propagationPolicy": "Foreground"})
+    assert answer.status in (200, 202)
+    labels = {"job-name": None, "batch.kubernetes.io/job-name": None, "controller-uid": None}
+    labels["batch.kubernetes.io/controller-uid"] = None
+    assert tenant_admin.patch(f"{PODS}/{name}", {"metadata": {"labels": labels}}).status == 200
+    wait_until(lambda: name not in tracked(tenant_admin))
+    assert tenant_admin.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}}).status == 200
+    wait_until(lambda: gone(tenant_admin, f"{JOBS}/foreground"))

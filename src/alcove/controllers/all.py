@@ -13,7 +13,7 @@ from alcove.controllers.disruption import Disruption
 from alcove.controllers.endpoints import Endpoints, EndpointSliceMirroring, EndpointSlices
 from alcove.controllers.garbage import GarbageCollector
 from alcove.controllers.ingress import Ingresses
-from alcove.controllers.jobs import Jobs
+from alcove.controllers.jobs import Jobs, OrphanedJobPods
 from alcove.controllers.namespaces import Namespaces
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.gateways import GatewayController
@@ -61,6 +61,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicationControllers,
     Deployments,
     Jobs,
+    OrphanedJobPods,
     CronJobs,
     StatefulSets,
     DaemonSets,

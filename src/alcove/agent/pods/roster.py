@@ -20,9 +20,11 @@ from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling
 from alcove.agent.pods.worker import Worker
 from alcove.agent.runtime.base import RuntimeFailure, Status
+from alcove.agent.volumes.failure import VolumeFailure
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey, PlaneId
+from alcove.dataplane.errors import DataPlaneError
 
 log = logging.getLogger(__name__)
 
@@ -149,15 +151,19 @@ class Roster:
     async def sweep(self, heard: Callable[[PlaneId], bool]) -> None:
         """Removes what is left of pods that their planes, being heard, do not have."""
         for key in [each for each in self._left if heard(each.plane)]:
-            found = self._left.pop(key)
-            log.info("removing what is left of a pod", extra={"pod": str(key)})
+            found = self._left.get(key)
+            if found is None:
+                continue  # Its pod came back and has claimed it.
+            log.info("removing leftovers of a pod", extra={"pod": str(key)})
             site = self._site_of(key, found)
             try:
                 await site.dismantle()
                 await site.forget()
-            except (RuntimeFailure, OSError) as error:
-                log.warning("not removed", extra={"pod": str(key), "error": str(error)})
-                self._left[key] = found
+            except (RuntimeFailure, DataPlaneError, VolumeFailure, OSError) as error:
+                extra = {"pod": str(key), "error": str(error)}
+                log.warning("failed to remove leftovers of a pod; retrying", extra=extra)
+            else:
+                self._left.pop(key, None)
 
 
 def _is_of(status: Status, key: PodKey) -> bool:

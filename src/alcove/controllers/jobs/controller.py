@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.objects import Object
-from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS, PODS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
 from alcove.controllers.jobs import accounting, ending, plan, status
+from alcove.controllers.jobs.finalizers import remove_finalizer
 from alcove.controllers.terminating import is_terminating
 from alcove.controllers.workloads import owning
 from alcove.controllers.workloads.making import Lanes, slow_start
@@ -48,7 +48,8 @@ class Jobs(Controller):
         owner = owning.Owner(self.client(key), key, JOBS, job, self._selectors.get(key))
         owned = await owner.claim(self._pods)
         if ending.is_over(job) or "deletionTimestamp" in job["metadata"]:
-            await self._release(key, [pod for pod in owned if accounting.is_tracked(pod)])
+            # All that the job controls, whatever their labels are by now: the job may be waiting for them to go.
+            await self._release(key, self._tracked(key))
             return DONE
         return await self._advance(key, job, owned)
 
@@ -96,7 +97,7 @@ class Jobs(Controller):
 
         async def delete(pod: Object) -> Object:
             metadata = pod["metadata"]
-            await self._release_one(key, pod)
+            await remove_finalizer(self.client(key), key, pod)
             try:
                 await self.client(key).delete(
                     key.tenant, PODS, metadata["name"], namespace=key.namespace, uid=metadata["uid"]
@@ -114,33 +115,22 @@ class Jobs(Controller):
 
     async def _release_strangers(self, key: ObjectKey, job: Object | None) -> None:
         """Pods that wait for a job that is gone, or for another one of the same name."""
-        waiting = self._pods.find("tracked", key.plane, key.tenant, f"{key.namespace}/{key.name}")
         uid = job["metadata"]["uid"] if job is not None else ""
-        strangers = [pod for pod in waiting if (controller_of(pod) or {}).get("uid") != uid]
+        strangers = [pod for pod in self._tracked(key) if (controller_of(pod) or {}).get("uid") != uid]
         await self._release(key, strangers)
+
+    def _tracked(self, key: ObjectKey) -> list[Object]:
+        """Pods controlled by a job of this name that wait to be counted."""
+        return list(self._pods.find("tracked", key.plane, key.tenant, f"{key.namespace}/{key.name}"))
 
     async def _release(self, key: ObjectKey, released: Sequence[Object]) -> None:
         async def release(pod: Object) -> Object:
-            await self._release_one(key, pod)
+            await remove_finalizer(self.client(key), key, pod)
             return pod
 
         done = await slow_start(self._lanes.of(key.space), released, release)
         if done.error is not None:
             raise done.error
-
-    async def _release_one(self, key: ObjectKey, pod: Object) -> None:
-        metadata = pod["metadata"]
-        if not accounting.is_tracked(pod):
-            return
-        kept = [each for each in metadata["finalizers"] if each != accounting.FINALIZER]
-        patch = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}}
-        patch["metadata"]["finalizers"] = kept or None
-        try:
-            await self.client(key).patch(
-                key.tenant, PODS, metadata["name"], patch, namespace=key.namespace, kind=Patch.MERGE
-            )
-        except NotFound:
-            pass
 
     # Status
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import marks
@@ -16,12 +18,14 @@ from alcove.agent.pods.surroundings import Surroundings
 from alcove.agent.pods.telling import Telling
 from alcove.agent.runtime.base import ContainerSpec, Status
 from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.volumes.failure import VolumeFailure
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Client
 from alcove.client.errors import PlaneLeft
 from alcove.client.keys import HOME, ObjectKey, PlaneId
+from alcove.dataplane.errors import KernelRefused
 from alcove.testing.clock import VirtualClock
 
 KEY = ObjectKey(HOME, TenantId("acme"), "default", "web")
@@ -29,11 +33,15 @@ FIRST, SECOND = (f"0b1f9c3e-6d0f-4c56-9d3c-5b1a6b1c2d3{digit}" for digit in "01"
 
 
 class Network:
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+
     async def attach(self, key: PodKey, pod: Object) -> Attachment:
         return Attachment("", ("10.0.0.7",))
 
     async def detach(self, key: PodKey) -> None:
-        return
+        if self.failure is not None:
+            raise self.failure
 
 
 def pod(uid: str) -> Object:
@@ -48,6 +56,7 @@ def nobody(_plane: PlaneId) -> Client:
 class Node:
     def __init__(self, clock: VirtualClock) -> None:
         self.runtime = HollowRuntime(clock)
+        self.network = Network()
         self._clock = clock
 
     def roster(self, left: Found) -> Roster:
@@ -62,7 +71,7 @@ class Node:
         )
 
         def site_of(key: PodKey, found: Sequence[Status]) -> HollowSite:
-            site = HollowSite(key, self.runtime, Network())
+            site = HollowSite(key, self.runtime, self.network)
             site._made |= {each.id for each in found}
             return site
 
@@ -137,5 +146,26 @@ def test_what_a_pod_claims_is_its_own() -> None:
         assert (await node.runtime.status(box.id)).started_at == box.started_at, "it was taken over as it was"
         assert len(await node.runtime.list()) == 2
         task.cancel()
+
+    clock.run(scene())
+
+
+@pytest.mark.parametrize(
+    "failure", [KernelRefused("delete link", 16), VolumeFailure("busy"), OSError("full")], ids=repr
+)
+def test_leftovers_that_cannot_be_removed_now_are_removed_later(failure: Exception) -> None:
+    """The failure once ended the agent, again after each restart."""
+    clock = VirtualClock()
+
+    async def scene() -> None:
+        node = Node(clock)
+        key = PodKey.of(KEY, pod(FIRST))
+        roster = node.roster({key: [await node.box(key)]})
+        node.network.failure = failure
+        await roster.sweep(lambda _plane: True)
+        assert roster.has_left
+        node.network.failure = None
+        await roster.sweep(lambda _plane: True)
+        assert not roster.has_left and not await node.running()
 
     clock.run(scene())

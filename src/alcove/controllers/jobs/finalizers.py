@@ -1,0 +1,73 @@
+"""The finalizer that keeps a pod until its Job has counted it: taking it off, also where no Job will.
+
+A pod can lose its Job in many ways: its labels change and the Job releases it, the garbage collector orphans it,
+somebody edits its owner references. Whatever happened, a pod that is tracked and that no Job controls will never be
+counted; its finalizer would keep it, and its namespace, for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api.errors import Conflict, NotFound
+from alcove.api.objects import Object
+from alcove.client.changes import Change, Kind
+from alcove.client.client import Client, Patch
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import JOBS, PODS
+from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.jobs.accounting import FINALIZER, is_tracked
+
+
+async def remove_finalizer(client: Client, key: ObjectKey, pod: Object) -> None:
+    """Remove the tracking finalizer from a pod in the key's namespace. Raises Conflict if the pod has changed."""
+    if not is_tracked(pod):
+        return
+    metadata = pod["metadata"]
+    kept = [each for each in metadata["finalizers"] if each != FINALIZER]
+    changed = {
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+        "finalizers": kept or None,
+    }
+    try:
+        await client.patch(
+            key.tenant,
+            PODS,
+            metadata["name"],
+            {"metadata": changed},
+            namespace=key.namespace,
+            kind=Patch.MERGE,
+        )
+    except NotFound:
+        pass
+
+
+def is_orphan(pod: Object) -> bool:
+    """Whether the pod waits to be counted, and no Job controls it."""
+    return is_tracked(pod) and (controller_of(pod) or {}).get("kind") != JOBS.kind
+
+
+def _orphans(change: Change) -> Iterable[ObjectKey]:
+    return (change.key,) if change.kind is not Kind.DELETED and is_orphan(change.obj) else ()
+
+
+class OrphanedJobPods(Controller):
+    """Pods that a Job controls, though it is gone, are the Job controller's own business."""
+
+    name = "orphaned-job-pods"
+    resource = PODS
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._pods = self.mirror(PODS)
+        self.on(self._pods, _orphans)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        pod = self._pods.get(key)
+        if pod is not None and is_orphan(pod):
+            try:
+                await remove_finalizer(self.client(key), key, pod)
+            except Conflict:
+                return DONE  # The change that was in the way enqueues the pod again if it is still an orphan.
+        return DONE
