@@ -43,7 +43,11 @@ def parse(path: str) -> Target:
     """Takes a raw path apart. Raises BadRequest for what cannot be a path of ours."""
     if "/proxy/" in path and (proxied := path_of(path)) is not None:
         # What is below is no path of ours: whoever is proxied to makes of it what it will.
-        return structs.replace(parse(proxied.prefix), rest=proxied.rest.removeprefix("/"))
+        return structs.replace(_parse(proxied.prefix), rest=proxied.rest.removeprefix("/"))
+    return _parse(path)
+
+
+def _parse(path: str) -> Target:
     segments = [_segment(raw) for raw in path.split("/")[1:]]
     if segments and segments[-1] == "":
         segments.pop()

@@ -104,3 +104,11 @@ def test_any_text_is_taken_apart_or_refused(path: str) -> None:
     except BadRequest:
         return
     assert ".." not in (target.namespace, target.name, target.tenant)
+
+
+@pytest.mark.parametrize("rest", ["", "/", "/a/proxy/b"])
+def test_a_namespace_may_be_called_proxy(rest: str) -> None:
+    """Such a path was taken apart again and again, before anybody was authenticated."""
+    target = parse(f"/api/v1/namespaces/proxy/pods/proxy/proxy{rest}")
+    assert (target.namespace, target.name, target.subresource) == ("proxy", "proxy", "proxy")
+    assert target.rest == rest.removeprefix("/")

@@ -57,10 +57,19 @@ def write(folder: Path, texts: dict[str, str]) -> None:
     """Each as it should be; what is there already keeps its place, since containers have it mounted."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o711)
     for name, text in texts.items():
-        path = folder / name
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+        path, content = folder / name, text.encode()
+        if not _is(path, content):
+            path.write_bytes(content)
         path.chmod(0o644)
+
+
+def _is(path: Path, content: bytes) -> bool:
+    """Whether the file holds just that. The pod may write to it: no more is read than there should be."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(content) + 1) == content
+    except FileNotFoundError:
+        return False
 
 
 def mounts(folder: Path, taken: Sequence[Mount]) -> list[Mount]:

@@ -46,6 +46,17 @@ def test_files_that_are_mounted_keep_their_place(tmp_path: Path) -> None:
     assert (tmp_path / "hosts").stat().st_ino == before
 
 
+@pytest.mark.parametrize("size_bytes", [60 << 30, 5])
+def test_what_a_pod_makes_of_its_files_cannot_hold_up_the_node(tmp_path: Path, size_bytes: int) -> None:
+    """A sparse file of 60 GB was read whole; one that is not text failed the pod for good."""
+    files.write(tmp_path, {"hosts": "one"})
+    with (tmp_path / "hosts").open("wb") as file:
+        file.write(b"\xff\xfe")
+        file.truncate(size_bytes)
+    files.write(tmp_path, {"hosts": "one"})
+    assert (tmp_path / "hosts").read_bytes() == b"one"
+
+
 def test_what_the_container_mounts_itself_counts(tmp_path: Path) -> None:
     own = [Mount("/x", "/etc/hosts")]
     assert {each.destination for each in files.mounts(tmp_path, own)} == {"/etc/resolv.conf", "/etc/hostname"}
