@@ -2,6 +2,10 @@
 
 A step returns None to go on, a response to end, or an awaitable of either. As long as no step waits,
 the whole way is one synchronous call: that is how GETs and LISTs are answered.
+
+Where several servers share the store, the cache may lack what another server wrote a moment ago. So a request
+is never refused because of what the cache lacks: a refusal counts only if the cache had every write that was
+acknowledged before the request came. Otherwise the server catches up with the store and decides again.
 """
 
 from __future__ import annotations
@@ -13,11 +17,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, InternalError, NotAcceptable
-from alcove.api.ids import ALL, GroupResource
+from alcove.api.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    InternalError,
+    Invalid,
+    NotAcceptable,
+    NotFound,
+)
+from alcove.api.ids import ALL, GroupResource, TenantId
 from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
+from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import Call
 from alcove.apiserver.flow import Flow
 from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
@@ -27,6 +42,7 @@ from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
 
@@ -37,6 +53,11 @@ Step = Callable[[Call], Outcome | Awaitable[Outcome]]
 
 
 _COLLECTION_READS = frozenset({"list", "watch", "deletecollection"})
+_READS = frozenset({"get", "list", "watch"})
+_DISCOVERY_PATHS = ("/api", "/openapi")
+
+_DECIDED_BY_THE_CACHE = (BadRequest, Forbidden, NotFound, AlreadyExists, Conflict, Invalid)
+"""Refusals that may be due to what the cache has, or lacks."""
 
 
 class Parts(Struct, frozen=True):
@@ -56,23 +77,28 @@ class App:
         self._parts = parts
         self._kinds = parts.services.kinds
         self._clock = parts.services.clock
+        self._cache = parts.services.cache
+        self._is_shared = parts.services.shared
         self.pipeline: tuple[Step, ...] = (
             self._authenticate,
             self._resolve,
             self._limit,
+            *((self._catch_up,) if self._is_shared else ()),
             self._authorize,
             self._answer,
         )
+        self._decides_from = self.pipeline.index(self._authorize)
 
     def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
         try:
             call = Call(request, paths.parse(request.path), self._clock())
         except ApiError as error:
             return error_response(error)
+        call.seen = self._cache.revision
         try:
             outcome = self._run(call, 0)
         except ApiError as error:
-            outcome = error_response(error)
+            outcome = self._refuse(call, error)
         except Exception:
             outcome = _unexpected(request)
         if isinstance(outcome, Response):
@@ -98,15 +124,37 @@ class App:
 
     async def _wait(self, call: Call, outcome: Coroutine[Any, Any, Response]) -> Response:
         try:
-            response = await outcome
-        except ApiError as error:
-            response = error_response(error)
+            response = await self._settle(call, outcome)
         except Exception:
             response = _unexpected(call.request)
         except BaseException:
             self._release(call)
             raise
         return self._finish(call, response)
+
+    async def _settle(self, call: Call, outcome: Response | Coroutine[Any, Any, Response]) -> Response:
+        while not isinstance(outcome, Response):
+            try:
+                outcome = await outcome
+            except ApiError as error:
+                outcome = self._refuse(call, error)
+        return outcome
+
+    def _refuse(self, call: Call, refusal: ApiError) -> Response | Coroutine[Any, Any, Response]:
+        """The refusal; or the way to decide again, if the cache may not have had all it was to be decided by."""
+        is_final = call.is_current or not call.seats or not isinstance(refusal, _DECIDED_BY_THE_CACHE)
+        return self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
+
+    async def _decide_again(self, call: Call, refusal: ApiError) -> Response:
+        """The caller's seats are held meanwhile. Where nothing was missing, nothing is done twice."""
+        seen = call.seen
+        await self._parts.services.catch_up()
+        call.is_current = True
+        if self._cache.revision == seen:
+            raise refusal
+        call.start_over()
+        rest = self._run(call, self._decides_from)
+        return rest if isinstance(rest, Response) else await rest
 
     def _finish(self, call: Call, response: Response) -> Response:
         if call.warnings:
@@ -128,10 +176,29 @@ class App:
 
     # The steps
 
-    def _authenticate(self, call: Call) -> Outcome:
+    def _authenticate(self, call: Call) -> Outcome | Awaitable[Outcome]:
         request = call.request
         if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
             return self._parts.routes.public(call)
+        try:
+            self._identify(call)
+        except (BoundObjectMissing, Forbidden) as refusal:
+            if not self._is_shared:
+                raise
+            tenant = refusal.tenant if isinstance(refusal, BoundObjectMissing) else call.caller.tenant
+            return self._identify_again(call, tenant)
+        return None
+
+    async def _identify_again(self, call: Call, tenant: TenantId) -> Outcome:
+        """What a token is bound to, or the right to impersonate, may be another server's newest write."""
+        async with self._parts.flow.seat(tenant):
+            await self._parts.services.catch_up()
+        call.is_current = True
+        self._identify(call)
+        return None
+
+    def _identify(self, call: Call) -> None:
+        request = call.request
         certificate = request.certificate
         if isinstance(certificate, ApiError):
             if "authorization" not in request.headers:
@@ -140,7 +207,6 @@ class App:
         call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
         if request.impersonation:
             call.identity = impersonate(call.caller, request.impersonation, self._parts.authorizer)
-        return None
 
     def _resolve(self, call: Call) -> Outcome:
         call.tenant = call.target.tenant or call.identity.tenant
@@ -171,22 +237,21 @@ class App:
             return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
         return flow.width(size_bytes=len(call.request.body))
 
-    def _authorize(self, call: Call) -> Outcome | Awaitable[Outcome]:
-        if not node_name(call.identity):
-            self._parts.authorizer.require(call.identity, _access(call))
+    def _catch_up(self, call: Call) -> Outcome | Awaitable[Outcome]:
+        """What is answered from the cache, and not only decided by it, has all that any server acknowledged before."""
+        if call.is_current or not _needs_newest(call):
             return None
-        return self._catch_up(call) if self._parts.services.shared else self._authorize_node(call)
+        return self._caught_up(call)
 
-    async def _catch_up(self, call: Call) -> Outcome:
-        """A node's rights follow pods, which come and go through any of the servers."""
-        services = self._parts.services
-        await services.cache.reached(await services.store.revision())
-        return self._authorize_node(call)
+    async def _caught_up(self, call: Call) -> Outcome:
+        await self._parts.services.catch_up()
+        call.is_current = True
+        return None
 
-    def _authorize_node(self, call: Call) -> Outcome:
+    def _authorize(self, call: Call) -> Outcome:
         access = _access(call)
         self._parts.authorizer.require(call.identity, access)
-        if call.verb == "watch":
+        if call.verb == "watch" and node_name(call.identity):
             # What a pod gave a node ends with the pod, not with the watch.
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
@@ -198,6 +263,22 @@ class App:
         if fencing.HEADER in call.request.headers:
             fencing.check(self._parts.services.cache, call)
         return self._parts.handlers.answer(call)
+
+
+def _needs_newest(call: Call) -> bool:
+    """Whether a stale answer could pass for a true one: reads that name no revision, reviews, streams to a pod,
+    deletions of all that is there, and whatever a node does, whose rights follow pods."""
+    target = call.target
+    if not target.is_resource:
+        return target.path.startswith(_DISCOVERY_PATHS)
+    if call.verb in _READS:
+        return not call.query.get("resourceVersion") or bool(node_name(call.identity))
+    return (
+        call.verb == "deletecollection"
+        or target.group in REVIEW_GROUPS
+        or target.subresource in STREAMS
+        or bool(node_name(call.identity))
+    )
 
 
 def _access(call: Call) -> Access:

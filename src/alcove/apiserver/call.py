@@ -8,7 +8,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from alcove.api.ids import ALL, Key, TenantId
+from alcove.api.ids import ALL, Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
@@ -26,7 +26,7 @@ class Call:
 
     def __init__(self, request: Request, target: Target, started: float) -> None:
         self.request = request
-        self.target = target
+        self.target = self._asked = target
         self.started = started
         self.identity: Identity
         self.caller: Identity
@@ -38,11 +38,23 @@ class Call:
         self.series: RequestSeries | None = None
         self.seats = 0
         """What flow control gave and wants back."""
+        self.seen = Revision(0)
+        """The cache's revision when this attempt began."""
+        self.is_current = False
+        """The cache was found to have every write that was acknowledged before the request came."""
         self.is_still_allowed: Callable[[], bool] | None = None
         """Asked with each event of a watch whose right can end before it does; None: it cannot."""
         self.warnings: list[str] = []
         self.annotations: dict[str, str] = {}
         """For the audit record."""
+
+    def start_over(self) -> None:
+        """Forgets what the steps from authorization on found out, before they run again."""
+        self.target = self._asked
+        self.warnings.clear()
+        self.annotations.clear()
+        self.is_still_allowed = None
+        self.__dict__.pop("view", None)
 
     def warn(self, texts: Iterable[str]) -> None:
         """Adds to what the client is told beside the answer: each text once, however often a write is tried."""

@@ -82,6 +82,7 @@ class Verified(Struct, frozen=True):
     """Its audience is this API server."""
 
 
+_REFUSED = "Unauthorized: the token is refused: {}"
 _V = TypeVar("_V")
 _decode = msgspec.json.Decoder(Claims).decode
 _encode = msgspec.json.Encoder().encode
@@ -152,7 +153,10 @@ class Tokens:
         now = self._clock()
         if now >= verified.expires:
             raise _refusal(f"it expired at {meta.format_time(verified.expires)}; get a new one")
-        self._check_bound(verified, token, now)
+        try:
+            self._check_bound(verified, token, now)
+        except _Unbound as error:
+            raise BoundObjectMissing(str(error), verified.identity.tenant) from error
         return verified
 
     def _remember(self, digest: bytes, token: str) -> Verified:
@@ -210,28 +214,41 @@ class Tokens:
     ) -> Object:
         found = self._reader.get(tenant, resource, namespace, reference.name)
         if found is None or (reference.uid and found["metadata"].get("uid") != reference.uid):
-            raise _refusal(f"the {resource.resource.removesuffix('s')} that it is bound to is gone")
+            raise _Unbound(f"the {resource.resource.removesuffix('s')} that it is bound to is gone")
         deleted = found["metadata"].get("deletionTimestamp")
         if deleted is not None and meta.parse_time(deleted) + LEEWAY_SECONDS < now:
-            raise _refusal(f"the {resource.resource.removesuffix('s')} that it is bound to is being deleted")
+            raise _Unbound(f"the {resource.resource.removesuffix('s')} that it is bound to is being deleted")
         return found
+
+
+class BoundObjectMissing(Unauthorized):
+    """A token of ours, whose account, or the object that it is bound to, is not there (yet, or any more)."""
+
+    def __init__(self, why: str, tenant: TenantId) -> None:
+        super().__init__(_REFUSED.format(why))
+        self.tenant = tenant
+        """Whose token it is: the signature is good."""
 
 
 class _BadClaims(Exception):
     """Claims that no token of ours has."""
 
 
+class _Unbound(Exception):
+    """What a token is bound to does not hold it any more."""
+
+
 def _refusal(why: str) -> Unauthorized:
-    return Unauthorized(f"Unauthorized: the token is refused: {why}")
+    return Unauthorized(_REFUSED.format(why))
 
 
 def _check_kept(secret: Object, token: str) -> None:
     """A token without an end is good only while its Secret holds it."""
     kept = objects.get(secret, "data", "token", default="")
     if not hmac.compare_digest(str(kept).encode(), base64.b64encode(token.encode())):
-        raise _refusal("its secret does not hold it any more")
+        raise _Unbound("its secret does not hold it any more")
     if INVALID_SINCE in objects.labels(secret):
-        raise _refusal("its secret is marked invalid")
+        raise _Unbound("its secret is marked invalid")
 
 
 def _identity(tenant: TenantId, claims: Claims) -> Identity:

@@ -36,6 +36,12 @@ class Cache:
         """Of every event in the history, oldest first."""
         self._floor = Revision(0)
         self._waiters: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._asking = asyncio.Lock()
+        self._asked = 0
+        """How often the store was asked for its newest revision; one question at a time."""
+        self._answered = 0
+        """The number of the last of these questions that got an answer, which is `_newest`."""
+        self._newest = Revision(0)
         self._follower: asyncio.Task[None] | None = None
         self._loaded: asyncio.Future[None] | None = None
         self.revision = Revision(0)
@@ -129,6 +135,24 @@ class Cache:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append((revision, waiter))
             await waiter
+
+    async def catch_up(self) -> None:
+        """Waits until every write that any server acknowledged before this call is in the cache.
+
+        All who wait at the same time share one question to the store, so the store has at most one at a time
+        from here, however many requests wait. Raises Unavailable.
+        """
+        await self.reached(await self._newest_revision())
+
+    async def _newest_revision(self) -> Revision:
+        # A question that was asked before this call may be answered with a revision that is too old for it.
+        asked_before = self._asked
+        async with self._asking:
+            if self._answered <= asked_before:
+                self._asked += 1
+                self._newest = await self._store.revision()
+                self._answered = self._asked
+            return self._newest
 
     def _wake(self) -> None:
         ready = [waiter for revision, waiter in self._waiters if revision <= self.revision]

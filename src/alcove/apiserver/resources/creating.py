@@ -88,7 +88,7 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
         except Mismatch as mismatch:
             if mismatch.key != key:
                 # The next attempt must see what won.
-                await services.cache.reached(await services.store.revision())
+                await services.catch_up()
                 continue
             if not prefix or attempt >= GENERATED_NAMES_MAX:
                 raise AlreadyExists.of(call.kind.group_resource, name) from mismatch

@@ -159,9 +159,12 @@ async def delete_object(
         joined = [*attributes.also, *also]
         is_same = planned.marked == entry.object and not joined
         # Asked again, an object that waits for its end stays as it is: whoever follows it hears nothing new.
-        if options.dry_run or is_same:
+        if options.dry_run:
             return entry, planned.marked is None
         try:
+            if is_same:
+                await lookup.confirm(services, call, entry)
+                return entry, False
             if planned.marked is None:
                 await check_empty(services, kind, key)
                 op = Op(key, None, entry.revision, encode(obj))
@@ -171,7 +174,7 @@ async def delete_object(
         except Mismatch as mismatch:
             if any(mismatch.key == each.key for each in also):
                 raise
-            await services.cache.reached(await services.store.revision())
+            await services.catch_up()
     raise Conflict.of(resource, key.name, writing.MODIFIED)
 
 

@@ -38,7 +38,6 @@ VERBS: dict[str, Handler] = {
 }
 
 
-_READS = frozenset({"get", "list", "watch"})
 _WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
@@ -57,17 +56,6 @@ class Handlers:
             call.warnings.append(call.kind.warning)
         if call.kind.group_resource == CRDS and call.verb in _WRITES:
             sharing.check_write(self._services.cache, call.tenant, call.verb, self._named(call))
-        if self._services.shared and call.verb in _READS and not call.query.get("resourceVersion"):
-            return self._catch_up(call)
-        return self._dispatch(call)
-
-    async def _catch_up(self, call: Call) -> Response:
-        """What any server acknowledged before this request came is seen by it."""
-        await self._services.cache.reached(await self._services.store.revision())
-        answer = self._dispatch(call)
-        return answer if isinstance(answer, Response) else await answer
-
-    def _dispatch(self, call: Call) -> Answer:
         if call.target.subresource:
             return self._subresources.answer(call)
         virtual = self._subresources.virtual(call)

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
 from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.call import Call
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac import builtin
 from alcove.apiserver.services import Services
+from alcove.store.base import ABSENT, Mismatch
 
 
 def find(services: Services, key: Key) -> Entry | None:
@@ -20,6 +22,19 @@ def find(services: Services, key: Key) -> Entry | None:
     if entry is None and key.resource in builtin.RESOURCES:
         return builtin.entry(key, services.cache)
     return entry
+
+
+async def confirm(services: Services, call: Call, entry: Entry) -> None:
+    """For a write that changes nothing: raises store.Mismatch where the entry is not the newest state, which such a
+    write never gets to compare with the store's."""
+    if not services.shared or call.is_current:
+        return
+    await services.catch_up()
+    call.is_current = True
+    newest = find(services, entry.key)
+    revision = ABSENT if newest is None else newest.revision
+    if newest is None or revision != entry.revision:
+        raise Mismatch(entry.key, revision)
 
 
 def sources(tenant: TenantId | None, resource: GroupResource) -> tuple[TenantId | None, ...]:

@@ -122,7 +122,7 @@ async def _try_evict(services: Services, call: Call, options: DeleteOptions, als
     try:
         await deleting.delete_object(services, call, call.key, options, also=also)
     except Mismatch:
-        await services.cache.reached(await services.store.revision())
+        await services.catch_up()
         return False
     return True
 

@@ -24,8 +24,8 @@ Answer = Response | Awaitable[Response]
 Handler = Callable[[Services, Call], Answer]
 
 TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
-_REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
-_STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
+STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
 async def finalize(services: Services, call: Call) -> Response:
@@ -75,14 +75,14 @@ class Subresources:
         name = call.target.subresource
         if name == "token":
             return self._token(call)
-        if name in _STREAMS:
+        if name in STREAMS:
             return self._streams.answer(call)
         return HANDLERS[name][call.verb](self._services, call)
 
     def virtual(self, call: Call) -> Callable[[Call], Answer] | None:
         """What answers a kind whose objects are never stored."""
         kind = call.kind
-        if kind.group in _REVIEW_GROUPS:
+        if kind.group in REVIEW_GROUPS:
             return self._review
         if kind.group == metrics_api.GROUP:
             return self._usage.answer

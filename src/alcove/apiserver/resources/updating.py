@@ -98,7 +98,7 @@ async def change(
             return await _replace(services, call, kind, new, old, entry, manager, operation)
         except Mismatch:
             # The next attempt must see what won; who named a revision is then told of the conflict.
-            await services.cache.reached(await services.store.revision())
+            await services.catch_up()
     raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED)
 
 
@@ -139,6 +139,7 @@ async def _replace(
     await services.admission.validate(attributes)
     restore_times(old, new)
     if _is_same(new, old) and not attributes.also and versions.is_settled(kind, entry):
+        await lookup.confirm(services, call, entry)
         return entry
     stored = await versions.as_stored(services, call, kind, new)
     if call.dry_run:

@@ -256,8 +256,7 @@ async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Jo
             except Mismatch as mismatch:
                 if all(mismatch.key != each.key for each in joined):
                     raise
-                revision = await services.store.revision()
-                await services.cache.reached(revision)
+                await services.catch_up()
                 continue
             # Whoever joins next must see this.
             await services.cache.reached(revision)

@@ -1,0 +1,103 @@
+"""A gRPC relay between an API server and etcd that can hold back the events of watches, and nothing else.
+
+    with EtcdRelay(etcd_endpoint) as relay:
+        LocalServer(directory, "--etcd", relay.endpoint)
+        with relay.held():
+            …  # The server can read and write, but hears of no write.
+
+It stands for a follower whose watch lags behind: reads and writes go through at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import grpc.aio  # type: ignore[import-untyped]
+
+WATCH = "/etcdserverpb.Watch/Watch"
+RANGE = "/etcdserverpb.KV/Range"
+START_SECONDS_MAX = 10.0
+
+
+class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Runs in a thread of its own, from entering to leaving; `endpoint` is where it is reached."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._open = asyncio.Event()
+        self._calls: dict[str, int] = {}
+        self._called = threading.Condition()
+        self.endpoint = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_SECONDS_MAX)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_SECONDS_MAX)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._open.set()
+        self._channel = grpc.aio.insecure_channel(self._target)
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((self,))
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        self.endpoint = f"127.0.0.1:{port}"
+
+    async def _stop(self) -> None:
+        self._open.set()
+        await self._server.stop(None)
+        await self._channel.close()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No event arrives from entering to leaving (or `release`); then all of them do, in order."""
+        self._loop.call_soon_threadsafe(self._open.clear)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.set)
+
+    def reads(self) -> int:
+        """How many reads went through so far."""
+        return self._calls.get(RANGE, 0)
+
+    def wait_for_read(self, after: int, seconds_max: float) -> bool:
+        """Whether there are more reads than `after`, or were within this time."""
+        with self._called:
+            return self._called.wait_for(lambda: self.reads() > after, seconds_max)
+
+    # grpc.GenericRpcHandler
+
+    def service(self, details: Any) -> Any:
+        method = details.method
+        if method == WATCH:
+            return grpc.stream_stream_rpc_method_handler(self._watch)
+
+        async def forward(request: bytes, _context: Any) -> bytes:
+            with self._called:
+                self._calls[method] = self._calls.get(method, 0) + 1
+                self._called.notify_all()
+            answer: bytes = await self._channel.unary_unary(method)(request)
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(forward)
+
+    async def _watch(self, requests: AsyncIterator[bytes], _context: Any) -> AsyncIterator[bytes]:
+        async for response in self._channel.stream_stream(WATCH)(requests):
+            await self._open.wait()
+            yield response
