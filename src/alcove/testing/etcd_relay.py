@@ -31,6 +31,7 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._open = asyncio.Event()
+        self._read_seconds = 0.0
         self._calls: dict[str, int] = {}
         self._called = threading.Condition()
         self.endpoint = ""
@@ -72,6 +73,15 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
     def release(self) -> None:
         self._loop.call_soon_threadsafe(self._open.set)
 
+    @contextmanager
+    def slowed(self, seconds: float) -> Iterator[None]:
+        """Every read takes this much longer."""
+        self._read_seconds = seconds
+        try:
+            yield
+        finally:
+            self._read_seconds = 0.0
+
     def reads(self) -> int:
         """How many reads went through so far."""
         return self._calls.get(RANGE, 0)
@@ -92,6 +102,8 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
             with self._called:
                 self._calls[method] = self._calls.get(method, 0) + 1
                 self._called.notify_all()
+            if method == RANGE:
+                await asyncio.sleep(self._read_seconds)
             answer: bytes = await self._channel.unary_unary(method)(request)
             return answer
 
