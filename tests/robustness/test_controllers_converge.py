@@ -33,6 +33,7 @@ ROUGH = Odds(
     lost_after=0.03,
     busy=0.03,
     conflict=0.05,
+    unknown_place=0.05,
     slow=0.1,
     slow_seconds_max=0.1,
     stream_lost=0.02,

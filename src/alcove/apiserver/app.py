@@ -143,7 +143,9 @@ class App:
     def _refuse(self, call: Call, refusal: ApiError) -> Response | Coroutine[Any, Any, Response]:
         """The refusal; or the way to decide again, if the cache may not have had all it was to be decided by."""
         is_final = call.is_current or not call.seats or not isinstance(refusal, _DECIDED_BY_THE_CACHE)
-        return self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
+        return (
+            self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
+        )
 
     async def _decide_again(self, call: Call, refusal: ApiError) -> Response:
         """The caller's seats are held meanwhile. Where nothing was missing, nothing is done twice."""

@@ -6,6 +6,7 @@ Retries are decided in one place, `verdict`; nothing else in the controllers kno
 |---------------------------|-------------------------------------------|-------------------------|
 | returns                   | is forgotten, or looked at again in time  |                         |
 | is outdated (409, behind) | is tried again soon                       |                         |
+| makes something where the server knows no namespace or tenant | is tried again soon |           |
 | cannot reach the server, or told the tenant itself | is tried again, later each time |         |
 | raises anything else      | is tried again, later each time           | a warning on the object |
 | works for a plane that left, or without the lease | is forgotten      |                         |
@@ -23,6 +24,7 @@ from alcove.api.errors import (
     Conflict,
     Forbidden,
     Gone,
+    NotFound,
     ServiceUnavailable,
     Timeout,
     TooManyRequests,
@@ -35,7 +37,7 @@ from alcove.client.mirror import Mirror
 from alcove.controllers.controller import Controller, Keys, Refused, Result
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import Queue, Taken
-from alcove.controllers.terminating import is_terminating
+from alcove.controllers.terminating import is_place_missing, is_terminating
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ def verdict(outcome: Result | Exception) -> Verdict:
         case Result():
             return Verdict.LATER
         case Conflict() | Behind():
+            return Verdict.OUTDATED
+        case NotFound() if is_place_missing(outcome):
             return Verdict.OUTDATED
         case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | Refused():
             return Verdict.AWAY

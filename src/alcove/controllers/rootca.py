@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import AlreadyExists, NotFound
+from alcove.api.errors import AlreadyExists
 from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.keys import ObjectKey
@@ -53,8 +53,8 @@ class RootCa(Controller):
         }
         try:
             await self.client(key).create(key.tenant, CONFIG_MAPS, wanted)
-        except (AlreadyExists, NotFound):
-            pass  # Somebody was faster, and the watch will tell what they wrote; or the namespace is gone.
+        except AlreadyExists:
+            pass  # Somebody was faster, and the watch will tell what they wrote.
 
 
 def _namespace_of(change: Change) -> Iterable[ObjectKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api.errors import AlreadyExists, NotFound
+from alcove.api.errors import AlreadyExists
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NAMESPACES, SERVICE_ACCOUNTS
@@ -37,8 +37,8 @@ class ServiceAccounts(Controller):
         account = {"metadata": {"name": NAME, "namespace": key.name}}
         try:
             await self.client(key).create(key.tenant, SERVICE_ACCOUNTS, account)
-        except (AlreadyExists, NotFound):
-            pass  # It is there; or the namespace no longer is.
+        except AlreadyExists:
+            pass
 
 
 def _namespace_that_lost_it(change: Change) -> Iterable[ObjectKey]:

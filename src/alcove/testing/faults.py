@@ -14,9 +14,12 @@ from contextlib import asynccontextmanager
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Conflict, Expired, ServiceUnavailable, status
+from alcove.api.errors import ApiError, Conflict, Expired, NotFound, ServiceUnavailable, status
+from alcove.api.ids import GroupResource
 from alcove.client.errors import Unreachable
 from alcove.client.transport import Response, Stream, Transport
+
+NAMESPACES = GroupResource("", "namespaces")
 
 
 class Odds(Struct, frozen=True, kw_only=True):
@@ -27,6 +30,8 @@ class Odds(Struct, frozen=True, kw_only=True):
     busy: float = 0.0
     conflict: float = 0.0
     """Of a write that replaces: as if another had been faster."""
+    unknown_place: float = 0.0
+    """Of a create in a namespace: as if the server had not heard of the namespace yet."""
     slow: float = 0.0
     slow_seconds_max: float = 0.05
     stream_lost: float = 0.0
@@ -62,6 +67,8 @@ class FaultyTransport:
             return _refused(ServiceUnavailable("busy"))
         if method in ("PUT", "PATCH") and self._happens(odds.conflict):
             return _refused(Conflict("another was faster"))
+        if method == "POST" and "/namespaces/" in path and self._happens(odds.unknown_place):
+            return _refused(NotFound.of(NAMESPACES, path.partition("/namespaces/")[2].partition("/")[0]))
         response = await self._inner.request(method, path, headers, body)
         if self._happens(odds.lost_after):
             raise Unreachable("lost on the way back", sent=True)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from alcove.api.errors import Cause, Conflict, Details, Forbidden, ServiceUnavailable
-from alcove.api.ids import Revision, TenantId
+from alcove.api.errors import Cause, Conflict, Details, Forbidden, NotFound, ServiceUnavailable
+from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Client
@@ -205,6 +205,9 @@ VERDICTS: list[tuple[Result | Exception, Verdict]] = [
     (PlaneLeft("b"), Verdict.DROPPED),
     (NotPermitted("no lease"), Verdict.DROPPED),
     (terminating(), Verdict.DROPPED),
+    (NotFound.of(GroupResource("", "namespaces"), "n"), Verdict.OUTDATED),
+    (NotFound.of(GroupResource("", "tenants"), "t"), Verdict.OUTDATED),
+    (NotFound.of(GroupResource("", "pods"), "p"), Verdict.FAILED),
 ]
 
 

@@ -13,7 +13,7 @@ from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
 from alcove.controllers.daemonsets import fitting
 from alcove.controllers.daemonsets import plan as plans
-from alcove.controllers.terminating import is_terminating
+from alcove.controllers.terminating import is_place_missing, is_terminating
 from alcove.controllers.workloads import history, owning, pods
 from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
@@ -92,7 +92,7 @@ class DaemonSets(Controller):
         error = done.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
-        if not isinstance(error, ApiError):
+        if not isinstance(error, ApiError) or is_place_missing(error):
             raise error
         self.events.warning(key.plane, wanted, "FailedCreate", f"Error creating: {error.message}")
         raise Refused(error.message) from error

@@ -11,6 +11,7 @@ from alcove.controllers.controller import Setup
 from alcove.controllers.endpoints import subsets
 from alcove.controllers.endpoints.backends import is_kept
 from alcove.controllers.endpoints.watching import ServiceWatcher
+from alcove.controllers.terminating import is_place_missing
 
 
 class Endpoints(ServiceWatcher):
@@ -45,8 +46,11 @@ class Endpoints(ServiceWatcher):
                 await self.client(key).create(key.tenant, ENDPOINTS, wanted)
             elif changed := _changed(there, wanted):
                 await self.client(key).update(key.tenant, ENDPOINTS, changed)
-        except (AlreadyExists, NotFound):
+        except AlreadyExists:
             pass  # The watch will tell.
+        except NotFound as error:
+            if is_place_missing(error):
+                raise
 
 
 def _changed(there: Object, wanted: Object) -> Object | None:

@@ -11,7 +11,7 @@ from alcove.client.resources import JOBS, PODS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
 from alcove.controllers.jobs import accounting, ending, plan, status
 from alcove.controllers.jobs.finalizers import remove_finalizer
-from alcove.controllers.terminating import is_terminating
+from alcove.controllers.terminating import is_place_missing, is_terminating
 from alcove.controllers.workloads import owning
 from alcove.controllers.workloads.making import Lanes, slow_start
 from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
@@ -87,7 +87,7 @@ class Jobs(Controller):
         error = made.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
-        if not isinstance(error, ApiError):
+        if not isinstance(error, ApiError) or is_place_missing(error):
             raise error
         self.events.warning(key.plane, job, "FailedCreate", f"Error creating: {error.message}")
         raise Refused(error.message) from error

@@ -17,7 +17,7 @@ from alcove.client.mirror import Mirror
 from alcove.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
 from alcove.controllers.replicasets import plan as plans
-from alcove.controllers.terminating import is_terminating
+from alcove.controllers.terminating import is_place_missing, is_terminating
 from alcove.controllers.workloads import owning, pods
 from alcove.controllers.workloads.making import Lanes, Made, slow_start
 from alcove.controllers.workloads.selecting import (
@@ -79,9 +79,7 @@ class ReplicaSets(Controller):
             return made
 
         made = await slow_start(self._lanes.of(key.space), range(number), create)
-        if isinstance(made.error, NotFound) or (
-            isinstance(made.error, Forbidden) and is_terminating(made.error)
-        ):
+        if isinstance(made.error, Forbidden) and is_terminating(made.error):
             return Made(made.objects)  # The namespace goes, and the set with it.
         if made.error is not None:
             _only_refusals(made.error)
@@ -157,8 +155,8 @@ def _failure(reason: str, error: Exception | None) -> plans.Failure | None:
 
 
 def _only_refusals(error: Exception) -> None:
-    """Anything but the server's own answer is no news for the tenant."""
-    if not isinstance(error, ApiError):
+    """Anything but the server's own answer about the set is no news for the tenant."""
+    if not isinstance(error, ApiError) or is_place_missing(error):
         raise error
 
 

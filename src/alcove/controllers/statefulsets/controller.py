@@ -19,7 +19,7 @@ from alcove.client.resources import (
 from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup
 from alcove.controllers.statefulsets import identity
 from alcove.controllers.statefulsets import plan as plans
-from alcove.controllers.terminating import is_terminating
+from alcove.controllers.terminating import is_place_missing, is_terminating
 from alcove.controllers.together import together
 from alcove.controllers.workloads import history, owning, pods
 from alcove.controllers.workloads.making import BURST_MAX, Lanes, slow_start
@@ -101,7 +101,7 @@ class StatefulSets(Controller):
         error = made.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
-        if not isinstance(error, ApiError):
+        if not isinstance(error, ApiError) or is_place_missing(error):
             raise error
         name = identity.pod_name(wanted, steps[len(made.objects)].ordinal)
         self._tell(key, wanted, "create", name, error)
