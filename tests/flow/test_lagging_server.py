@@ -39,6 +39,8 @@ class Pair(Struct, frozen=True):
     def late(self, write: Callable[[], Answer], ask: Callable[[], Answer]) -> Answer:
         """The second server's answer to `ask`, which it gets when the first has acknowledged `write`, and before it
         hears of it."""
+        # A read that names no revision: the second knows all that came before.
+        assert self.second.system.get(f"{CORE}/namespaces/default").status == 200
         with self.relay.held(), ThreadPoolExecutor(1) as pool:
             written = write()
             assert written.status in (200, 201), written.body
@@ -349,6 +351,33 @@ def test_a_fence_holds_by_a_lease_that_the_other_server_wrote(pair: Pair) -> Non
         lambda: second.post(f"{CORE}/namespaces/kube-system/configmaps", named("f"), alcove_fence="l/me"),
     )
     assert answer.status == 201, answer.body
+
+
+def test_nothing_is_made_in_a_namespace_that_the_other_server_is_ending(pair: Pair) -> None:
+    """It would stay for ever, should the namespace be gone before this server hears of its end."""
+    first, second = pair.callers()
+    first.post(f"{CORE}/namespaces", named("ending"))
+    answer = pair.late(
+        lambda: first.delete(f"{CORE}/namespaces/ending"),
+        lambda: second.post(f"{CORE}/namespaces/ending/configmaps", named("m")),
+    )
+    assert (answer.status, answer.json["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"), [("ending", {}), ("charged", {"quota": {"hard": {"count/namespaces": "9"}}})]
+)
+def test_nothing_is_made_in_a_tenant_that_the_other_server_is_ending(
+    pair: Pair, name: str, spec: Object
+) -> None:
+    first, second = pair.first.system, pair.second.system
+    assert first.post(f"{CORE}/tenants", named(name, spec=spec)).status == 201
+    path = f"{CORE}/tenants/{name}/namespaces"
+    assert second.post(path, named("before")).status == 201
+    answer = pair.late(
+        lambda: first.delete(f"{CORE}/tenants/{name}"), lambda: second.post(path, named("after"))
+    )
+    assert (answer.status, answer.json["details"]["causes"][0]["reason"]) == (403, "TenantTerminating")
 
 
 def test_many_refusals_ask_the_store_together(pair: Pair) -> None:

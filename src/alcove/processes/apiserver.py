@@ -144,10 +144,12 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         tokens = Tokens(signing_keys, cache, clock)
         static = StaticTokens.open(config.tokens, clock) if config.tokens else None
         authenticator = Authenticator(cache, tokens, clock, static)
+        shared = bool(config.etcd)
+        admission = config.admission
         chain = Chain(
-            plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, config.admission)
+            plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, admission, shared=shared)
         )
-        services = Services(store, cache, hub, kinds, custom, chain, clock, bool(config.etcd))
+        services = Services(store, cache, hub, kinds, custom, chain, clock, shared)
         reviews = Reviews(authorizer, authenticator, clock)
         agents = Agents(pki, authority, clock)
         usage = Collecting(cache, agents)

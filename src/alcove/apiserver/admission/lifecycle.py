@@ -4,11 +4,15 @@ Both are looked at twice, first and last, right before the write: a webhook in b
 and what is created in a namespace that is gone by then would stay for ever.
 """
 
+from collections.abc import Iterable
+
 from alcove.api.errors import Cause, Details, Forbidden, NotFound
-from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, TenantId
+from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.reader import Reader
+from alcove.store.base import Op
 
 NAMESPACES = GroupResource("", "namespaces")
 TENANTS = GroupResource("", "tenants")
@@ -81,11 +85,18 @@ class NamespaceLifecycle(Plugin):
 
 
 class StillLiving(Plugin):
-    """The same, asked again when nobody else is left to be asked."""
+    """The same, asked again when nobody else is left to be asked.
 
-    def __init__(self, reader: Reader, home: TenantId = SYSTEM) -> None:
-        self._tenants = TenantLifecycle(reader, home)
-        self._namespaces = NamespaceLifecycle(reader)
+    Where the store is `shared`, another server may be ending the place just now. So the object is written only if
+    its namespace (or its tenant, if it is in none) is then as it was here.
+    """
+
+    def __init__(self, cache: Cache, home: TenantId = SYSTEM, *, shared: bool = False) -> None:
+        self._cache = cache
+        self._home = home
+        self._shared = shared
+        self._tenants = TenantLifecycle(cache, home)
+        self._namespaces = NamespaceLifecycle(cache)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is Operation.CREATE
@@ -94,6 +105,20 @@ class StillLiving(Plugin):
         self._tenants.check_create(attributes)
         if attributes.resource != NAMESPACES:
             self._namespaces.check_create(attributes)
+        if self._shared:
+            attributes.also += self._unchanged(attributes)
+
+    def _unchanged(self, attributes: Attributes) -> Iterable[Op]:
+        """What must hold when the object is written."""
+        if attributes.namespace and attributes.resource != NAMESPACES:
+            key = Key(NAMESPACES, attributes.tenant, "", attributes.namespace)
+        elif attributes.tenant != self._home:
+            key = Key(TENANTS, SYSTEM, "", attributes.tenant)
+        else:
+            return
+        place = self._cache.entry(key)
+        assert place is not None, "it was there a moment ago"
+        yield Op(key, None, place.revision, keeps=True)
 
 
 def _ending(attributes: Attributes, what: str, name: str) -> Forbidden:

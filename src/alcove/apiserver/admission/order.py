@@ -59,8 +59,10 @@ def plugins(
     clock: Callable[[], float],
     webhooks: Webhooks,
     settings: Settings = DEFAULT,
+    *,
+    shared: bool = False,
 ) -> Sequence[Plugin]:
-    """In the order they run."""
+    """In the order they run. `shared`: other servers write to the store too."""
     calling = Calling(cache, authorizer, webhooks)
     return (
         TenantLifecycle(cache, settings.home),
@@ -86,7 +88,7 @@ def plugins(
         MutatingWebhooks(cache, kinds, calling),
         ValidatingPolicies(cache, kinds, authorizer),
         ValidatingWebhooks(cache, kinds, calling),
-        StillLiving(cache, settings.home),
+        StillLiving(cache, settings.home, shared=shared),
         # Last: what is charged here is written, or the write does not happen.
-        ResourceQuota(cache, clock),
+        ResourceQuota(cache, clock, settings.home),
     )

@@ -252,7 +252,7 @@ async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Jo
     for _ in range(ATTEMPTS_MAX):
         async with join(op) as joined:
             try:
-                revision = await services.store.write([op, *also, *joined])
+                revision = await services.store.write([op, *_beside(also, joined), *joined])
             except Mismatch as mismatch:
                 if all(mismatch.key != each.key for each in joined):
                     raise
@@ -262,6 +262,12 @@ async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Jo
             await services.cache.reached(revision)
             return revision
     raise TooManyRequests.after(1, "what this write is counted in is changing too fast; try again")
+
+
+def _beside(also: Sequence[Op], joined: Sequence[Op]) -> list[Op]:
+    """What is to stay as it was, and is changed by what joins, which expects the same of it, is named once."""
+    changed = {each.key for each in joined}
+    return [each for each in also if not (each.keeps and each.key in changed)]
 
 
 def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:

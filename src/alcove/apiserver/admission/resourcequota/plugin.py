@@ -15,6 +15,7 @@ from alcove.api.kind import Scope
 from alcove.api.objects import Object
 from alcove.api.quantity import Quantity
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
+from alcove.apiserver.admission.lifecycle import TenantLifecycle
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
 from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, Account, Change
@@ -32,8 +33,9 @@ _ACCOUNTS = (QUOTAS.resource, TENANTS.resource)
 
 
 class ResourceQuota(Plugin):
-    def __init__(self, cache: Cache, clock: Callable[[], float]) -> None:
+    def __init__(self, cache: Cache, clock: Callable[[], float], home: TenantId = SYSTEM) -> None:
         self._cache = cache
+        self._lifecycle = TenantLifecycle(cache, home)
         self._settling = Settling(clock)
         self._turns = Turns()
 
@@ -67,6 +69,9 @@ class ResourceQuota(Plugin):
             yield ()
             return
         async with self._turns.take(self._turn(attributes)):
+            if self._tenant_account(attributes) is not None:
+                # It may be on its way out since it was last looked at.
+                self._lifecycle.check_create(attributes)
             charges = self._charges(attributes, change)
             yield [charge for charge in charges if charge.key != op.key]
 
