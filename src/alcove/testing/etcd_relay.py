@@ -4,6 +4,7 @@
         LocalServer(directory, "--etcd", relay.endpoint)
         with relay.held():
             …  # The server can read and write, but hears of no write.
+        relay.event_seconds = 0.2  # From here on, it hears of each that much later.
 
 It stands for a follower whose watch lags behind: reads and writes go through at once.
 """
@@ -32,6 +33,7 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._open = asyncio.Event()
         self._read_seconds = 0.0
+        self.event_seconds = 0.0
         self._calls: dict[str, int] = {}
         self._called = threading.Condition()
         self.endpoint = ""
@@ -110,6 +112,19 @@ class EtcdRelay(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(forward)
 
     async def _watch(self, requests: AsyncIterator[bytes], _context: Any) -> AsyncIterator[bytes]:
+        arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        receiving = asyncio.create_task(self._receive(requests, arrived))
+        try:
+            while True:
+                due, response = await arrived.get()
+                await asyncio.sleep(due - self._loop.time())
+                await self._open.wait()
+                yield response
+        finally:
+            receiving.cancel()
+
+    async def _receive(
+        self, requests: AsyncIterator[bytes], arrived: asyncio.Queue[tuple[float, bytes]]
+    ) -> None:
         async for response in self._channel.stream_stream(WATCH)(requests):
-            await self._open.wait()
-            yield response
+            arrived.put_nowait((self._loop.time() + self.event_seconds, response))
