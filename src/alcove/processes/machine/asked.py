@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from alcove.component.logs import Form, Level
 from alcove.processes.machine import cluster, findings
 from alcove.processes.machine.cluster import NODES_MAX, Cluster
 from alcove.processes.machine.findings import Finding, Place
@@ -27,6 +28,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     port: int | None = None
     hollow: bool = False
     listen: tuple[str, ...] = ()
+    log_level: Level | None = None
+    log_format: Form | None = None
 
 
 class Decision(Struct, frozen=True):
@@ -57,6 +60,8 @@ def decide(data: Path, wanted: Wanted, is_up: bool) -> Decision:
         nodes=nodes,
         hollow=is_hollow,
         listen=wanted.listen or (before.listen if before else ()),
+        log_level=wanted.log_level or (before.log_level if before else Level.INFO),
+        log_format=wanted.log_format or (before.log_format if before else Form.TEXT),
     )
     return Decision(asked, lacking)
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from alcove.component.logs import Form, Level
+
 NODES_MAX = 64
 AGENT_PORT = 10250
 """Hollow nodes of all clusters share this machine's loopback: theirs go on from there."""
@@ -52,6 +54,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     """Nodes only pretend to run pods: no namespaces, no root."""
     listen: tuple[str, ...] = ()
     """Further addresses of this machine that the API server is reached by."""
+    log_level: Level = Level.INFO
+    log_format: Form = Form.TEXT
 
     @classmethod
     def of_token(cls, data: Path, token: str) -> Cluster:

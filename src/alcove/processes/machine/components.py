@@ -24,9 +24,9 @@ def components(cluster: Cluster) -> tuple[Component, ...]:
     kubeconfig = cluster.admin_kubeconfig
     way = ("--kubeconfig", str(kubeconfig))
     return (
-        Component("apiserver", _apiserver(cluster)),
-        Component("controllers", ("controllers", *way), kubeconfig),
-        Component("scheduler", ("scheduler", *way), kubeconfig),
+        Component("apiserver", (*_apiserver(cluster), *_logging(cluster))),
+        Component("controllers", ("controllers", *way, *_logging(cluster)), kubeconfig),
+        Component("scheduler", ("scheduler", *way, *_logging(cluster)), kubeconfig),
         *(_agent(cluster, node) for node in cluster.all_nodes()),
     )
 
@@ -35,6 +35,10 @@ def _apiserver(cluster: Cluster) -> tuple[str, ...]:
     addresses = cluster.listen if cluster.hollow else (str(cluster.gateway), *cluster.listen)
     listen = tuple(word for address in addresses for word in ("--listen", address))
     return ("apiserver", "--data", str(cluster.data), "--port", str(cluster.port), *listen)
+
+
+def _logging(cluster: Cluster) -> tuple[str, ...]:
+    return ("--log-level", cluster.log_level.value, "--log-format", cluster.log_format.value)
 
 
 def _agent(cluster: Cluster, node: Node) -> Component:
@@ -48,6 +52,7 @@ def _agent(cluster: Cluster, node: Node) -> Component:
         str(node.folder),
     )
     words += ("--address", str(node.address), "--port", str(node.port), "--instance", node.instance)
+    words += _logging(cluster)
     if cluster.hollow:
         return Component(node.name, (*words, "--hollow"), node.kubeconfig)
     words += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from alcove.cli.failures import fail
-from alcove.processes.verbs.logs import log_to_stderr
+from alcove.component.logs import Form, Level, configure
+from alcove.processes.verbs.logs import FormatOption, LevelOption
 from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
 
 
@@ -55,6 +56,8 @@ def agent(
         bool,
         typer.Option("--drain-on-stop", help="End the node's pods, with their grace, when told to stop."),
     ] = False,
+    log_level: LevelOption = Level.INFO,
+    log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Run the pods of all planes that are bound to this node."""
     from alcove.client.kubeconfig import default_path
@@ -82,6 +85,6 @@ def agent(
         probe_port=probe_port,
         drains_on_stop=drain_on_stop,
     )
-    log_to_stderr()
+    configure("agent", log_level, log_format)
     if told := run_agent(config):
         raise fail(told)

@@ -9,7 +9,8 @@ import typer
 
 from alcove.cli.failures import fail
 from alcove.cli.places import default_data
-from alcove.processes.verbs.logs import log_to_stderr
+from alcove.component.logs import Form, Level, configure
+from alcove.processes.verbs.logs import FormatOption, LevelOption
 
 
 def apiserver(
@@ -47,6 +48,8 @@ def apiserver(
         list[str] | None,
         typer.Option(help="Private network that tenants' webhooks may be in all the same; repeatable."),
     ] = None,
+    log_level: LevelOption = Level.INFO,
+    log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Serve the tenancy-native Kubernetes API."""
     from alcove.apiserver.admission.order import Settings
@@ -74,7 +77,7 @@ def apiserver(
         admission=Settings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
         webhook_networks=allowed,
     )
-    log_to_stderr()
+    configure("apiserver", log_level, log_format)
     try:
         _run_apiserver(config)
     except StoreError as error:
@@ -90,6 +93,7 @@ def _run_apiserver(config: object) -> None:
 
     import uvloop
 
+    from alcove.component.tasks import BackgroundTasks
     from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
     from alcove.processes.memory import collect_seldom
 
@@ -100,15 +104,12 @@ def _run_apiserver(config: object) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with serve(config) as running:
+        async with serve(config) as running, BackgroundTasks() as tasks:
             path = write_admin_kubeconfig(config, running)
             typer.echo(f"serving {running.url}  KUBECONFIG={path}")
-            ends = [asyncio.create_task(stop.wait()), asyncio.create_task(running.lost())]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for each in ends:
-                each.cancel()
-            if ends[0] not in done:
-                await ends[1]
+            tasks.fatal("watch cache", running.lost())
+            await stop.wait()
+            tasks.cancel()
 
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(run())

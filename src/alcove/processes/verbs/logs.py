@@ -1,19 +1,18 @@
-"""How processes of the cluster write their logs: to standard error, one line an event, its fields after the message."""
+"""The options that every process of a cluster has for its log."""
 
 from __future__ import annotations
 
-import logging
+from typing import Annotated
 
-_USUAL = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime"}
+import typer
 
+from alcove.component.logs import Form, Level
 
-class _WithFields(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        fields = [f"{name}={value!r}" for name, value in vars(record).items() if name not in _USUAL]
-        return " ".join([super().formatMessage(record), *fields])
-
-
-def log_to_stderr() -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_WithFields("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+LOG_LEVEL = typer.Option(
+    "--log-level", envvar="ALCOVE_LOG_LEVEL", help="Lowest severity that is logged; default: info."
+)
+LOG_FORMAT = typer.Option(
+    "--log-format", envvar="ALCOVE_LOG_FORMAT", help="Form of log lines on standard error; default: text."
+)
+LevelOption = Annotated[Level, LOG_LEVEL]
+FormatOption = Annotated[Form, LOG_FORMAT]

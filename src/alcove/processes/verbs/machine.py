@@ -13,6 +13,8 @@ from alcove.cli import suggestions
 from alcove.cli.failures import Code, Failure, fail, told
 from alcove.cli.options import Format, FormatOption
 from alcove.cli.places import DEFAULT_NAME, NAME_VARIABLE, cluster_data
+from alcove.component.logs import Form, Level
+from alcove.processes.verbs.logs import LOG_FORMAT, LOG_LEVEL
 
 NameOption = Annotated[
     str,
@@ -55,6 +57,8 @@ def up(
     demo: Annotated[
         bool, typer.Option("--demo/--no-demo", help="Show two tenants with the same addresses.")
     ] = True,
+    log_level: Annotated[Level | None, LOG_LEVEL] = None,
+    log_format: Annotated[Form | None, LOG_FORMAT] = None,
     data: DataOption = None,
 ) -> None:
     """Start this machine's cluster in the background, and show what it can do."""
@@ -66,7 +70,15 @@ def up(
     progress = Progress()
     with told():
         place = place_of(name, data)
-        wanted = Wanted(name=name, nodes=nodes, port=port, hollow=hollow, listen=tuple(listen or ()))
+        wanted = Wanted(
+            name=name,
+            nodes=nodes,
+            port=port,
+            hollow=hollow,
+            listen=tuple(listen or ()),
+            log_level=log_level,
+            log_format=log_format,
+        )
         try:
             cluster = start(place, wanted, progress)
         except NotUp as error:

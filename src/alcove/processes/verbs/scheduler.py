@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from alcove.cli.failures import fail
-from alcove.processes.verbs.logs import log_to_stderr
+from alcove.component.logs import Form, Level, configure
+from alcove.processes.verbs.logs import FormatOption, LevelOption
 from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
 
 
@@ -27,6 +28,8 @@ def scheduler(
     lease_seconds: Annotated[
         float, typer.Option(min=1, help="How long the others wait for a leader that no longer answers.")
     ] = 15.0,
+    log_level: LevelOption = Level.INFO,
+    log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Place pods of all planes on nodes, in one process at a time."""
     from alcove.client.kubeconfig import default_path
@@ -42,6 +45,6 @@ def scheduler(
         probe_port=probe_port,
         timing=Timing.of(lease_seconds),
     )
-    log_to_stderr()
+    configure("scheduler", log_level, log_format)
     if told := run_scheduler(config):
         raise fail(told)
