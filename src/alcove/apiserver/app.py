@@ -45,6 +45,7 @@ from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
+from alcove.component import request_ids
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ Outcome = Response | None
 Step = Callable[[Call], Outcome | Awaitable[Outcome]]
 
 
+_REQUEST_ID_HEADER = request_ids.HEADER.encode()
 _COLLECTION_READS = frozenset({"list", "watch", "deletecollection"})
 _READS = frozenset({"get", "list", "watch"})
 _DISCOVERY_PATHS = ("/api", "/openapi")
@@ -79,6 +81,7 @@ class App:
         self._clock = parts.services.clock
         self._cache = parts.services.cache
         self._is_shared = parts.services.shared
+        self._request_ids = request_ids.generate()
         self.pipeline: tuple[Step, ...] = (
             self._authenticate,
             self._resolve,
@@ -90,17 +93,18 @@ class App:
         self._decides_from = self.pipeline.index(self._authorize)
 
     def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+        request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
-            call = Call(request, paths.parse(request.path), self._clock())
+            call = Call(request, paths.parse(request.path), self._clock(), request_id)
         except ApiError as error:
-            return error_response(error)
+            return _identified(error_response(error), request_id)
         call.seen = self._cache.revision
         try:
             outcome = self._run(call, 0)
         except ApiError as error:
             outcome = self._refuse(call, error)
         except Exception:
-            outcome = _unexpected(request)
+            outcome = _unexpected(call)
         if isinstance(outcome, Response):
             return self._finish(call, outcome)
         return self._wait(call, outcome)
@@ -123,10 +127,12 @@ class App:
         return outcome
 
     async def _wait(self, call: Call, outcome: Coroutine[Any, Any, Response]) -> Response:
+        # In the task of this one request: it ends with it.
+        request_ids.current.set(call.request_id)
         try:
             response = await self._settle(call, outcome)
         except Exception:
-            response = _unexpected(call.request)
+            response = _unexpected(call)
         except BaseException:
             self._release(call)
             raise
@@ -163,7 +169,7 @@ class App:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
             response.headers = headers
-        self._parts.recorder.finish(call, response)
+        self._parts.recorder.finish(call, _identified(response, call.request_id))
         if isinstance(response.body, bytes) and len(response.body) > SLICE_BYTES:
             # The work of a large answer is not over before it is written.
             response.done = lambda: self._release(call)
@@ -320,9 +326,21 @@ def _selected_name(fields: str) -> str:
     return "" if "," in name else name
 
 
-def _unexpected(request: Request) -> Response:
-    log.exception("request failed", extra={"method": request.method, "path": request.path})
-    return error_response(InternalError("an unexpected error occurred; the server's log has more"))
+def _identified(response: Response, request_id: str) -> Response:
+    """Adds the header by which the client can tell its request in logs."""
+    header = (_REQUEST_ID_HEADER, request_id.encode())
+    response.headers = [header] if response.headers is None else [*response.headers, header]
+    return response
+
+
+def _unexpected(call: Call) -> Response:
+    request, request_id = call.request, call.request_id
+    log.exception(
+        "request failed", extra={"method": request.method, "path": request.path, "request_id": request_id}
+    )
+    return error_response(
+        InternalError(f"an unexpected error occurred; see request {request_id} in the API server's log")
+    )
 
 
 def _quoted(text: str) -> str:

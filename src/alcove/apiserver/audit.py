@@ -9,14 +9,12 @@ import asyncio
 import logging
 import os
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from time import gmtime, strftime
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +53,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     identity: Identity
     """Whom the request was for: another one, when impersonating."""
     code: int
+    audit_id: str
+    """The request's id: its client may have chosen it."""
     source: str = ""
     """The peer's address."""
     user_agent: str = ""
@@ -67,7 +67,6 @@ class Entry(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """A failure's `Status.reason`."""
     stage: str = "ResponseComplete"
-    audit_id: str = ""
     annotations: Mapping[str, str] = {}
 
 
@@ -84,7 +83,6 @@ class AuditLog:
         self._handed_bytes = 0
         self._timer: TimerHandle | None = None
         self._writer = _Writer(path, self._limits)
-        self._ids = _audit_ids()
         self.recorded = 0
         self.dropped = 0
         """Entries that found the buffer full."""
@@ -118,7 +116,7 @@ class AuditLog:
             self.dropped += len(entries)
             return
         for entry in entries:
-            _encoder.encode_into(_event(entry, self._ids), self._encoded, -1)
+            _encoder.encode_into(_event(entry), self._encoded, -1)
             self._encoded += b"\n"
         if len(self._encoded) >= HAND_OVER_BYTES:
             self._hand_over()
@@ -232,13 +230,13 @@ class _Event(Struct, kw_only=True, omit_defaults=True, rename="camel"):
 _encoder = msgspec.json.Encoder()
 
 
-def _event(entry: Entry, ids: Iterator[str]) -> _Event:
+def _event(entry: Entry) -> _Event:
     impersonating = entry.identity is not entry.caller and entry.identity != entry.caller
     return _Event(
         kind="Event",
         api_version="audit.k8s.io/v1",
         level="Metadata",
-        audit_id=entry.audit_id or next(ids),
+        audit_id=entry.audit_id,
         stage=entry.stage,
         # A query string may carry what was to be executed, or a token.
         request_uri=entry.path.partition("?")[0],
@@ -281,10 +279,3 @@ def _timestamp(moment: float) -> str:
 @lru_cache(maxsize=16)
 def _second(second: int) -> str:
     return strftime("%Y-%m-%dT%H:%M:%S", gmtime(second))
-
-
-def _audit_ids() -> Iterator[str]:
-    """Ids of the form of a UUID: random for this process, counted within it. A UUID each costs more
-    than the rest of an event."""
-    first = str(uuid4())[:-12]
-    return (f"{first}{number:012x}" for number in count())

@@ -24,10 +24,12 @@ _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 class Call:
     """`tenant`, `kind` and `verb` are set when the target was resolved."""
 
-    def __init__(self, request: Request, target: Target, started: float) -> None:
+    def __init__(self, request: Request, target: Target, started: float, request_id: str = "") -> None:
         self.request = request
         self.target = self._asked = target
         self.started = started
+        self.request_id = request_id
+        """Chosen by the client, or made here; in the answer, the audit log and the log."""
         self.identity: Identity
         self.caller: Identity
         """Who authenticated; differs from `identity` when impersonating."""

@@ -60,6 +60,7 @@ class Recorder:
                 caller=call.caller,
                 identity=call.identity,
                 code=code,
+                audit_id=call.request_id,
                 source=call.request.address,
                 user_agent=call.request.headers.get("user-agent", ""),
                 group=target.group,

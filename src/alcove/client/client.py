@@ -30,6 +30,7 @@ from alcove.client.errors import Malformed, Unreachable
 from alcove.client.resources import Resource
 from alcove.client.transport import Response, Stream, Transport
 from alcove.client.watching import Watch
+from alcove.component import request_ids
 
 JSON = "application/json"
 METADATA_ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -264,7 +265,9 @@ class Client:
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Object:
         """The decoded answer. Raises ApiError, Unreachable, Malformed."""
-        response = await self._send(method, path, body, {**self._headers, **(headers or {})})
+        response = await self._send(
+            method, path, body, {**self._headers, **request_ids.outgoing(), **(headers or {})}
+        )
         if response.status >= 400:
             raise _refusal(response)
         value = _decoded(response)

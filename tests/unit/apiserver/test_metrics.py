@@ -123,7 +123,7 @@ async def test_flow_audit_cache_and_watchers_are_read_when_asked(tmp_path: Path)
     flow.rejected_late += 1
     who = Identity(SYSTEM, "admin")
     given: dict[str, Any] = {"received": 0.0, "seconds": 0.0, "verb": "get", "path": "/", "code": 200}
-    audit.record(Entry(tenant=SYSTEM, caller=who, identity=who, **given))
+    audit.record(Entry(tenant=SYSTEM, caller=who, identity=who, audit_id="id-1", **given))
     assert await value(metrics, "apiserver_flowcontrol_current_executing_seats") == 4
     assert await value(metrics, "apiserver_flowcontrol_current_inqueue_requests") == 0
     assert await value(metrics, "apiserver_flowcontrol_rejected_requests_total", reason="time-out") == 1

@@ -8,6 +8,7 @@ from asyncio import StreamReader, StreamWriter
 import httptools
 
 from alcove.apiserver.outbound.errors import WebhookError
+from alcove.component import request_ids
 
 HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 3 << 20
@@ -85,8 +86,9 @@ class Connection:
         """Raises WebhookError, OSError. After an exception, or an answer that is not `is_kept`, it is over."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: alcove\r\nAccept: application/json\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         )
+        head += "".join(f"{name}: {value}\r\n" for name, value in request_ids.outgoing().items()) + "\r\n"
         self._writer.write(head.encode("ascii") + body)
         await self._writer.drain()
         answer = Answer()

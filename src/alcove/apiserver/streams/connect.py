@@ -22,6 +22,7 @@ from alcove.apiserver.streams.places import Place, place_of
 from alcove.apiserver.streams.proxy import Proxy
 from alcove.apiserver.streams.relays import Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.component import request_ids
 
 _TEXT = b"text/plain"
 _ASKED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "x-stream-protocol-version")
@@ -159,7 +160,7 @@ class Streams:
     ) -> None:
         where = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
         path = f"{pod_path(*where, call.target.subresource)}?{urlencode(query, doseq=True)}"
-        headers = {"Host": place.node}
+        headers = {"Host": place.node, **request_ids.outgoing()}
         given = call.request.headers
         if call.target.subresource != "log":
             headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}

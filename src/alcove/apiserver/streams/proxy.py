@@ -27,6 +27,7 @@ from alcove.apiserver.streams.proxynames import Asked, Path, unreached
 from alcove.apiserver.streams.relays import Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
 from alcove.apiserver.streams.sending import Sending
+from alcove.component import request_ids
 
 PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
@@ -129,6 +130,7 @@ class Proxy:
         if not way.tunnel:
             return agent
         headers = {"Host": way.place.node, "Connection": "Upgrade", "Upgrade": TUNNEL}
+        headers |= request_ids.outgoing()
         try:
             await agent.send("GET", way.tunnel, headers)
         except (ConnectionError, TimeoutError) as error:

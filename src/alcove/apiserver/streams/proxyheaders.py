@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from alcove.apiserver.http.messages import Request
 from alcove.apiserver.streams.proxynames import Path
+from alcove.component import request_ids
 
 _HOP_BY_HOP = frozenset(
     (
@@ -14,9 +15,11 @@ _HOP_BY_HOP = frozenset(
         *("te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
-_OURS = frozenset(("authorization", "content-length", "expect"))
-"""Who the caller is to this server is no business of the pod's; the body's length is told anew."""
+_OURS = frozenset(("authorization", "content-length", "expect", *request_ids.ACCEPTED))
+"""Who the caller is to this server is no business of the pod's; the body's length is told anew,
+and so is the request's id."""
 _OURS_PREFIXES = ("impersonate-", "x-remote-", "x-forwarded-")
+_ANSWER_DROPPED = frozenset(("content-length", "content-type", request_ids.HEADER.lower()))
 _ANSWER_DROPPED_PREFIX = "access-control-allow-"
 """A pod does not decide who may call this server from a browser."""
 
@@ -44,6 +47,7 @@ def request_headers(request: Request, path: Path) -> dict[str, str]:
     sent["x-forwarded-host"] = given.get("host", "")
     sent["x-forwarded-proto"] = "https"
     sent["x-forwarded-uri"] = path.prefix + path.rest
+    sent |= request_ids.outgoing()
     if asks_upgrade(request):
         sent |= {"connection": "Upgrade", "upgrade": given["upgrade"]}
     else:
@@ -65,9 +69,7 @@ def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: Path, host:
         if name.lower() == b"connection"
         for each in _listed(value.decode("latin-1"))
     )
-    dropped = (_HOP_BY_HOP | named | {"content-length", "content-type"}) - (
-        {"upgrade"} if is_upgrade else set()
-    )
+    dropped = (_HOP_BY_HOP | named | _ANSWER_DROPPED) - ({"upgrade"} if is_upgrade else set())
     told: list[Header] = [(b"Connection", b"Upgrade")] if is_upgrade else []
     for name, value in fields:
         lower = name.decode("latin-1").lower()
