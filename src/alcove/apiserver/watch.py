@@ -7,6 +7,7 @@ up is told `Expired` and closed; nothing is buffered without end.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -15,12 +16,14 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from alcove.api.errors import ApiError, Expired, Forbidden, status
+from alcove.api.errors import ApiError, Expired, Forbidden, InternalError, status
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver.cache.entries import INDEXED_FIELDS, Entry, Event, Kind
 from alcove.apiserver.http.messages import Writer
 from alcove.apiserver.negotiate import Form
 from alcove.apiserver.render import View, render
+
+log = logging.getLogger(__name__)
 
 PENDING_EVENTS_MAX = 1000
 FIRST_AT_ONCE_MAX = 256
@@ -334,6 +337,10 @@ class ConvertingWatcher(Watcher):
                 self._write()
         except ApiError as error:
             self._end(error_event(error))
+        except Exception:
+            # Left as it is, the watch would be open and silent for ever.
+            log.exception("failed to convert watch events")
+            self._end(error_event(InternalError("events could not be converted; watch again")))
         self._task = None
         self._begin()
 

@@ -19,6 +19,7 @@ from alcove.client.fencing import Confirm
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
 from alcove.client.transport import Transport
+from alcove.component.tasks import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Joining:
     def __init__(
         self,
         planes: Planes,
-        tasks: asyncio.TaskGroup,
+        tasks: BackgroundTasks,
         fence: str,
         confirm: Confirm,
         known: Callable[[PlaneId], None] = lambda _plane: None,
@@ -51,7 +52,7 @@ class Joining:
     def join(self, plane: PlaneId, transport: Transport) -> None:
         self._planes.awaited.add(plane)
         work = self._follow(plane, transport)
-        self._following[plane] = self._tasks.create_task(work, name=f"plane {plane}")
+        self._following[plane] = self._tasks.fatal(f"plane {plane}", work)
 
     async def leave(self, plane: PlaneId) -> None:
         self._planes.awaited.discard(plane)

@@ -28,6 +28,7 @@ from alcove.client.keys import PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.resources import Resource
 from alcove.client.transport import Transport
+from alcove.component.tasks import BackgroundTasks
 
 WHOLE_SECONDS = 0.05
 
@@ -62,7 +63,7 @@ class Planes:
         """Planes that are to join, or have (`joining`): one that is away is not one that is no more."""
         self._mirrors: dict[_Wanted, Mirror] = {}
         self._by_resource: dict[Resource, list[Mirror]] = {}
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Planes:
         await self._tasks.__aenter__()
@@ -187,7 +188,7 @@ class Planes:
         part = mirror.add_plane(plane, is_silent=plane in self._partial)
         informer = Informer(joined.client, mirror, part, wanted.tenant)
         name = f"informer {plane} {mirror.resource}"
-        joined.informers[mirror] = self._tasks.create_task(informer.run(), name=name)
+        joined.informers[mirror] = self._tasks.fatal(name, informer.run())
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -7,7 +7,6 @@ there has that CRD. A CRD itself is kept without its schema: a thousand tenants 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -23,6 +22,7 @@ from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from alcove.component.tasks import TaskSet
 from alcove.controllers.census import Census
 
 _NEEDED = frozenset({"list", "watch", "delete"})
@@ -116,7 +116,7 @@ class Everything:
         """The CRDs, of any tenant, that a mirror is kept for."""
         self._listeners: list[Listener] = []
         self._census = Census()
-        self._dropping: set[asyncio.Task[None]] = set()
+        self._dropping = TaskSet()
         self.crds = planes.mirror(
             Selection(CUSTOM_RESOURCE_DEFINITIONS), {"kind": _kind_of}, trim=without_schemas
         )
@@ -160,9 +160,7 @@ class Everything:
             self._custom[mark] = self._mirror(resource, plane)
         elif not wanted and mark in self._custom:
             del self._having[mark]
-            task = asyncio.create_task(self._planes.drop(self._custom.pop(mark)))
-            self._dropping.add(task)
-            task.add_done_callback(self._dropping.discard)
+            self._dropping.spawn("drop mirror", self._planes.drop(self._custom.pop(mark)))
 
     # Reading
 

@@ -27,6 +27,7 @@ from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import ClientError, NotPermitted
 from alcove.client.resources import LEASES
+from alcove.component import tasks
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class Leader:
             await asyncio.sleep(self._timing.renew_seconds)
         log.info("leading", extra={"lease": self._name, "identity": self._identity})
         lost = asyncio.Event()
-        renewing = asyncio.create_task(self._renew(lost), name=f"lease {self._name}")
+        renewing = tasks.spawn(f"lease {self._name}", self._renew(lost))
         try:
             yield lost
         finally:
@@ -138,9 +139,13 @@ class Leader:
             await self._release()
 
     async def _renew(self, lost: asyncio.Event) -> None:
-        while self.is_leading and await self._keep():
-            async with self._tried:
-                self._tried.notify_all()
+        try:
+            while self.is_leading and await self._keep():
+                async with self._tried:
+                    self._tried.notify_all()
+        except Exception:
+            # Who cannot renew does not lead; left unsaid, the process would neither work nor try again.
+            log.exception("failed to renew lease", extra={"lease": self._name, "identity": self._identity})
         self._valid_until = float("-inf")
         log.warning("no longer leading", extra={"lease": self._name, "identity": self._identity})
         async with self._tried:

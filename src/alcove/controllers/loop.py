@@ -34,6 +34,8 @@ from alcove.client.changes import Change, Kind, Subscriber
 from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
 from alcove.client.keys import ObjectKey, Space
 from alcove.client.mirror import Mirror
+from alcove.component import request_ids
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Controller, Keys, Refused, Result
 from alcove.controllers.metrics import LoopMetrics
 from alcove.controllers.queue import Queue, Taken
@@ -100,8 +102,8 @@ class Loop:
         for source in self.controller.sources:
             source.subscribe(_Adder(self.queue, source.keys))
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.controller.background(), name=f"{self.controller.name} background")
+            async with BackgroundTasks() as tasks:
+                tasks.restart(f"controller {self.controller.name} background", self.controller.background)
                 await self._hand_out(tasks)
         finally:
             self.queue.close()
@@ -116,6 +118,8 @@ class Loop:
             tasks.create_task(self._work(taken, hands), name=self.controller.name)
 
     async def _work(self, taken: Taken, hands: asyncio.Semaphore) -> None:
+        # In the key's own task: whatever it logs and writes carries the id.
+        request_ids.current.set(request_ids.new())
         try:
             await self._turn(taken)
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
@@ -10,6 +9,7 @@ from msgspec import Struct, field
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
 from alcove.client.transport import Transport
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Clock, Controller, Options, Setup
 from alcove.controllers.events import Recorder
 from alcove.controllers.everything import Everything
@@ -26,7 +26,7 @@ class Work(Struct, frozen=True, kw_only=True):
     metrics: Metrics
 
 
-Follow = Callable[[Planes, asyncio.TaskGroup], None]
+Follow = Callable[[Planes, BackgroundTasks], None]
 """Begins to follow further planes, by tasks of this group."""
 
 
@@ -40,7 +40,7 @@ async def work(
     """Runs the controllers until cancelled, or until one of them fails as a whole. `began` is called when
     everything there is on the home plane was seen and the loops run. Other planes join when they can be
     reached: they keep nobody waiting."""
-    async with planes, asyncio.TaskGroup() as tasks:
+    async with planes, BackgroundTasks() as tasks:
         planes.join(HOME, home)
         recorder = Recorder(planes.client, wanted.clock)
         everything = Everything(planes)
@@ -58,9 +58,9 @@ async def work(
         controllers = [controller(setup) for controller in wanted.controllers]
         # No loop runs before all mirrors are whole: half of them would look like objects that are gone.
         await planes.synced()
-        tasks.create_task(recorder.run(), name="events")
+        tasks.restart("event recorder", recorder.run)
         for controller in controllers:
             loop = Loop(controller, wanted.metrics.loop(controller.name))
-            tasks.create_task(loop.run(), name=controller.name)
+            tasks.fatal(f"controller {controller.name}", loop.run())
         follow(planes, tasks)
         began()

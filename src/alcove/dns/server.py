@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from alcove.component.tasks import TaskSet
 from alcove.dns.model import NetworkId
 from alcove.dns.network import Counters, Network, Pending
 from alcove.dns.tcp import Connection, ConnectionLimit
@@ -67,7 +68,7 @@ class DnsServer:
         self._upstream = upstream
         self._clock = clock
         self._served: dict[NetworkId, _Served] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def __aenter__(self) -> "DnsServer":
         self._loop = asyncio.get_running_loop()
@@ -76,9 +77,7 @@ class DnsServer:
     async def __aexit__(self, *_: object) -> None:
         for network in list(self._served):
             self.stop(network)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def serve(self, zone: Zone, sockets: Sockets, *, way_out: bool) -> None:
         """Answers for the zone's network from now on. The sockets are the server's to close, at once if this fails."""
@@ -159,11 +158,4 @@ class DnsServer:
             network.counters.unsent += 1
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("DNS question failed", exc_info=task.exception())
+        self._tasks.spawn("DNS query", work)

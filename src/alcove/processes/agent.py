@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2s
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import Account
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.events import Recorder, Told
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
@@ -95,7 +97,7 @@ class Agent:
         self,
         config: Config,
         planes: Planes,
-        tasks: asyncio.TaskGroup,
+        tasks: BackgroundTasks,
         accounts: dict[PlaneId, Account],
         metrics: Metrics,
     ) -> None:
@@ -153,13 +155,13 @@ class Agent:
     def start(self, keepers: list[NodeKeeper]) -> PodSource:
         """Pods are heard of, and nodes told of, from now on."""
         for recorder in (self.troubles, self._news):
-            self.tasks.create_task(recorder.run(), name="events")
+            self.tasks.restart("event recorder", recorder.run)
         source = PodSource(self.planes, {name: roster.offer for name, roster in self.rosters.items()})
         for name, roster in self.rosters.items():
-            self.tasks.create_task(roster.run(), name=f"pods of {name}")
-            self.tasks.create_task(_sweep(roster, source), name=f"leftovers of {name}")
+            self.tasks.fatal(f"pods of {name}", roster.run())
+            self.tasks.restart(f"leftover pods of {name}", partial(_sweep, roster, source))
         for keeper in keepers:
-            self.tasks.create_task(_keep(keeper, len(keepers)), name="node")
+            self.tasks.restart("node status", partial(_keep, keeper, len(keepers)))
         return source
 
 
@@ -191,21 +193,21 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
         async with (
             serve_probes(config.probe_port, metrics.text, is_registered.is_set),
             Planes(user_agent=USER_AGENT) as planes,
-            asyncio.TaskGroup() as tasks,
+            BackgroundTasks() as tasks,
         ):
             for plane, way in ways.items():
                 planes.join(plane, way)
                 path = config.kubeconfig if plane == HOME else config.planes[TenantId(plane)]
-                tasks.create_task(follow_file(path, way), name=f"kubeconfig of {plane}")
-            tasks.create_task(keep_trimmed(), name="memory")
+                tasks.restart(f"kubeconfig of {plane}", partial(follow_file, path, way))
+            tasks.restart("memory trimming", keep_trimmed)
             own = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
-            tasks.create_task(own.keep(), name="certificate")
+            tasks.restart("client certificate", own.keep)
             metrics.certificate_ends = lambda: own.ends
             agent = Agent(config, planes, tasks, accounts, metrics)
             if config.planes_folder is not None:
                 following = Following(config.planes_folder, planes, agent.heard)
                 await following.look()
-                tasks.create_task(following.run(), name="planes")
+                tasks.fatal("planes folder", following.run())
             keepers = None if config.is_hollow else await real.start(agent)
             for keeper in keepers if keepers is not None else hollow.start(agent):
                 await keeper.registered.wait()

@@ -60,9 +60,10 @@ from alcove.apiserver.usage.answers import UsageAnswers
 from alcove.apiserver.usage.collecting import Collecting
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
+from alcove.component.tasks import BackgroundTasks
 from alcove.processes.memory import keep_trimmed
 from alcove.store.base import ABSENT, Mismatch, Op, Store
-from alcove.store.compaction import Compactor
+from alcove.store.compaction import Compactor, Keep
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class Config(Struct, frozen=True, kw_only=True):
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
     admission: Settings = Settings()
+    history: Keep = Keep()
+    """How much of the past a watch may resume from."""
     webhook_networks: tuple[Network, ...] = ()
     """Networks of the cluster's own that tenants' webhooks may be in all the same."""
 
@@ -204,19 +207,16 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         ) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
-            chores = [
-                asyncio.create_task(_renew(serving, agents), name="certificate renewal"),
-                asyncio.create_task(Compactor(store).run(), name="compaction"),
-                asyncio.create_task(_forget(store, cache), name="forgetting"),
-                asyncio.create_task(ends.run(services), name="removal of CRDs"),
-                asyncio.create_task(keep_trimmed(), name="memory"),
-            ]
             try:
-                yield Running(url, authority, app, cache.lost)
+                async with BackgroundTasks() as tasks:
+                    tasks.restart("certificate renewal", partial(_renew, serving, agents))
+                    tasks.restart("compaction", Compactor(store, config.history).run)
+                    tasks.restart("history cache trimming", partial(_forget, store, cache))
+                    tasks.restart("CRD removal", partial(ends.run, services))
+                    tasks.restart("memory trimming", keep_trimmed)
+                    yield Running(url, authority, app, cache.lost)
+                    tasks.cancel()
             finally:
-                for chore in chores:
-                    chore.cancel()
-                await asyncio.gather(*chores, return_exceptions=True)
                 await usage.close()
                 webhooks.close()
                 await audit.close()
@@ -243,9 +243,9 @@ def _release(flow: Flow, call: Call) -> None:
 
 async def _renew(serving: Serving, agents: Agents) -> None:
     while True:
-        await asyncio.sleep(3600)
         serving.renew()
         agents.renew()
+        await asyncio.sleep(3600)
 
 
 async def _forget(store: Store, cache: Cache) -> None:

@@ -26,6 +26,7 @@ from alcove.client.kubeconfig import Account
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Options
 from alcove.controllers.leader import Leader, Timing
@@ -71,13 +72,15 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
         metrics=metrics,
     )
     leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
-    async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
-        trimming = asyncio.create_task(keep_trimmed(), name="memory")
+    async with (
+        serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
+        BackgroundTasks() as tasks,
+    ):
+        tasks.restart("memory trimming", keep_trimmed)
         try:
             while True:
                 await _lead(leader, wanted, transport, dedicated, leads)
         finally:
-            trimming.cancel()
             for each in (transport, own):
                 await each.close()
 
@@ -93,7 +96,7 @@ async def _lead(
         else:
             wanted.authorities[plane] = account.ca_pem.decode()
 
-    def follow(planes: Planes, tasks: asyncio.TaskGroup) -> None:
+    def follow(planes: Planes, tasks: BackgroundTasks) -> None:
         dedicated.follow(Joining(planes, tasks, leader.fence, leader.confirm), tasks, heard)
 
     async with leader.leading() as lost:

@@ -23,6 +23,7 @@ from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import Account
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Response, Stream, Transport
+from alcove.component.tasks import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
@@ -95,12 +96,12 @@ class Dedicated(Struct, frozen=True):
         return cls({PlaneId(tenant): kubeconfig.load(path) for tenant, path in paths.items()}, folder)
 
     def follow(
-        self, joins: Joins, tasks: asyncio.TaskGroup, heard: Heard = lambda _plane, _account: None
+        self, joins: Joins, tasks: BackgroundTasks, heard: Heard = lambda _plane, _account: None
     ) -> None:
         """By tasks of the group, until they are cancelled."""
-        tasks.create_task(self._join(joins, heard), name="planes")
+        tasks.fatal("dedicated planes", self._join(joins, heard))
         if self.folder is not None:
-            tasks.create_task(Following(self.folder, joins, heard).run(), name="folder of planes")
+            tasks.fatal("planes folder", Following(self.folder, joins, heard).run())
 
     async def _join(self, joins: Joins, heard: Heard) -> None:
         ways = [HttpPool(account) for account in self.planes.values()]

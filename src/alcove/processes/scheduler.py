@@ -6,7 +6,6 @@ knows was read after the scheduler before it had stopped deciding.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.events import Recorder, Told
 from alcove.controllers.leader import Leader, Timing
 from alcove.processes.following import Dedicated
@@ -63,14 +63,16 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
     dedicated = Dedicated.load(config.planes, config.planes_folder)
     leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     metrics = Metrics()
-    async with serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading):
-        trimming = asyncio.create_task(keep_trimmed(), name="memory")
+    async with (
+        serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
+        BackgroundTasks() as tasks,
+    ):
+        tasks.restart("memory trimming", keep_trimmed)
         try:
             while True:
                 async with leader.leading() as lost:
                     await until_lost(lost, _lead(config, leader, metrics, home, dedicated, leads))
         finally:
-            trimming.cancel()
             for transport in (home, own):
                 await transport.close()
 
@@ -111,9 +113,9 @@ async def _lead(
     )
     metrics.follow(core, runner)
 
-    async with asyncio.TaskGroup() as tasks:
+    async with BackgroundTasks() as tasks:
         for recorder in (troubles, news):
-            tasks.create_task(recorder.run(), name="events")
+            tasks.restart("event recorder", recorder.run)
         await runner.run(home, lambda: dedicated.follow(runner, tasks), leads)
 
 

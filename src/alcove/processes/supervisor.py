@@ -14,10 +14,13 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from alcove.component import logs
+from alcove.component.tasks import BackgroundTasks
 from alcove.processes.machine import cluster
 from alcove.processes.machine.components import Component, components
 from alcove.processes.machine.holding import AlreadyRunning, State, hold
@@ -39,45 +42,52 @@ class Supervisor:
         self._data = data
         self._states: dict[str, State] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._background = BackgroundTasks()
+        self._woken = asyncio.Event()
+        """Set by signals: there is something to do, or it is time to stop."""
+        self._is_stopping = False
         self._parts: dict[str, Component] = {}
         self._asked_again = asyncio.Event()
         """Set, and made anew, when somebody types `up` again: whoever waits to be restarted waits no more."""
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
-        stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        again = asyncio.Event()
-        loop.add_signal_handler(signal.SIGHUP, again.set)
-        again.set()
-        stopping = asyncio.create_task(stop.wait())
-        tending = asyncio.create_task(_tend_logs(self._data / "logs"), name="logs")
-        while not stop.is_set():
-            if again.is_set():
-                again.clear()
+            loop.add_signal_handler(number, self._request_stop)
+        loop.add_signal_handler(signal.SIGHUP, self._woken.set)
+        self._woken.set()
+        async with self._background:
+            self._background.restart("log rotation", partial(_tend_logs, self._data / "logs"))
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                if self._is_stopping:
+                    break
                 await self._follow()
-            waiting = asyncio.create_task(again.wait())
-            await asyncio.wait((stopping, waiting), return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-        tending.cancel()
-        # The API server goes last: the others say goodbye to it.
-        await self._end(*(name for name in self._tasks if name != "apiserver"))
-        await self._end(*self._tasks)
+            # The API server goes last: the others say goodbye to it.
+            await self._end(*(name for name in self._tasks if name != "apiserver"))
+            await self._end(*self._tasks)
+            self._background.cancel()
+
+    def _request_stop(self) -> None:
+        self._is_stopping = True
+        self._woken.set()
 
     async def _follow(self) -> None:
         """Starts what is asked for and not there; ends what is there and not asked for, or otherwise."""
         self._asked_again.set()
         self._asked_again = asyncio.Event()
         asked = cluster.load(self._data)
+        if asked is not None:
+            logs.configure("supervisor", asked.log_level, asked.log_format)
         wanted = {part.name: part for part in components(asked)} if asked else {}
         gone = [name for name, part in self._parts.items() if wanted.get(name) != part]
         await self._end(*gone)
         for name, part in wanted.items():
             if name not in self._tasks:
                 self._parts[name] = part
-                self._tasks[name] = asyncio.create_task(self._keep(part), name=name)
+                self._tasks[name] = self._background.restart(name, partial(self._keep, part))
 
     async def _end(self, *names: str) -> None:
         tasks = [self._tasks.pop(name) for name in names]
@@ -101,7 +111,7 @@ class Supervisor:
                 # A full disk or process table: it may pass.
                 ended = f"not started: {error.strerror or error}"
             self._note(part.name, State(None, time.time(), restarts, ended))
-            log.warning("%s ended: %s", part.name, ended)
+            log.warning("process ended; restarting", extra={"child": part.name, "ended": ended})
             wait = BACKOFF_SECONDS_MIN if time.time() - began > STEADY_SECONDS else wait
             try:
                 async with asyncio.timeout(wait):
@@ -142,7 +152,7 @@ class Supervisor:
             fresh.replace(path)
         except OSError as error:
             # Only `status` suffers: the processes are looked after all the same.
-            log.warning("cannot note what runs: %s", error)
+            log.warning("failed to write component states", extra={"error": str(error)})
 
 
 async def _tend_logs(folder: Path) -> None:
@@ -176,7 +186,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 def main(data: Path) -> int:
     """The supervisor as a process of its own."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure("supervisor")
     try:
         lock = hold(data)
     except AlreadyRunning:

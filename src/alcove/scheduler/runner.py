@@ -42,6 +42,8 @@ from alcove.client.resources import (
     Resource,
 )
 from alcove.client.transport import Transport
+from alcove.component import request_ids
+from alcove.component.tasks import BackgroundTasks
 from alcove.scheduler import bind, escrow
 from alcove.scheduler.bind import Outcome
 from alcove.scheduler.core import Scheduler
@@ -108,7 +110,7 @@ class Runner:
         self._wall = wall
         self._awake = asyncio.Event()
         self._telling = 0
-        self._tasks = asyncio.TaskGroup()
+        self._tasks = BackgroundTasks()
         self._mirrors: dict[Kind, Mirror] = {}
         self._joining = Joining(planes, self._tasks, fence, confirm, self._know)
         self._escrow = Escrow(core.world, lambda: planes.client(HOME), self._is_over)
@@ -148,7 +150,7 @@ class Runner:
             while not self._planes.is_synced(HOME):  # noqa: ASYNC110 - a mirror tells of one plane only when asked
                 await asyncio.sleep(LISTED_SECONDS)
             self._know(HOME)
-            self._tasks.create_task(self._escrow.sweep(), name="escrow")
+            self._tasks.restart("capacity notes", self._escrow.sweep)
             began()
             await self._decide()
 
@@ -206,7 +208,7 @@ class Runner:
                 self._start(self._tell(decision))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.create_task(work)
+        self._tasks.create_task(work, context=request_ids.new_context())
 
     async def _bind(self, decision: Bind) -> None:
         pod = decision.pod

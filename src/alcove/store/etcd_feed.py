@@ -15,7 +15,7 @@ import msgspec
 
 from alcove.api.ids import Revision
 from alcove.store import etcd_wire as wire
-from alcove.store.base import Change, Compacted, Event, StoreError
+from alcove.store.base import Change, Compacted, Event, StoreError, Unavailable
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
 from alcove.store.queue import Queue
@@ -112,6 +112,11 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
             except (grpc.aio.AioRpcError, grpc.aio.UsageError) as error:
                 if isinstance(error, grpc.aio.AioRpcError):
                     self._client.translate(error)
+            except Exception as error:
+                failure = Unavailable(f"cannot follow etcd: {error}")
+                failure.__cause__ = error
+                self.end(failure)
+                return
             failures = failures + 1 if self._received == before else 0
             await asyncio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 

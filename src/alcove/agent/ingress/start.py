@@ -3,7 +3,6 @@
 tasks.create_task(serve(planes, network, noting(recorder, node), address=address))
 """
 
-import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from alcove.agent.ingress.targets import Services
 from alcove.client.keys import Space
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESSES
+from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.events import WARNING, Recorder, Told
 from alcove.controllers.ingress.wanted import Wanted
 
@@ -74,6 +74,6 @@ async def serve(
     certificates = Certificates()
     serving = Serving(planes, server, certificates, networks.present, note)
     networks.listen(serving.touch)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(serving.run(), name="ingress objects")
-        tasks.create_task(server.run(plain, secure, certificates.context), name="ingress server")
+    async with BackgroundTasks() as tasks:
+        tasks.fatal("ingress objects", serving.run())
+        tasks.fatal("ingress server", server.run(plain, secure, certificates.context))

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from alcove.client.mirror import Mirror
+from alcove.component.tasks import spawn
 
 
 class Following:
@@ -16,7 +17,7 @@ class Following:
         self._tasks: dict[Mirror, asyncio.Task[None]] = {}
 
     def add(self, mirror: Mirror) -> Mirror:
-        self._tasks[mirror] = asyncio.get_running_loop().create_task(self._wait(mirror))
+        self._tasks[mirror] = spawn(f"sync of {mirror.resource}", self._wait(mirror))
         return mirror
 
     def remove(self, mirror: Mirror) -> None:

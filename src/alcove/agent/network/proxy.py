@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+from alcove.component.tasks import TaskSet
+
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 256
@@ -74,7 +76,7 @@ class Proxy:
         self._sockets = sockets
         self._target = target
         self._sides: set[_Side] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._accepting = False
         self._closed = False
 
@@ -89,8 +91,7 @@ class Proxy:
         self._stop_accepting()
         for sock in self._sockets:
             sock.close()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for side in list(self._sides):
             if side.transport is not None:
                 side.transport.abort()
@@ -116,9 +117,7 @@ class Proxy:
             client, _ = sock.accept()
         except OSError:
             return
-        task = asyncio.get_running_loop().create_task(self._join(client))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn("API server proxy", self._join(client))
         if len(self._tasks) + len(self._sides) // 2 >= CONNECTIONS_MAX:
             self._stop_accepting()
 

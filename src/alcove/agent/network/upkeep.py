@@ -27,6 +27,7 @@ from alcove.agent.network.servers import Servers
 from alcove.agent.network.sight import Sight
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
+from alcove.component.tasks import BackgroundTasks
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.model import Protocol, World
@@ -97,8 +98,8 @@ class Upkeep:
 
     async def run(self) -> None:
         """Until cancelled; what was made stays at work."""
-        async with self._dns, asyncio.TaskGroup() as tasks:
-            mending = tasks.create_task(self._doubt(), name="mend the data plane")
+        async with self._dns, BackgroundTasks() as tasks:
+            mending = tasks.fatal("data plane repair", self._doubt())
             try:
                 await self._begin()
                 while True:

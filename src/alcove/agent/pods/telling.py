@@ -15,6 +15,8 @@ from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
 from alcove.client.keys import PlaneId
 from alcove.client.resources import PODS
+from alcove.component import request_ids
+from alcove.component.tasks import spawn
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Telling:
         """At once, or when the write before is through."""
         self._pending = status
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write_all(), name=f"status {self._key}")
+            self._task = spawn(f"status of {self._key}", self._write_all())
 
     def set_gone(self) -> None:
         """A node may not even ask for pods that are not its own: that it is gone, others have to say."""
@@ -66,9 +68,11 @@ class Telling:
 
     async def delete(self) -> None:
         """The pod's object, now that nothing of it is left here."""
-        await self._insist(self._delete)
+        with request_ids.scope(request_ids.new()):
+            await self._insist(self._delete)
 
     async def _write_all(self) -> None:
+        request_ids.current.set(request_ids.new())
         while self._pending is not None and not self.is_gone:
             status, self._pending = self._pending, None
             await self._insist(partial(self._write, status))
@@ -105,10 +109,13 @@ class Telling:
                 return
             except (BadRequest, Invalid) as error:
                 # It would never be taken; a pod must not stay for that.
-                log.error("status refused", extra={"pod": str(self._key), "error": str(error)})
+                log.error("pod status refused", extra={"pod": str(self._key), "error": str(error)})
                 return
             except (ApiError, ClientError) as error:
-                log.info("pod not told of", extra={"pod": str(self._key), "error": str(error)})
+                log.info(
+                    "failed to update pod status; retrying",
+                    extra={"pod": str(self._key), "error": str(error)},
+                )
             try:
                 async with asyncio.timeout(waits):
                     await self._hurry.wait()

@@ -39,6 +39,7 @@ from alcove.agent.pods.view import Attempt, End, Seen, View, Waiting, Why
 from alcove.agent.runtime.base import ContainerId, CreateFailed, Phase, RuntimeFailure, Status
 from alcove.api import meta, objects
 from alcove.api.objects import Object
+from alcove.component import request_ids
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +175,8 @@ class Worker:
     async def _guarded(self, step: Step) -> None:
         """Troubles are written down, and tried again later."""
         began = self._around.clock()
+        # In the step's own task: whatever it logs and writes carries the id.
+        request_ids.current.set(request_ids.new())
         try:
             await self._do(step)
         except PodRefused as error:
@@ -185,7 +188,9 @@ class Worker:
                 await asyncio.sleep(backoff.try_seconds(self.view.failures))
         else:
             seconds = round(self._around.clock() - began, 4)
-            log.debug("did", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds})
+            log.debug(
+                "pod step done", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds}
+            )
             if not isinstance(step, SetUp):
                 self.view.failures, self.view.trouble = 0, None
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from alcove.component.tasks import stop
+
 _NAME = "console"
 _MESSAGE_BYTES_MAX = 4_096
 
@@ -55,12 +57,11 @@ async def _handed_over(folder: Path, on_terminal: OnTerminal) -> AsyncIterator[T
     try:
         listener.bind(f"/proc/self/fd/{place}/{_NAME}")
         listener.listen(1)
-        taking = asyncio.create_task(_take(listener, on_terminal))
+        taking = asyncio.create_task(_take(listener, on_terminal), name="console socket")
         try:
             yield Terminal(("--console-socket", f"/proc/{os.getpid()}/fd/{place}/{_NAME}"))
         finally:
-            taking.cancel()
-            await asyncio.gather(taking, return_exceptions=True)
+            await stop(taking)
     finally:
         listener.close()
         os.close(place)

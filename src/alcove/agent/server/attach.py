@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from alcove.agent.runtime.base import ContainerId
 from alcove.agent.server import channels
 from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
+from alcove.component.tasks import stop
 
 PACKET_BYTES_MAX = 8 << 10
 """conmon reads no longer packets."""
@@ -34,15 +35,13 @@ async def run(
     runtime: Attachable, container: ContainerId, stream: socket.socket, wanted: Wanted, client: Channels
 ) -> None:
     """Until the container's process ends, or the client leaves. Raises ConnectionError."""
-    feeding = [asyncio.create_task(_copy_in(stream, client))] if wanted.stdin else []
+    feeding = [asyncio.create_task(_copy_in(stream, client), name="attach stdin")] if wanted.stdin else []
     if wanted.tty:
-        feeding.append(asyncio.create_task(_resize(runtime, container, client)))
+        feeding.append(asyncio.create_task(_resize(runtime, container, client), name="attach resize"))
     try:
         await _copy_out(stream, wanted, client)
     finally:
-        for task in feeding:
-            task.cancel()
-        await asyncio.gather(*feeding, return_exceptions=True)
+        await stop(*feeding)
     await client.finish(channels.success())
 
 

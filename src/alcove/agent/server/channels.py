@@ -21,6 +21,7 @@ from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
+from alcove.component.tasks import stop
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
@@ -82,21 +83,21 @@ async def opened(connection: Connection, request: Request, wanted: Wanted) -> As
         channels: Channels = WebSocketChannels(
             socket, may_end=protocol == V5, tells_status=protocol in _TELL_STATUS
         )
-        reading = asyncio.create_task(channels.run())
+        reading = asyncio.create_task(channels.run(), name="WebSocket channels")
     elif request.headers.get("upgrade", "").lower() == SPDY.lower():
         session = await _accept_spdy(connection, request)
-        reading = asyncio.create_task(session.run())
+        reading = asyncio.create_task(session.run(), name="SPDY session")
         try:
             channels = await SpdyChannels.gather(session, wanted)
         except BaseException:
-            reading.cancel()
+            await stop(reading)
             raise
     else:
         raise BadRequest("unable to upgrade: missing upgrade headers in request")
     try:
         yield _Open(channels, reading)
     finally:
-        reading.cancel()
+        await stop(reading)
 
 
 class _Open(Struct, frozen=True):

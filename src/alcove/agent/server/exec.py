@@ -15,6 +15,7 @@ from alcove.agent.server import channels
 from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
 from alcove.agent.server.descriptors import Sink, Source
 from alcove.api.objects import Object
+from alcove.component.tasks import stop
 
 
 async def run(
@@ -50,9 +51,7 @@ class _Copying:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in (*self._in, *self._out):
-            task.cancel()
-        await asyncio.gather(*self._in, *self._out, return_exceptions=True)
+        await stop(*self._in, *self._out)
 
     async def drain(self) -> None:
         """The process has ended: what it said before is told, then it is over. Raises ConnectionError."""
@@ -73,8 +72,8 @@ class _Copying:
     def _take_terminal(self, upper: int) -> None:
         self._closing.callback(os.close, upper)
         self._copy_out(upper, STDOUT)
-        self._in.append(asyncio.create_task(self._copy_in(Sink(upper))))
-        self._in.append(asyncio.create_task(self._resize(upper)))
+        self._in.append(asyncio.create_task(self._copy_in(Sink(upper)), name="exec stdin"))
+        self._in.append(asyncio.create_task(self._resize(upper), name="exec resize"))
 
     def _output(self, channel: int) -> int:
         reading, writing = os.pipe()
@@ -88,13 +87,13 @@ class _Copying:
         self._closing.callback(os.close, reading)
         end = self._closing.enter_context(ExitStack())
         end.callback(os.close, writing)
-        self._in.append(asyncio.create_task(self._copy_in(Sink(writing), end)))
+        self._in.append(asyncio.create_task(self._copy_in(Sink(writing), end), name="exec stdin"))
         return reading
 
     def _copy_out(self, descriptor: int, channel: int) -> None:
         source = Source(descriptor)
         self._sources.append(source)
-        self._out.append(asyncio.create_task(self._tell(source, channel)))
+        self._out.append(asyncio.create_task(self._tell(source, channel), name="exec output"))
 
     async def _tell(self, source: Source, channel: int) -> None:
         while data := await source.read():

@@ -20,6 +20,7 @@ from alcove.agent.server.running import PodHandle
 from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import BEFORE_V5, Tunnel, WebSocket
 from alcove.api.errors import BadRequest
+from alcove.component.tasks import TaskSet, stop
 
 TUNNELLED = "SPDY/3.1+portforward.k8s.io"
 FORWARD = "portforward.k8s.io"
@@ -62,8 +63,8 @@ async def serve(connection: Connection, request: Request, pod: PodHandle) -> Non
 async def _serve_session(session: Session, pod: PodHandle) -> None:
     waiting: dict[str, Stream] = {}
     """The first stream of a pair, until the second comes."""
-    reading = asyncio.create_task(session.run())
-    connections: set[asyncio.Task[None]] = set()
+    reading = asyncio.create_task(session.run(), name="SPDY session")
+    connections = TaskSet()
     try:
         while (stream := await session.accept()) is not None:
             other = waiting.pop(_pair(stream), None)
@@ -71,13 +72,10 @@ async def _serve_session(session: Session, pod: PodHandle) -> None:
                 waiting[_pair(stream)] = stream
                 continue
             data, errors = (stream, other) if _is_data(stream) else (other, stream)
-            task = asyncio.create_task(_forward_streams(pod, data, errors))
-            connections.add(task)
-            task.add_done_callback(connections.discard)
+            connections.spawn("port forward", _forward_streams(pod, data, errors))
     finally:
-        for task in (*connections, reading):
-            task.cancel()
-        await asyncio.gather(*connections, reading, return_exceptions=True)
+        await connections.close()
+        await stop(reading)
 
 
 def _pair(stream: Stream) -> str:
@@ -112,12 +110,11 @@ async def _forward(pod: PodHandle, port: int, data: Data) -> str:
         return f"error forwarding port {port} to pod {pod.key.name}, uid {pod.key.uid}: {why}"
     with dialed:
         dialed.setblocking(False)
-        feeding = asyncio.create_task(_copy_in(data, dialed))
+        feeding = asyncio.create_task(_copy_in(data, dialed), name="port forward in")
         try:
             await _copy_out(dialed, data)
         finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
+            await stop(feeding)
     return ""
 
 
@@ -170,7 +167,10 @@ class _Plain:
             for channel in range(2 * len(self._ports)):
                 port = self._ports[channel // 2].to_bytes(2, "little")
                 await self._socket.send(bytes([channel]) + port)
-            connections = [asyncio.create_task(self._forward(index)) for index in range(len(self._ports))]
+            connections = [
+                asyncio.create_task(self._forward(index), name="port forward")
+                for index in range(len(self._ports))
+            ]
             ended = asyncio.create_task(_all(tuple(connections)))
             reading = asyncio.create_task(self._read())
             connections += [ended, reading]
@@ -180,9 +180,7 @@ class _Plain:
         except ConnectionError:
             pass  # The client is gone.
         finally:
-            for task in connections:
-                task.cancel()
-            await asyncio.gather(*connections, return_exceptions=True)
+            await stop(*connections)
 
     async def _read(self) -> None:
         channel = -1

@@ -12,6 +12,7 @@ from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.running import PodHandle
 from alcove.api import meta
 from alcove.api.errors import BadRequest, NotFound
+from alcove.component.tasks import stop
 
 _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 
@@ -40,9 +41,7 @@ async def serve(connection: Connection, request: Request, pod: PodHandle, name: 
             tasks[0].result()
             await connection.end()
     finally:
-        for task in (*tasks, *([waiting] if waiting is not None else [])):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(*tasks, *([waiting] if waiting is not None else []))
 
 
 async def _gone(connection: Connection) -> None:

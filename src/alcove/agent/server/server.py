@@ -35,6 +35,8 @@ from alcove.api.errors import (
 from alcove.api.ids import TenantId
 from alcove.api.nodeapi import POD_VERBS, PORT
 from alcove.client.keys import HOME, PlaneId
+from alcove.component import request_ids
+from alcove.component.tasks import BackgroundTasks, spawn, stop
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Server:
         self._answers = NodeAnswers(node, pods, self._meter, metrics)
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         self._listener: asyncio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._background = BackgroundTasks()
 
     async def __aenter__(self) -> Server:
         self._listener = await asyncio.start_server(
@@ -73,16 +75,16 @@ class Server:
             ssl=self._callers.context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             limit=http.HEAD_BYTES_MAX, reuse_address=True,
         )  # fmt: skip
-        self._watching = asyncio.create_task(self._watch())
+        await self._background.__aenter__()
+        self._background.restart("closed connections", self._watch)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._listener is not None and self._watching is not None
+        assert self._listener is not None
         self._listener.close()
-        tasks = [self._watching, *self._connections]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._background.cancel()
+        await self._background.__aexit__(None, None, None)
+        await stop(*self._connections)
 
     @property
     def port(self) -> int:
@@ -103,7 +105,7 @@ class Server:
                     task.cancel()
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = asyncio.create_task(self._connected(Connection(reader, writer), writer))
+        task = spawn("connection", self._connected(Connection(reader, writer), writer))
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
 
@@ -117,7 +119,7 @@ class Server:
         except (ConnectionError, EOFError, TimeoutError):
             pass  # The client is gone, or does not say what it wants.
         except Exception:
-            log.exception("a request to this node failed")
+            log.exception("request failed")
             if not connection.is_answered:
                 with suppress(ConnectionError):
                     await connection.refuse(InternalError("the node's agent failed; its log has more"))
@@ -128,6 +130,9 @@ class Server:
         tls = writer.get_extra_info("ssl_object")
         plane = self._callers.plane_of(tls.getpeercert(binary_form=True))
         request = await http.read_request(connection.reader)
+        # In the connection's own task, which serves this one request.
+        request_ids.current.set(request_ids.from_headers(request.headers))
+        log.debug("serving request", extra={"method": request.method, "path": "/".join(request.path)})
         if len(self._connections) > CONNECTIONS_MAX:
             raise ServiceUnavailable("this node serves too many streams; close some")
         match request.path:

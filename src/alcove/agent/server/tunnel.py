@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from alcove.agent.server.http import READ_BYTES, Connection, Request
 from alcove.api.errors import BadRequest, ServiceUnavailable
 from alcove.api.nodeapi import TUNNEL
+from alcove.component.tasks import stop
 
 DIAL_SECONDS_MAX = 10.0
 
@@ -71,17 +72,15 @@ def _why(error: OSError | TimeoutError, port: int) -> str:
 
 async def _relayed(connection: Connection, reader: StreamReader, writer: StreamWriter) -> bool:
     """Whether it ended as it should: the port's last byte was sent, or the caller left."""
-    inward = asyncio.create_task(_copy_in(connection, writer))
-    outward = asyncio.create_task(_copy_out(connection, reader))
+    inward = asyncio.create_task(_copy_in(connection, writer), name="tunnel in")
+    outward = asyncio.create_task(_copy_out(connection, reader), name="tunnel out")
     try:
         await asyncio.wait((inward, outward), return_when=asyncio.FIRST_COMPLETED)
         if inward.done() and not outward.done():
             return inward.result()
         return outward.result()
     finally:
-        for task in (inward, outward):
-            task.cancel()
-        await asyncio.gather(inward, outward, return_exceptions=True)
+        await stop(inward, outward)
 
 
 async def _copy_in(connection: Connection, writer: StreamWriter) -> bool:

@@ -19,6 +19,8 @@ from alcove.apiserver.reader import Reader
 from alcove.apiserver.streams.agents import Agents
 from alcove.apiserver.streams.places import Place, place_of
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.component import request_ids
+from alcove.component.tasks import spawn
 
 KEPT_SECONDS = 10.0
 FETCH_SECONDS_MAX = 5.0
@@ -69,7 +71,7 @@ class Collecting:
         kept = self._kept.get(node)
         task = self._fetching.get(node)
         if task is None:
-            task = self._fetching[node] = asyncio.create_task(self._fetch(node))
+            task = self._fetching[node] = spawn(f"usage of {node}", self._fetch(node))
         return task if kept is None or kept.summary is not None else None
 
     async def _fetch(self, node: str) -> None:
@@ -88,7 +90,7 @@ class Collecting:
     async def _ask(self, place: Place) -> Summary:
         agent = await self._agents.connect(place, AgentRequest)
         try:
-            await agent.send("GET", USAGE_PATH, {"Host": place.node})
+            await agent.send("GET", USAGE_PATH, {"Host": place.node, **request_ids.outgoing()})
             if agent.status != 200:
                 raise await agent.error()
             return msgspec.json.decode(await agent.body(SUMMARY_BYTES_MAX), type=Summary)

@@ -52,6 +52,6 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
     if config.count == 1:
         volumes = Volumes(config.data / "volumes", Lookup(agent.planes), time.time, node=config.name)
         # There is nothing to wipe, but volumes wait to be let go by their node.
-        agent.tasks.create_task(Wiper(volumes, agent.planes, config.name).run(), name="wiping")
+        agent.tasks.restart("volume wiping", Wiper(volumes, agent.planes, config.name).run)
     agent.start(keepers)
     return keepers

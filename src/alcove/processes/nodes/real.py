@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -80,18 +81,16 @@ async def start(agent: Agent) -> list[NodeKeeper]:
     keeper = NodeKeeper(node.facts(), client, time.time, upkeep.pressures, lambda: told(node.images.all()))
     pods = RunningPods(roster, node.shop.folders)
     wiper = Wiper(node.shop.volumes, agent.planes, config.name)
-    for name, work in (
-        ("network", node.network.run()),
-        ("cni", CniServer(node.network, agent.planes, config.data / "network" / "cni.sock").run()),
-        ("server", _serve(agent, pods)),
-        ("rotation", Rotation().run(pods)),
-        ("upkeep", upkeep.run()),
-        ("wiping", wiper.run()),
-        ("owners of images", Owners(node.images, agent.planes).run()),
-        ("ingress", _serve_ingress(agent, node.network)),
-        ("canaries", node.prove_more(keeper)),
-    ):
-        agent.tasks.create_task(work, name=name)
+    cni = CniServer(node.network, agent.planes, config.data / "network" / "cni.sock")
+    agent.tasks.fatal("network", node.network.run())
+    agent.tasks.fatal("CNI server", cni.run())
+    agent.tasks.fatal("node API server", _serve(agent, pods))
+    agent.tasks.fatal("ingress", _serve_ingress(agent, node.network))
+    agent.tasks.restart("log rotation", partial(Rotation().run, pods))
+    agent.tasks.restart("eviction and image collection", upkeep.run)
+    agent.tasks.restart("volume wiping", wiper.run)
+    agent.tasks.restart("image owners", Owners(node.images, agent.planes).run)
+    agent.tasks.restart("runtime canaries", partial(node.prove_more, keeper))
     agent.metrics.drops = node.network.drops
     agent.start([keeper])
     return [keeper]
