@@ -53,7 +53,7 @@ def configure(component: str, level: Level = Level.INFO, form: Form = Form.TEXT)
     """Set up logging for this process. An exception that nobody catches is logged too, in the same form."""
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter(component) if form is Form.TEXT else JsonFormatter(component))
-    handler.addFilter(_add_request_id)
+    handler.addFilter(add_request_id)
     logging.basicConfig(level=level.name, handlers=[handler], force=True)
     sys.excepthook = _log_uncaught
 
@@ -162,7 +162,8 @@ def _traceback(record: logging.LogRecord) -> str:
     return f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _add_request_id(record: logging.LogRecord) -> bool:
+def add_request_id(record: logging.LogRecord) -> bool:
+    """A filter that gives a record the id of the request it was made for."""
     if (current := request_ids.current.get()) and not hasattr(record, REQUEST_ID):
         setattr(record, REQUEST_ID, current)
     return True

@@ -62,6 +62,8 @@ class WebhookServer:
         self._server: _Server | None = None
         self.seen: list[Object] = []
         self.paths: list[str] = []
+        self.request_ids: list[str] = []
+        """Of the requests that came, in order; empty: it had none."""
         self.connections = 0
 
     @property
@@ -121,6 +123,7 @@ def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            webhook.request_ids.append(self.headers.get("Audit-ID", ""))
             status, told = webhook.answer(self.path, body)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
