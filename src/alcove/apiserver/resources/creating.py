@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alcove.api import meta, warnings
 from alcove.api.encode import encode
-from alcove.api.errors import AlreadyExists, Invalid
+from alcove.api.errors import AlreadyExists, Invalid, TooManyRequests
 from alcove.api.fields import required
 from alcove.api.ids import Key
 from alcove.api.kind import Kind
@@ -93,7 +93,7 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
             if not prefix or attempt >= GENERATED_NAMES_MAX:
                 raise AlreadyExists.of(call.kind.group_resource, name) from mismatch
             _rename(kind, call, obj, prefix)
-    raise AlreadyExists.of(call.kind.group_resource, obj["metadata"]["name"])
+    raise TooManyRequests.after(1, "what this create depends on is changing too fast; try again")
 
 
 def _rename(kind: Kind, call: Call, obj: Object, prefix: str) -> None:
