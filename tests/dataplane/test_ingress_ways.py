@@ -17,11 +17,11 @@ from alcove.agent.ingress.server import Server
 from alcove.agent.ingress.table import Target, Tenant, compiled
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.keys import HOME, Space
-from alcove.controllers.ingress.wanted import Backend as IngressBackend
-from alcove.controllers.ingress.wanted import PathType, Rule, Wanted
 from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Service
 from alcove.dataplane.model import Rule as PolicyRule
 from alcove.dataplane.namespaces import inside
+from alcove.network.ingress.wanted import Backend as IngressBackend
+from alcove.network.ingress.wanted import PathType, Rule, Wanted
 from alcove.testing.networks import LabNetwork, endpoints_of, tell
 from alcove.testing.nodes import Lab, Pod
 from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server

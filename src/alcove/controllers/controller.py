@@ -41,11 +41,11 @@ from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Subscriber, Trim, without_managed_fields
 from alcove.client.client import Client, Selection
+from alcove.client.events import Events, Recorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
-from alcove.controllers.events import Events, Recorder
 from alcove.controllers.everything import Everything
 
 Clock = Callable[[], float]

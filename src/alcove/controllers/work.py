@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from alcove.client.events import Recorder
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.planes import Planes
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.controller import Clock, Controller, Options, Setup
-from alcove.controllers.events import Recorder
 from alcove.controllers.everything import Everything
 from alcove.controllers.loop import Loop
 from alcove.controllers.metrics import Metrics

@@ -32,12 +32,12 @@ from alcove.agent.sources import PodSource
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
+from alcove.client.events import Recorder, Told
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import Account
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.events import Recorder, Told
 from alcove.processes.memory import keep_trimmed
 from alcove.processes.probes import serve_probes
 

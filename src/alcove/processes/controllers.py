@@ -23,13 +23,13 @@ from alcove.client.errors import BadKubeconfig, ClientError
 from alcove.client.joining import Joining
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.kubeconfig import Account
+from alcove.client.leader import Leader, Timing
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Options
-from alcove.controllers.leader import Leader, Timing
 from alcove.controllers.metrics import Metrics
 from alcove.controllers.tenants.template import BadTemplate, NetworkTemplate
 from alcove.controllers.work import Work, work

@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from alcove.cli import completion, events, image, kubectl, network, node, tenant, top
+from alcove.cli import completion, events, kubectl, network, node, tenant, top
 from alcove.cli.connectivity import verb as connectivity
-from alcove.processes.verbs import agent, apiserver, backup, controllers, leave, machine, scheduler
+from alcove.processes.verbs import agent, apiserver, backup, controllers, image, leave, machine, scheduler
 
 app = typer.Typer(
     name="alcove",

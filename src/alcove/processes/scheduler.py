@@ -18,11 +18,11 @@ from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
+from alcove.client.events import Recorder, Told
+from alcove.client.leader import Leader, Timing
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.events import Recorder, Told
-from alcove.controllers.leader import Leader, Timing
 from alcove.processes.following import Dedicated
 from alcove.processes.leading import identity, run_until_signal, until_lost
 from alcove.processes.memory import collect_seldom, keep_trimmed

@@ -4,12 +4,12 @@ import time
 
 from alcove.api.ids import SYSTEM
 from alcove.client.client import Selection
+from alcove.client.events import Recorder
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES
 from alcove.controllers.all import CONTROLLERS
 from alcove.controllers.controller import Controller, Setup
-from alcove.controllers.events import Recorder
 from alcove.controllers.everything import Everything
 
 

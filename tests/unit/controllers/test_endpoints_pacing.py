@@ -7,13 +7,13 @@ import pytest
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
+from alcove.client.events import Recorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.planes import Planes
 from alcove.controllers.controller import Setup
 from alcove.controllers.endpoints import pacing
 from alcove.controllers.endpoints.pacing import FREE_SECONDS, SHARE, Pace
 from alcove.controllers.endpoints.watching import PODS_AT_ONCE, ServiceWatcher
-from alcove.controllers.events import Recorder
 from alcove.controllers.everything import Everything
 from alcove.controllers.loop import Loop
 from alcove.controllers.metrics import LoopMetrics

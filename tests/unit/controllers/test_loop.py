@@ -11,13 +11,13 @@ from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.client import Client
 from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
+from alcove.client.events import Recorder, Told
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.part import Part
 from alcove.client.planes import Planes
 from alcove.client.resources import CONFIG_MAPS
 from alcove.controllers import loop as loops
 from alcove.controllers.controller import DONE, Controller, Result, Setup, owner_of
-from alcove.controllers.events import Recorder, Told
 from alcove.controllers.everything import Everything
 from alcove.controllers.loop import Loop, Verdict, told_of, verdict
 from alcove.controllers.metrics import LoopMetrics

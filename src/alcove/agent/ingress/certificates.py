@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from alcove.controllers.ingress.claims import star_of
+from alcove.network.ingress.claims import star_of
 
 _PROTOCOLS = ["http/1.1"]
 

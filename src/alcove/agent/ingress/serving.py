@@ -21,11 +21,10 @@ from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, ObjectKey, Space
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import INGRESSES, SECRETS, TENANTS
-from alcove.controllers.ingress import wanted as reading
-from alcove.controllers.ingress.claims import holders
-from alcove.controllers.ingress.controller import INGRESS_CLASSES
-from alcove.controllers.ingress.wanted import Wanted
+from alcove.client.resources import INGRESS_CLASSES, INGRESSES, SECRETS, TENANTS
+from alcove.network.ingress import wanted as reading
+from alcove.network.ingress.claims import holders
+from alcove.network.ingress.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from alcove.agent.ingress.limits import Limits
 from alcove.agent.ingress.server import Server
 from alcove.agent.ingress.serving import Note, Serving
 from alcove.agent.ingress.targets import Services
+from alcove.client.events import WARNING, Recorder, Told
 from alcove.client.keys import Space
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESSES
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.events import WARNING, Recorder, Told
-from alcove.controllers.ingress.wanted import Wanted
+from alcove.network.ingress.wanted import Wanted
 
 log = logging.getLogger(__name__)
 

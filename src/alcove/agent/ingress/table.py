@@ -1,6 +1,6 @@
 """Where a request leads, by its host and path. Pure, and never changed: another state of things is another table.
 
-A host is one tenant's (`controllers/ingress/claims.py`), so all that is found for it is that tenant's. The longest
+A host is one tenant's (`network/ingress/claims.py`), so all that is found for it is that tenant's. The longest
 path counts, an exact one before a prefix of the same length, the older Ingress' before the younger's. What no path
 of the host takes goes to the tenant's rules without a host, and at last to its default backend.
 """
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import Space
-from alcove.controllers.ingress.claims import star_of
-from alcove.controllers.ingress.wanted import ANY, Backend, PathType, Wanted
+from alcove.network.ingress.claims import star_of
+from alcove.network.ingress.wanted import ANY, Backend, PathType, Wanted
 
 
 class Target(Struct, frozen=True):

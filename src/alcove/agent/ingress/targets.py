@@ -8,7 +8,7 @@ from alcove.api import objects
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.keys import Space
-from alcove.controllers.ingress.wanted import Backend, Wanted
+from alcove.network.ingress.wanted import Backend, Wanted
 
 ADDRESSES_MAX = 256
 

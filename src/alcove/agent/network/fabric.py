@@ -13,11 +13,11 @@ from alcove.api import objects
 from alcove.api.ids import TenantId
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
-from alcove.controllers.network import portnames
-from alcove.controllers.network.owners import NetworkId, OwnerRef, owner_of
-from alcove.controllers.network.policy import NamedPort
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import Endpoint, Interface, Subnet, Vpc
+from alcove.network import portnames
+from alcove.network.owners import NetworkId, OwnerRef, owner_of
+from alcove.network.policy import NamedPort
 from alcove.vpc import ranges
 from alcove.vpc.addressing import GATEWAY, SIMPLE
 from alcove.vpc.claims import claimed_port

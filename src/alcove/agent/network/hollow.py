@@ -17,7 +17,7 @@ from alcove.client.client import Selection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.resources import VPC_ENDPOINTS
-from alcove.controllers.network.owners import OwnerRef
+from alcove.network.owners import OwnerRef
 from alcove.vpc.world import OWNER_LABEL
 
 ENDPOINT_SECONDS_MAX = 30.0

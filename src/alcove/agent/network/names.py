@@ -5,10 +5,10 @@ from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.tenant import Tenant
 from alcove.api.kinds.core.networks import network_of
 from alcove.client.changes import Change, Kind
-from alcove.controllers.network.owners import OwnerRef
 from alcove.dns import objects as read
 from alcove.dns.model import NetworkId, ObjectId, Pod
 from alcove.dns.zone import Zone
+from alcove.network.owners import OwnerRef
 
 
 class Names:

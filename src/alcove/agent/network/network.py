@@ -32,13 +32,13 @@ from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId, Space
 from alcove.client.planes import Planes
-from alcove.controllers.network import nics as nic_names
-from alcove.controllers.network import wellknown
-from alcove.controllers.network.owners import OwnerRef
 from alcove.dataplane.drops import Count, Reason
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import path_of
 from alcove.dataplane.plane import Plane
+from alcove.network import nics as nic_names
+from alcove.network import wellknown
+from alcove.network.owners import OwnerRef
 from alcove.vpc.defaults import DEFAULT_VPC
 
 ATTACH_SECONDS_MAX = 10.0

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from alcove.agent.network.fabric import Backing, Holding
 from alcove.api import objects
 from alcove.api.objects import Object
-from alcove.controllers.network import policy, wellknown
-from alcove.controllers.network.policy import NamedPort, Peer, PodRules
-from alcove.controllers.network.wellknown import API_NAMESPACE, DNS_NAMESPACE
 from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule
+from alcove.network import policy, wellknown
+from alcove.network.policy import NamedPort, Peer, PodRules
+from alcove.network.wellknown import API_NAMESPACE, DNS_NAMESPACE
 
 DENIED = Profile()
 """Nothing may be opened."""

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from alcove.agent.network.attachment import Attachment
 from alcove.agent.podkey import PodKey
-from alcove.controllers.network.owners import NetworkId
 from alcove.dataplane.model import Port, TrafficClass
+from alcove.network.owners import NetworkId
 
 log = logging.getLogger(__name__)
 

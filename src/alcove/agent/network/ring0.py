@@ -16,7 +16,7 @@ from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import BOUNCERS, DIVIDERS, DROPLETS, SUBNETS, VPC_ENDPOINTS, VPCS
-from alcove.controllers.network.owners import OwnerRef
+from alcove.network.owners import OwnerRef
 from alcove.vpc.claims import divider_name
 from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC
 from alcove.vpc.world import OWNER_LABEL, by_spec, key_of, spec_of

@@ -18,9 +18,9 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.services import types
 from alcove.api.objects import Object
-from alcove.controllers.network import wellknown
 from alcove.dataplane.address import Address, Prefix, host_prefix
 from alcove.dataplane.model import Backend, Door, Protocol, Service
+from alcove.network import wellknown
 
 API_PORT = 6443
 DNS_PORT = 53

@@ -26,8 +26,8 @@ from alcove.client.resources import (
     SERVICES,
     Resource,
 )
-from alcove.controllers.network.owners import NetworkId
 from alcove.dns.objects import SERVICE_LABEL
+from alcove.network.owners import NetworkId
 
 ServiceId = tuple[str, str]
 """Namespace and name."""

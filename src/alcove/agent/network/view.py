@@ -19,9 +19,9 @@ from alcove.api import objects
 from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.planes import Planes
-from alcove.controllers.network.service_ranges import service_ranges
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import Endpoint, Gateway, Network
+from alcove.network.service_ranges import service_ranges
 from alcove.vpc.addressing import GATEWAY, SIMPLE
 from alcove.vpc.errors import Refused
 

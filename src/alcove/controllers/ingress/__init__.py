@@ -1,8 +1,9 @@
 """Ingresses: whose host names are, and where they are served.
 
-wanted       an Ingress as this system reads it (pure)
-claims       which tenant has which name (pure)
+book         who wants and has which name
 controller   notes the decision in ring0, and tells tenants by status and events
+
+What an Ingress says and which claim wins is decided in `network/ingress`.
 """
 
 from alcove.controllers.ingress.controller import Ingresses

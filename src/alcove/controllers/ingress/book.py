@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import ObjectKey, Space
-from alcove.controllers.ingress.claims import Claim, star_of
-from alcove.controllers.ingress.wanted import Wanted
+from alcove.network.ingress.claims import Claim, star_of
+from alcove.network.ingress.wanted import Wanted
 
 
 class Book:

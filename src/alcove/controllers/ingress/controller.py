@@ -14,14 +14,13 @@ from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
-from alcove.client.resources import INGRESSES, PODS, TENANTS, Resource
+from alcove.client.resources import INGRESS_CLASSES, INGRESSES, PODS, TENANTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.ingress import wanted as reading
 from alcove.controllers.ingress.book import Book, Holders
-from alcove.controllers.ingress.claims import HOSTS_ANNOTATION, HOSTS_MAX, entitled, hosts_of, noted, star_of
-from alcove.controllers.ingress.wanted import ANY, Wanted
+from alcove.network.ingress import wanted as reading
+from alcove.network.ingress.claims import HOSTS_ANNOTATION, HOSTS_MAX, entitled, hosts_of, noted, star_of
+from alcove.network.ingress.wanted import ANY, Wanted
 
-INGRESS_CLASSES = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", False)
 ADDRESSES_MAX = 16
 TAKEN, UNNAMED = "HostTaken", "HostMissing"
 _ENDED = ("Succeeded", "Failed")

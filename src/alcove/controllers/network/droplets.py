@@ -11,7 +11,7 @@ from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import DROPLETS, NODES
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network.owners import MADE_BY, MADE_LABEL, is_made
+from alcove.network.owners import MADE_BY, MADE_LABEL, is_made
 from alcove.vpc.states import State
 from alcove.vpc.world import World, key_of
 

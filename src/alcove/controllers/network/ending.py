@@ -18,9 +18,9 @@ from alcove.client.client import Client
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import DIVIDERS, SERVICES, SUBNETS, VPC_ENDPOINTS, VPCS
-from alcove.controllers.network import owners, wellknown
-from alcove.controllers.network.backings import Backings
-from alcove.controllers.network.owners import NetworkId
+from alcove.network import owners, wellknown
+from alcove.network.backings import Backings
+from alcove.network.owners import NetworkId
 from alcove.vpc.addressing import GATEWAY, SCALED
 from alcove.vpc.states import some
 from alcove.vpc.world import World, spec_of

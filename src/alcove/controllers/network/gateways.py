@@ -17,9 +17,9 @@ from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import TENANTS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.ingress.claims import hosts_of
-from alcove.controllers.network.owners import OwnerRef
 from alcove.controllers.tenants.controller import tenant_key
+from alcove.network.ingress.claims import hosts_of
+from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import DOOR, GATEWAY, SIMPLE, Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import VpcError

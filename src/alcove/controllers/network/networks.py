@@ -23,14 +23,15 @@ from alcove.client.resources import NETWORKS, PODS, SERVICES, SUBNETS, VPCS
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network import owners, plan, wellknown
-from alcove.controllers.network.backings import FLAT, Backing, Backings
 from alcove.controllers.network.ending import Ending, is_in_network
-from alcove.controllers.network.owners import NetworkId
-from alcove.controllers.network.service_ranges import SERVICE_RANGES, service_ranges
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.controllers.together import together
 from alcove.controllers.waiting import Waiting
+from alcove.network import owners, wellknown
+from alcove.network.backings import FLAT, Backing, Backings
+from alcove.network.owners import NetworkId
+from alcove.network.providers import vpc_plan as plan
+from alcove.network.service_ranges import SERVICE_RANGES, service_ranges
 from alcove.vpc import defaults
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
 from alcove.vpc.errors import Refused, Unavailable, VpcError

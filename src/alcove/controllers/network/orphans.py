@@ -11,8 +11,8 @@ from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import PODS, SERVICES, VPC_ENDPOINTS, Resource
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network.owners import OwnerRef
 from alcove.controllers.network.tenancy import Tenancy
+from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import EVERYWHERE
 from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
 

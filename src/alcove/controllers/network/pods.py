@@ -20,14 +20,14 @@ from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, PODS, VPC_ENDPOINTS
 from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network import nics, portnames
-from alcove.controllers.network.backings import FLAT, Backings
 from alcove.controllers.network.ending import is_in_network
 from alcove.controllers.network.networks import JOINED, turned_ready
-from alcove.controllers.network.nics import Nic
-from alcove.controllers.network.owners import NetworkId, OwnerRef, owner_of
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.controllers.waiting import Waiting
+from alcove.network import nics, portnames
+from alcove.network.backings import FLAT, Backings
+from alcove.network.nics import Nic
+from alcove.network.owners import NetworkId, OwnerRef, owner_of
 from alcove.vpc.addressing import Purpose, is_settled, settle
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.defaults import DEFAULT_VPC

@@ -14,7 +14,7 @@ from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import SUBNETS, VPC_ENDPOINTS, VPCS
 from alcove.controllers.controller import Controller, Keys, Result, Setup
-from alcove.controllers.network.service_ranges import SERVICE_RANGES
+from alcove.network.service_ranges import SERVICE_RANGES
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC, ensure_defaults
 from alcove.vpc.endpoints import Endpoints
 from alcove.vpc.fleet import Fleet, is_live

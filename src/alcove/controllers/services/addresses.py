@@ -16,11 +16,11 @@ from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import DONE, Result, Setup
-from alcove.controllers.network import wellknown
-from alcove.controllers.network.backings import Backing
-from alcove.controllers.network.owners import OwnerRef
-from alcove.controllers.network.service_ranges import service_ranges
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
+from alcove.network import wellknown
+from alcove.network.backings import Backing
+from alcove.network.owners import OwnerRef
+from alcove.network.service_ranges import service_ranges
 from alcove.vpc.addressing import SCALED, Purpose
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import Full, Refused, Taken, VpcError

@@ -18,9 +18,9 @@ from alcove.client.changes import Change, Index, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
 from alcove.controllers.controller import DONE, Result, Setup
-from alcove.controllers.network.backings import Backing
-from alcove.controllers.network.owners import OwnerRef
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
+from alcove.network.backings import Backing
+from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import DOOR, Place, Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.claims import claimed_port

@@ -12,10 +12,10 @@ from alcove.client.changes import Change, Index, Kind
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, SERVICES, VPC_ENDPOINTS
 from alcove.controllers.controller import Controller, Setup
-from alcove.controllers.network.backings import Backing, Backings
 from alcove.controllers.network.networks import JOINED, turned_ready
-from alcove.controllers.network.owners import NetworkId, OwnerRef
 from alcove.controllers.network.tenancy import Tenancy
+from alcove.network.backings import Backing, Backings
+from alcove.network.owners import NetworkId, OwnerRef
 from alcove.vpc.world import World, spec_of
 
 FAILED = "FailedProvision"

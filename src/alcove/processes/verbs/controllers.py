@@ -36,8 +36,8 @@ def controllers(
 ) -> None:
     """Run every controller, in one process at a time."""
     from alcove.client.kubeconfig import default_path
+    from alcove.client.leader import Timing
     from alcove.controllers.controller import Options
-    from alcove.controllers.leader import Timing
     from alcove.processes.controllers import Config
     from alcove.processes.controllers import main as run_controllers
 

@@ -33,7 +33,7 @@ def scheduler(
 ) -> None:
     """Place pods of all planes on nodes, in one process at a time."""
     from alcove.client.kubeconfig import default_path
-    from alcove.controllers.leader import Timing
+    from alcove.client.leader import Timing
     from alcove.processes.scheduler import Config
     from alcove.processes.scheduler import main as run_scheduler
 

@@ -8,9 +8,9 @@ from alcove.agent.network.records import Plug, Record
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME
-from alcove.controllers.network.owners import NetworkId
 from alcove.dataplane.model import TrafficClass
 from alcove.dns.resolvconf import ResolvConf
+from alcove.network.owners import NetworkId
 
 PLUGS = tuple(
     Plug(

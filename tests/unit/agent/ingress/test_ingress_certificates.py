@@ -13,7 +13,7 @@ from alcove.agent.ingress.server import Server
 from alcove.agent.ingress.table import Target, Tenant, compiled
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.keys import HOME, Space
-from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
 from alcove.testing.certificates import self_signed
 
 

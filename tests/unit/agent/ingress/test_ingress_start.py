@@ -8,10 +8,10 @@ from alcove.agent.ingress.dialing import Exit
 from alcove.agent.ingress.start import bind, noting, serve
 from alcove.agent.ingress.targets import Services
 from alcove.api.ids import TenantId
+from alcove.client.events import Recorder, Told
 from alcove.client.keys import HOME, Space
 from alcove.client.planes import Planes
-from alcove.controllers.events import Recorder, Told
-from alcove.controllers.ingress.wanted import Wanted
+from alcove.network.ingress.wanted import Wanted
 
 
 class Nothing:

@@ -5,7 +5,7 @@ import pytest
 from alcove.agent.ingress.table import Table, Target, Tenant, compiled
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client.keys import HOME, Space
-from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
 
 BLUE, RED = Space(HOME, TenantId("blue")), Space(HOME, TenantId("red"))
 RING0 = Space(HOME, SYSTEM)

@@ -6,7 +6,7 @@ from alcove.agent.ingress.targets import ServiceId, targets
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, Space
-from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
 
 SPACE = Space(HOME, TenantId("blue"))
 

@@ -9,8 +9,8 @@ from alcove.agent.network.records import Plug, Record, Records
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId
-from alcove.controllers.network.owners import NetworkId
 from alcove.dataplane.model import Port, TrafficClass
+from alcove.network.owners import NetworkId
 
 PORT = Port(
     name="al0pabc",

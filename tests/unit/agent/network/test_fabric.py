@@ -8,9 +8,9 @@ import pytest
 from alcove.agent.network import fabric
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NetworkId, OwnerRef
-from alcove.controllers.network.policy import NamedPort
 from alcove.dataplane.model import Endpoint, Subnet, Vpc
+from alcove.network.owners import NetworkId, OwnerRef
+from alcove.network.policy import NamedPort
 
 NODES = {"a": IPv4Address("192.0.2.1"), "b": IPv4Address("192.0.2.2")}
 

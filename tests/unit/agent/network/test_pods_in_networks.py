@@ -10,9 +10,9 @@ from alcove.agent.network.policies import own_peers, pod_peer, profiles
 from alcove.agent.network.ports import class_of, ports_of, rate_of
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NetworkId, OwnerRef
-from alcove.controllers.network.policy import NamedPort, PolicySet
 from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule, Subnet, TrafficClass, Vpc
+from alcove.network.owners import NetworkId, OwnerRef
+from alcove.network.policy import NamedPort, PolicySet
 
 PREFIX = ip_network("10.0.0.0/24")
 BACKING = Backing(

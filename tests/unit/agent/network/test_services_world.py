@@ -10,8 +10,8 @@ from alcove.agent.network.grants import Grant, granted
 from alcove.agent.network.services import Standpoint, affinity_seconds, served
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NetworkId
 from alcove.dataplane.model import Backend, Door, Protocol, Service, Subnet, Vpc
+from alcove.network.owners import NetworkId
 
 NODE = IPv4Address("192.0.2.1")
 OUTSIDE = IPv4Address("198.51.100.7")

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, ObjectKey, Space
 from alcove.controllers.ingress.book import Book, Holders
-from alcove.controllers.ingress.claims import Claim, star_of
-from alcove.controllers.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.network.ingress.claims import Claim, star_of
+from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
 
 HOSTS = ("a.example", "b.example", "*.example", "x.a.example")
 TENANTS = (TenantId("blue"), TenantId("red"))

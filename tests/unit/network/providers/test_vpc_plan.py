@@ -9,8 +9,8 @@ import pytest
 from alcove.api.addresses import Network
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NETWORK_MARK, NetworkId, mark_made
-from alcove.controllers.network.plan import Plan, Seen, SubnetPlan, plan, vpc_name
+from alcove.network.owners import NETWORK_MARK, NetworkId, mark_made
+from alcove.network.providers.vpc_plan import Plan, Seen, SubnetPlan, plan, vpc_name
 from alcove.vpc.errors import Refused, Unavailable
 
 OWNER = NetworkId(TenantId("acme"), "blue")

@@ -1,7 +1,7 @@
 from alcove.api import registry
 from alcove.api.ids import TenantId
-from alcove.controllers.network import wellknown
-from alcove.controllers.network.owners import NetworkId
+from alcove.network import wellknown
+from alcove.network.owners import NetworkId
 
 BLUE = NetworkId(TenantId("acme"), "blue")
 

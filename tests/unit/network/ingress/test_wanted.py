@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from alcove.controllers.ingress import wanted
-from alcove.controllers.ingress.wanted import Backend, Certificate, PathType, Rule
+from alcove.network.ingress import wanted
+from alcove.network.ingress.wanted import Backend, Certificate, PathType, Rule
 
 
 def written(**spec: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from alcove.api import objects
 from alcove.api.objects import Object
-from alcove.controllers.network.policy import NamedPort, peer_of
+from alcove.network.policy import NamedPort, peer_of
 
 PORTS_MARK = "arktos.futurewei.com/ports"
 

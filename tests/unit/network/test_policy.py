@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alcove.api import selectors
 from alcove.api.objects import Object
-from alcove.controllers.network.policy import NamedPort, Peer, PolicySet, allows, peer_of
+from alcove.network.policy import NamedPort, Peer, PolicySet, allows, peer_of
 
 NAMESPACES = {
     "shop": {"kubernetes.io/metadata.name": "shop", "team": "a"},

@@ -3,7 +3,7 @@ from ipaddress import ip_network
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.network.service_ranges import service_ranges
+from alcove.network.service_ranges import service_ranges
 from alcove.vpc.errors import Refused
 
 

@@ -19,9 +19,9 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
+from alcove.client.event_memory import Budget, Written
 from alcove.client.keys import PlaneId
 from alcove.client.resources import EVENTS
-from alcove.controllers.event_memory import Budget, Written
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.controllers import event_memory
-from alcove.controllers.event_memory import BURST_PER_OBJECT, PLACES, REFILL_SECONDS, Budget, Written
+from alcove.client import event_memory
+from alcove.client.event_memory import BURST_PER_OBJECT, PLACES, REFILL_SECONDS, Budget, Written
 
 
 def test_an_object_has_a_burst_and_then_one_now_and_then() -> None:

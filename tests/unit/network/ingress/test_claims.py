@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
-from alcove.controllers.ingress.claims import (
+from alcove.network.ingress.claims import (
     HOSTS_ANNOTATION,
     HOSTS_MAX,
     Claim,

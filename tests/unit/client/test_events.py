@@ -10,14 +10,14 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
+from alcove.client import events as module
 from alcove.client import kubeconfig
 from alcove.client.client import Client
+from alcove.client.event_memory import BURST_PER_OBJECT
+from alcove.client.events import Events, Recorder, Told, described, reference
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.pool import HttpPool
 from alcove.client.resources import EVENTS, Resource
-from alcove.controllers import events as module
-from alcove.controllers.event_memory import BURST_PER_OBJECT
-from alcove.controllers.events import Events, Recorder, Told, described, reference
 from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 

@@ -12,7 +12,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
-from alcove.controllers.network.owners import NetworkId, by_network, by_tenant, owner_of
+from alcove.network.owners import NetworkId, by_network, by_tenant, owner_of
 from alcove.vpc import ranges
 from alcove.vpc.addressing import Place, place_in
 from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC

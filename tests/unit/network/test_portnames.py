@@ -1,8 +1,8 @@
 """Names of ports, kept on endpoints: what is written is read again."""
 
 from alcove.api.objects import Object
-from alcove.controllers.network import portnames
-from alcove.controllers.network.policy import NamedPort
+from alcove.network import portnames
+from alcove.network.policy import NamedPort
 
 
 def pod(*containers: list[Object], **more: list[Object]) -> Object:

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.network import nics
-from alcove.controllers.network.backings import Backing
-from alcove.controllers.network.nics import Nic
+from alcove.network import nics
+from alcove.network.backings import Backing
+from alcove.network.nics import Nic
 from alcove.vpc.addressing import Place
 from alcove.vpc.allocator import Wish
 from alcove.vpc.errors import Refused, Unavailable

@@ -13,7 +13,7 @@ from msgspec import Struct
 from alcove.api import objects
 from alcove.api.addresses import Address
 from alcove.api.objects import Object
-from alcove.controllers.network.backings import Backing
+from alcove.network.backings import Backing
 from alcove.vpc import ranges
 from alcove.vpc.addressing import Place, out_of_range
 from alcove.vpc.allocator import Wish

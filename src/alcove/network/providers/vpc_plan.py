@@ -20,8 +20,8 @@ from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.kinds.core.networks import DEFAULT_NETWORK
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NetworkId, is_made, owner_of
-from alcove.controllers.network.service_ranges import service_ranges
+from alcove.network.owners import NetworkId, is_made, owner_of
+from alcove.network.service_ranges import service_ranges
 from alcove.vpc import ranges
 from alcove.vpc.defaults import DEFAULT_VPC
 from alcove.vpc.errors import Refused, Unavailable

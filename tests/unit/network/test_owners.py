@@ -1,7 +1,7 @@
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.controllers.network import owners
-from alcove.controllers.network.owners import NetworkId, OwnerRef
+from alcove.network import owners
+from alcove.network.owners import NetworkId, OwnerRef
 
 BLUE = NetworkId(TenantId("acme"), "blue")
 

@@ -14,9 +14,9 @@ from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
+from alcove.client.leader import Leader, Seen, Timing, may_take, renewed
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Response, Stream
-from alcove.controllers.leader import Leader, Seen, Timing, may_take, renewed
 from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from alcove.api import objects
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object
-from alcove.controllers.network.owners import NetworkId
+from alcove.network.owners import NetworkId
 
 DNS_NAMESPACE = "kube-system"
 API_NAMESPACE = "default"

@@ -1,0 +1,1 @@
+"""Network providers: what each type of network is made of, one file per type."""
