@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.server import LocalServer, wait_until
-from alcove.vpc.world import OWNER_LABEL
 
 PODS = "/api/v1/tenants/acme/namespaces/default/pods"
 LATE_SECONDS = 7.0

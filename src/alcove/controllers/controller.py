@@ -47,6 +47,8 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
 from alcove.controllers.everything import Everything
+from alcove.network.providers.all import PROVIDERS
+from alcove.network.providers.base import Providers
 
 Clock = Callable[[], float]
 """Epoch seconds."""
@@ -70,9 +72,10 @@ class Refused(Exception):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What the command line says to controllers."""
+    """What the command line says to controllers, and which types of networks there are."""
 
     default_network_template: Path | None = None
+    providers: Providers = PROVIDERS
 
 
 class Setup(Struct, frozen=True, kw_only=True):

@@ -51,11 +51,6 @@ def wanted(pod: Object, backing: Backing, others: Mapping[str, Object], network:
     return found
 
 
-def flat(backing: Backing) -> list[Nic]:
-    """A flat network gives every pod one address, whatever the pod wants."""
-    return [Nic(interface(0), Wish(tuple(backing.subnets.values())))]
-
-
 def _nic(index: int, nic: Object, backing: Backing, others: Mapping[str, Object], network: str) -> Nic:
     name, subnet = nic.get("name") or interface(index), nic.get("subnet") or ""
     address = ipaddress.ip_address(nic["ip"]) if nic.get("ip") else None

@@ -39,6 +39,14 @@ def service_ranges(network: Object, own: Iterable[Network]) -> list[Network]:
     raise Refused(f"no default range for services is beside {ours[0]}: name one in spec.service.cidrs")
 
 
+def usable_service_ranges(network: Object, own: Iterable[Network]) -> tuple[Network, ...]:
+    """The same for who only reads the network: none where it is refused."""
+    try:
+        return tuple(service_ranges(network, own))
+    except Refused:
+        return ()
+
+
 def _check(cidr: Network, own: tuple[Network, ...]) -> None:
     for other in own:
         if ranges.overlaps(cidr, other):

@@ -11,20 +11,13 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.addresses import Address, Network
-from alcove.api.kinds.ranges import read_number
+from alcove.api.kinds.mizar import DOOR, OWNER_LABEL, SCALED, SIMPLE
+from alcove.api.kinds.ranges import gateway, read_number
 from alcove.api.objects import Object
 from alcove.vpc import claims, ranges
 from alcove.vpc.states import State, enter
-from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
+from alcove.vpc.world import World, key_of, spec_of
 
-SIMPLE = "simple"
-"""A machine's, container's or pod's: lives on a droplet."""
-SCALED = "scaled"
-"""One address for many backends: lives everywhere."""
-GATEWAY = "gateway"
-"""A droplet's own address in a VPC: what comes in from outside comes as it."""
-DOOR = "door"
-"""A way in from outside: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
 EVERYWHERE = (SCALED, DOOR)
 """Kinds that need no droplet."""
 
@@ -76,7 +69,7 @@ def build(world: World, place: Place, purpose: Purpose, address: Address) -> Obj
         "pod": purpose.what,
     }
     if place.net:
-        spec |= {"net": place.net, "gw": str(ranges.gateway(place.network))}
+        spec |= {"net": place.net, "gw": str(gateway(place.network))}
     if purpose.interface:
         spec["itf"] = purpose.interface
     name = claims.endpoint_name(place.scope, address)

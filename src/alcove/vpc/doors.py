@@ -11,12 +11,13 @@ from msgspec import Struct
 from alcove.api import objects
 from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import DOOR, OWNER_LABEL
 from alcove.api.objects import Object
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.vpc import claims
-from alcove.vpc.addressing import DOOR, settle
+from alcove.vpc.addressing import settle
 from alcove.vpc.errors import OutOfRange, Taken, Unavailable
-from alcove.vpc.world import OWNER_LABEL, World, key_of
+from alcove.vpc.world import World, key_of
 
 PORTS = range(30000, 32768)
 """The ports that can be had. What droplets themselves use is beyond."""

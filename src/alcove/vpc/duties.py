@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
 from alcove.client.resources import Resource
 from alcove.vpc.fleet import Fleet
 from alcove.vpc.placement import NOWHERE, Kept, place
 from alcove.vpc.states import State
-from alcove.vpc.world import OWNER_LABEL, World, spec_of
+from alcove.vpc.world import World, spec_of
 
 _OF_DROPLET = ("droplet", "ip", "mac")
 

@@ -10,10 +10,12 @@ import copy
 import ipaddress
 
 from alcove.api import objects
+from alcove.api.kinds.mizar import SIMPLE
+from alcove.api.kinds.ranges import gateway
 from alcove.api.objects import Object
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.vpc import claims, ranges, states
-from alcove.vpc.addressing import EVERYWHERE, SIMPLE, out_of_range, place_in, settle
+from alcove.vpc.addressing import EVERYWHERE, out_of_range, place_in, settle
 from alcove.vpc.states import State
 from alcove.vpc.world import World, key_of, spec_of
 
@@ -54,7 +56,7 @@ def _complete(world: World, spec: Object) -> None:
     spec.setdefault("vpc", place.vpc)
     spec.setdefault("vni", place.vni)
     spec.setdefault("prefix", place.network.prefixlen)
-    spec.setdefault("gw", str(ranges.gateway(place.network)))
+    spec.setdefault("gw", str(gateway(place.network)))
     spec.setdefault("mac", claims.mac_of(address))
 
 

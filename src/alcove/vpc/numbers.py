@@ -7,11 +7,12 @@ from itertools import islice
 from alcove.api import objects
 from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
 from alcove.client.resources import DIVIDERS
 from alcove.vpc import claims
 from alcove.vpc.errors import Refused, Unavailable
-from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
+from alcove.vpc.world import World, key_of, spec_of
 
 ATTEMPTS_MAX = 32
 

@@ -31,10 +31,6 @@ def write(spec: Object, network: Network) -> None:
     spec["ip"], spec["prefix"] = str(network.network_address), network.prefixlen
 
 
-def gateway(network: Network) -> Address:
-    return network.network_address + 1
-
-
 def first_usable(network: Network) -> int:
     return int(network.network_address) + 2
 

@@ -10,6 +10,7 @@ import copy
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
@@ -23,7 +24,7 @@ from alcove.vpc.numbers import Numbers
 from alcove.vpc.placement import Kept
 from alcove.vpc.ranges import Usage
 from alcove.vpc.states import State
-from alcove.vpc.world import OWNER_LABEL, World
+from alcove.vpc.world import World
 
 RETRY_SECONDS = 15.0
 """What failed because of others is looked at again after this, whatever happened."""

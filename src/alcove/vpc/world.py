@@ -18,6 +18,7 @@ from contextlib import suppress
 from alcove.api import objects
 from alcove.api.errors import Conflict, NotFound
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
 from alcove.client.changes import Index
 from alcove.client.client import Client, Selection
@@ -26,9 +27,6 @@ from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import BOUNCERS, DIVIDERS, DROPLETS, SUBNETS, VPC_ENDPOINTS, VPCS, Resource
 from alcove.vpc import claims
-
-OWNER_LABEL = "mizar.com/owner"
-"""On an endpoint: the uid of what it was made for."""
 
 Clock = Callable[[], float]
 

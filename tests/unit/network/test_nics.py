@@ -46,10 +46,6 @@ def test_several() -> None:
     assert [nic.interface for nic in found] == ["eth0", "storage", "eth2"]
 
 
-def test_a_flat_network_gives_one_address_whatever_is_wanted() -> None:
-    assert nics.flat(BACKING) == [Nic("eth0", Wish((NET1, NET2)))]
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -3,7 +3,7 @@ from ipaddress import ip_network
 import pytest
 
 from alcove.api.objects import Object
-from alcove.network.service_ranges import service_ranges
+from alcove.network.service_ranges import service_ranges, usable_service_ranges
 from alcove.vpc.errors import Refused
 
 
@@ -41,3 +41,10 @@ def test_what_is_refused(cidrs: list[str], told: str) -> None:
 def test_a_network_of_everything_must_name_one() -> None:
     with pytest.raises(Refused, match=r"name one in spec\.service\.cidrs"):
         service_ranges(network(), [ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1")])
+
+
+def test_who_only_reads_a_refused_network_finds_no_range_for_services() -> None:
+    own = [ip_network("10.0.0.0/8")]
+    refused = {"spec": {"service": {"cidrs": ["10.9.0.0/16"]}}}
+    assert usable_service_ranges(refused, own) == ()
+    assert usable_service_ranges({}, own) == tuple(service_ranges({}, own))

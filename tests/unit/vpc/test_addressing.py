@@ -4,11 +4,12 @@ from typing import Any
 import pytest
 
 from alcove.api.ids import Revision
+from alcove.api.kinds.mizar import SCALED
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.vpc import addressing
-from alcove.vpc.addressing import SCALED, Place, Purpose
+from alcove.vpc.addressing import Place, Purpose
 from alcove.vpc.world import World
 
 PLACE = Place(vpc="v", net="n", network=ip_network("10.0.1.0/24"), scope=7, vni=7)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from alcove.agent.network.fabric import Holding
+from alcove.api.kinds.mizar import DOOR, SCALED
 from alcove.dataplane.address import Address
-from alcove.vpc.addressing import DOOR, SCALED
+from alcove.network.endpoints import Holding
 
 
 class Grant(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from alcove.agent.network.fabric import Holding, Nodes, holding_of, located
+from alcove.agent.network.fabric import Nodes, located
 from alcove.agent.network.following import Following
 from alcove.api.ids import SYSTEM
 from alcove.client.changes import Change, Kind
@@ -11,6 +11,7 @@ from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.dataplane.model import Endpoint
+from alcove.network.endpoints import Holding, holding_of
 
 Told = Callable[[Holding], None]
 """With a holding that came, changed or went."""

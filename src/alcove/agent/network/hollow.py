@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from alcove.agent.network import fabric
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
-from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
@@ -17,8 +15,8 @@ from alcove.client.client import Selection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.resources import VPC_ENDPOINTS
+from alcove.network.endpoints import by_owner, nic_of
 from alcove.network.owners import OwnerRef
-from alcove.vpc.world import OWNER_LABEL
 
 ENDPOINT_SECONDS_MAX = 30.0
 """Waiting costs nothing, giving up and trying again does; and where thousands of pods come at once, endpoints take a while."""
@@ -34,7 +32,7 @@ class HollowNetwork:
         """Pods by uid that wait for their endpoint."""
         self._endpoints = planes.mirror(
             Selection(VPC_ENDPOINTS, fields=f"spec.droplet={node}" if node else ""),
-            {"owner": _owner},
+            {"owner": by_owner},
             tenant=SYSTEM,
             only=HOME,
         )
@@ -74,16 +72,11 @@ class HollowNetwork:
 
     def _addresses(self, key: PodKey) -> tuple[str, ...]:
         owner = OwnerRef(key.tenant, key.namespace, key.name)
-        nics = (fabric.nic_of(each) for each in self._endpoints.find("owner", HOME, SYSTEM, key.uid))
+        nics = (nic_of(each) for each in self._endpoints.find("owner", HOME, SYSTEM, key.uid))
         return tuple(str(nic.address.ip) for nic in nics if nic is not None and nic.pod == owner)
 
     def _changed(self, change: Change) -> None:
         if change.kind is not Kind.DELETED:
-            for uid in _owner(change.obj):
+            for uid in by_owner(change.obj):
                 if uid in self._waiting:
                     self._waiting[uid].set()
-
-
-def _owner(endpoint: Object) -> Sequence[str]:
-    owner = objects.labels(endpoint).get(OWNER_LABEL)
-    return (owner,) if owner else ()

@@ -17,7 +17,6 @@ from alcove.agent.ingress.dialing import Exit
 from alcove.agent.network.assembly import ruled
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.network.environment import environment
-from alcove.agent.network.fabric import Nic
 from alcove.agent.network.ports import ports_of
 from alcove.agent.network.proxy import Address
 from alcove.agent.network.records import Plug, Record
@@ -36,10 +35,9 @@ from alcove.dataplane.drops import Count, Reason
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dataplane.namespaces import path_of
 from alcove.dataplane.plane import Plane
-from alcove.network import nics as nic_names
 from alcove.network import wellknown
+from alcove.network.endpoints import Nic
 from alcove.network.owners import OwnerRef
-from alcove.vpc.defaults import DEFAULT_VPC
 
 ATTACH_SECONDS_MAX = 10.0
 
@@ -114,8 +112,7 @@ class Network:
             return record
         name = network_of(pod)
         nics = self._upkeep.sight.ring0.nics(key.uid, OwnerRef(key.tenant, key.namespace, key.name))
-        wanted = 1 if nics and nics[0].vpc == DEFAULT_VPC else len(nic_names.names(pod))
-        if len(nics) < wanted:
+        if not nics or len(nics) < self._wanted(pod, nics[0].vpc):
             return f'waiting for an address in network "{name}"'
         vnis = {nic.vni for nic in nics}
         view = self._upkeep.sight.views.get(nics[0].vni)
@@ -127,6 +124,10 @@ class Network:
             missing = "gateway" if view.is_synced() else "services and policies"
             return f'waiting for the {missing} of network "{name}"'
         return nics, view
+
+    def _wanted(self, pod: Object, vpc: str) -> int:
+        """How many addresses the pod gets in a network of the VPC."""
+        return len(self._upkeep.place.providers.of_vpc(vpc).interfaces(pod))
 
     def _record(self, key: PodKey, pod: Object, nics: list[Nic], view: View) -> Record:
         ports = ports_of(self._upkeep.plane.settings.instance, key.place, pod, nics)

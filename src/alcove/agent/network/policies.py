@@ -7,11 +7,12 @@ pods: its DNS and the way to its API server, which are in the gateway of each no
 
 from collections.abc import Iterable
 
-from alcove.agent.network.fabric import Backing, Holding
+from alcove.agent.network.fabric import Backing
 from alcove.api import objects
 from alcove.api.objects import Object
 from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule
 from alcove.network import policy, wellknown
+from alcove.network.endpoints import Holding
 from alcove.network.policy import NamedPort, Peer, PodRules
 from alcove.network.wellknown import API_NAMESPACE, DNS_NAMESPACE
 

@@ -6,12 +6,12 @@ name for it, in bits per second) and how its packets rank.
 
 from collections.abc import Iterable
 
-from alcove.agent.network.fabric import Nic
 from alcove.api import objects, quantity
 from alcove.api.objects import Object
 from alcove.api.quantity import QuantityError
 from alcove.dataplane.model import Port, TrafficClass
 from alcove.dataplane.ports import port_name
+from alcove.network.endpoints import Nic
 
 BANDWIDTH = ("mizar.com/egress-bandwidth", "kubernetes.io/egress-bandwidth")
 CLASS = "mizar.com/network-class"

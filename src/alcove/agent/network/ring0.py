@@ -1,25 +1,25 @@
 """Ring0's objects as this node watches them: what networks are made of, where nodes are, and its own endpoints."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from ipaddress import IPv4Address
 
 from msgspec import Struct
 
 from alcove.agent.network import fabric
-from alcove.agent.network.fabric import Backing, Nic
+from alcove.agent.network.fabric import Backing
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Index, Kind
+from alcove.client.changes import Change, Kind
 from alcove.client.client import Selection
 from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
-from alcove.client.resources import BOUNCERS, DIVIDERS, DROPLETS, SUBNETS, VPC_ENDPOINTS, VPCS
+from alcove.client.resources import DROPLETS, VPC_ENDPOINTS
+from alcove.network.endpoints import Nic, by_owner, nic_of, vni_of
+from alcove.network.fabric import Fabric
 from alcove.network.owners import OwnerRef
-from alcove.vpc.claims import divider_name
-from alcove.vpc.defaults import DEFAULT_SUBNET, DEFAULT_VPC
-from alcove.vpc.world import OWNER_LABEL, by_spec, key_of, spec_of
+from alcove.network.providers.base import Providers
 
 
 class Duty(Struct, frozen=True):
@@ -31,31 +31,22 @@ class Duty(Struct, frozen=True):
 
 
 class Ring0:
-    def __init__(self, planes: Planes, node: str, changed: Callable[[], None]) -> None:
-        self._planes = planes
+    def __init__(self, planes: Planes, node: str, providers: Providers, changed: Callable[[], None]) -> None:
         self._node = node
+        self._providers = providers
         self._changed = changed
         self._nodes: dict[str, IPv4Address] = {}
         self._backings: dict[tuple[str, int], Backing | None] = {}
-        by_droplet, by_vpc = by_spec("droplet"), by_spec("vpc")
-        self._vpcs = self._mirror(Selection(VPCS))
-        self._subnets = self._mirror(Selection(SUBNETS), vpc=by_vpc)
-        self._bouncers = self._mirror(Selection(BOUNCERS), vpc=by_vpc, droplet=by_droplet)
-        self._dividers = self._mirror(Selection(DIVIDERS), vpc=by_vpc, droplet=by_droplet)
+        self._fabric = Fabric(planes, self._fabric_changed)
         self._droplets = planes.mirror(Selection(DROPLETS), tenant=SYSTEM, only=HOME)
         self._droplets.subscribe(self._droplet_changed)
         self._own = planes.mirror(
             Selection(VPC_ENDPOINTS, fields=f"spec.droplet={node}"),
-            {"owner": _owner},
+            {"owner": by_owner},
             tenant=SYSTEM,
             only=HOME,
         )
         self._own.subscribe(lambda _change: changed())
-
-    def _mirror(self, selection: Selection, **indexes: Index) -> Mirror:
-        mirror = self._planes.mirror(selection, indexes, tenant=SYSTEM, only=HOME)
-        mirror.subscribe(self._fabric_changed)
-        return mirror
 
     def _fabric_changed(self, change: Change) -> None:
         if change.old is not None and change.kind is Kind.UPDATED and _told(change.old) == _told(change.obj):
@@ -77,12 +68,14 @@ class Ring0:
         self._changed()
 
     def is_synced(self) -> bool:
-        mirrors = (self._vpcs, self._subnets, self._bouncers, self._dividers, self._droplets, self._own)
-        return all(mirror.is_synced(HOME) for mirror in mirrors)
+        return all(mirror.is_synced(HOME) for mirror in self._mirrors())
 
     async def synced(self) -> None:
-        for mirror in (self._vpcs, self._subnets, self._bouncers, self._dividers, self._droplets, self._own):
+        for mirror in self._mirrors():
             await mirror.synced()
+
+    def _mirrors(self) -> tuple[Mirror, ...]:
+        return (*self._fabric.mirrors, self._droplets, self._own)
 
     # Reading
 
@@ -92,14 +85,14 @@ class Ring0:
 
     def nics(self, owner_uid: str, pod: OwnerRef) -> list[Nic]:
         """The pod's addresses on this node."""
-        found = (fabric.nic_of(each) for each in self._own.find("owner", HOME, SYSTEM, owner_uid))
+        found = (nic_of(each) for each in self._own.find("owner", HOME, SYSTEM, owner_uid))
         return [nic for nic in found if nic is not None and nic.pod == pod]
 
     def present(self) -> dict[int, Nic]:
         """A nic of each network that has a pod here, or is about to have one, by VNI."""
         found: dict[int, Nic] = {}
         for endpoint in self._own.list(HOME, SYSTEM):
-            nic = fabric.nic_of(endpoint)
+            nic = nic_of(endpoint)
             if nic is not None:
                 found.setdefault(nic.vni, nic)
         return found
@@ -108,42 +101,27 @@ class Ring0:
         """What the network of that number is made of; None: it is not whole (any more)."""
         key = (vpc, vni)
         if key not in self._backings:
-            self._backings[key] = self._flat(vni) if vpc == DEFAULT_VPC else self._of_vpc(vpc)
+            made_of = self._providers.of_vpc(vpc).node_layout(self._fabric, vpc, vni)
+            self._backings[key] = fabric.backing_of(made_of, self.nodes()) if made_of is not None else None
         found = self._backings[key]
         return found if found is not None and found.vni == vni else None
 
-    def _flat(self, vni: int) -> Backing | None:
-        divider = self._dividers.get(key_of(divider_name(vni, 0)))
-        subnet = self._subnets.get(key_of(DEFAULT_SUBNET))
-        return fabric.backing_of_flat(divider, subnet) if divider is not None and subnet is not None else None
-
-    def _of_vpc(self, name: str) -> Backing | None:
-        vpc = self._vpcs.get(key_of(name))
-        if vpc is None:
-            return None
-        subnets = self._subnets.find("vpc", HOME, SYSTEM, name)
-        bouncers = self._bouncers.find("vpc", HOME, SYSTEM, name)
-        dividers = self._dividers.find("vpc", HOME, SYSTEM, name)
-        return fabric.backing_of_vpc(vpc, subnets, bouncers, dividers, self.nodes())
-
     def duties(self) -> list[Duty]:
-        """Flat networks have no bouncers: everybody in one knows all of it."""
+        """What this node does for others' sake. Where networks have no bouncers, everybody in one knows all of it."""
         nets: dict[str, list[str]] = {}
-        for bouncer in self._bouncers.find("droplet", HOME, SYSTEM, self._node):
-            nets.setdefault(spec_of(bouncer, "vpc"), []).append(spec_of(bouncer, "net"))
-        for divider in self._dividers.find("droplet", HOME, SYSTEM, self._node):
-            nets.setdefault(spec_of(divider, "vpc"), [])
-        nets.pop(DEFAULT_VPC, None)
-        return [Duty(vpc, tuple(sorted(found))) for vpc, found in sorted(nets.items())]
+        for bouncer in self._fabric.bouncers_on(self._node):
+            nets.setdefault(bouncer["spec"]["vpc"], []).append(bouncer["spec"]["net"])
+        for divider in self._fabric.dividers_on(self._node):
+            nets.setdefault(divider["spec"]["vpc"], [])
+        return [
+            Duty(vpc, tuple(sorted(found)))
+            for vpc, found in sorted(nets.items())
+            if self._providers.of_vpc(vpc).uses_bouncers
+        ]
 
     def duty_backing(self, duty: Duty) -> Backing | None:
-        vpc = self._vpcs.get(key_of(duty.vpc))
-        return self.backing(duty.vpc, fabric.vni_of(vpc)) if vpc is not None else None
-
-
-def _owner(endpoint: Object) -> Iterable[str]:
-    owner = objects.labels(endpoint).get(OWNER_LABEL)
-    return (owner,) if owner else ()
+        vpc = self._fabric.vpc(duty.vpc)
+        return self.backing(duty.vpc, vni_of(vpc)) if vpc is not None else None
 
 
 def _told(obj: Object) -> tuple[object, object]:

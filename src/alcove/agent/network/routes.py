@@ -9,9 +9,9 @@ from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError
 
+from alcove.api.kinds.ranges import gateway
 from alcove.dataplane.model import Port
 from alcove.dataplane.namespaces import inside
-from alcove.vpc import ranges
 
 FIRST_TABLE = 100
 
@@ -26,9 +26,9 @@ def answer_by_own(namespace: int, ports: Sequence[Port]) -> None:
         for table, port in enumerate(ports[1:], FIRST_TABLE):
             [index] = route.link_lookup(ifname=port.pod_interface)
             for one in port.addresses:
-                gateway, family = str(ranges.gateway(one.network)), 2 if one.version == 4 else 10
+                via, family = str(gateway(one.network)), 2 if one.version == 4 else 10
                 _add_rule(route, src=str(one.ip), src_len=one.max_prefixlen, table=table, family=family)
-                route.route("replace", gateway=gateway, oif=index, table=table, family=family)
+                route.route("replace", gateway=via, oif=index, table=table, family=family)
 
 
 def _add_rule(route: IPRoute, **rule: Any) -> None:

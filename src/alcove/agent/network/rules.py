@@ -12,9 +12,9 @@ from alcove.agent.network.policies import DENIED, own_peers, pod_peer, profiles
 from alcove.agent.network.tenant import Tenant
 from alcove.agent.podkey import PodKey
 from alcove.api import objects
+from alcove.api.kinds.mizar import SIMPLE
 from alcove.dataplane.model import Profile
 from alcove.network.policy import Peer, PolicySet
-from alcove.vpc.addressing import SIMPLE
 
 log = logging.getLogger(__name__)
 

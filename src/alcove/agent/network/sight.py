@@ -3,7 +3,7 @@ last. What a network is made of may be away for a moment; what is plugged into i
 
 from collections.abc import Callable, Iterable
 
-from alcove.agent.network.fabric import Backing, Nic
+from alcove.agent.network.fabric import Backing
 from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.records import Record
 from alcove.agent.network.ring0 import Ring0
@@ -12,16 +12,20 @@ from alcove.agent.network.view import View
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId, Space
 from alcove.client.planes import Planes
+from alcove.network.endpoints import Nic
+from alcove.network.providers.base import Providers
 
 Wanted = dict[int, tuple[Space, Backing]]
 
 
 class Sight:
-    def __init__(self, planes: Planes, node: str, domain: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, planes: Planes, node: str, domain: str, providers: Providers, changed: Callable[[], None]
+    ) -> None:
         self._planes = planes
         self._domain = domain
         self._changed = changed
-        self.ring0 = Ring0(planes, node, changed)
+        self.ring0 = Ring0(planes, node, providers, changed)
         self.views: dict[int, View] = {}
         self._tenants: dict[Space, Tenant] = {}
         self._bounced: dict[str, Holdings] = {}

@@ -34,6 +34,8 @@ from alcove.dataplane.model import Protocol, World
 from alcove.dataplane.plane import Plane
 from alcove.dns.server import DnsServer
 from alcove.dns.upstream import Resolver, Upstream
+from alcove.network.providers.all import PROVIDERS
+from alcove.network.providers.base import Providers
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class Place(Struct, frozen=True, kw_only=True):
     resolvers: tuple[Resolver, ...] = ()
     """Whom names of the world are asked from, for networks that have a way out."""
     domain: str = DOMAIN
+    providers: Providers = PROVIDERS
+    """Of the types of networks there are."""
 
 
 class Upkeep:
@@ -79,7 +83,7 @@ class Upkeep:
         """Names of pods' namespaces begin so."""
         self.kernel = Kernel(plane)
         self.records = Records(place.folder)
-        self.sight = Sight(planes, place.node, place.domain, self._mark)
+        self.sight = Sight(planes, place.node, place.domain, place.providers, self._mark)
         self.dialing = Dialing(plane)
         self.is_running = False
         """Whether pods can be attached."""

@@ -7,7 +7,7 @@ since is the same tuple as before.
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address
 
-from alcove.agent.network.fabric import Backing, Holding, Nodes
+from alcove.agent.network.fabric import Backing, Nodes
 from alcove.agent.network.grants import Grant, granted
 from alcove.agent.network.holdings import Holdings
 from alcove.agent.network.names import Names
@@ -16,14 +16,14 @@ from alcove.agent.network.services import Standpoint
 from alcove.agent.network.servicetable import ServiceTable
 from alcove.agent.network.tenant import Tenant, What, services_of
 from alcove.api import objects
+from alcove.api.kinds.mizar import GATEWAY, SIMPLE
 from alcove.api.objects import Object
 from alcove.client.changes import Change
 from alcove.client.planes import Planes
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.model import Endpoint, Gateway, Network
-from alcove.network.service_ranges import service_ranges
-from alcove.vpc.addressing import GATEWAY, SIMPLE
-from alcove.vpc.errors import Refused
+from alcove.network.endpoints import Holding
+from alcove.network.service_ranges import usable_service_ranges
 
 
 class View:
@@ -123,7 +123,4 @@ class View:
 
     def _service_prefixes(self) -> tuple[Prefix, ...]:
         network = self.tenant.network(self.backing.owner)
-        try:
-            return tuple(service_ranges(network or {}, self.backing.prefixes))
-        except Refused:
-            return ()
+        return usable_service_ranges(network or {}, self.backing.prefixes)

@@ -10,10 +10,10 @@ from alcove.api.fields import FieldError, duplicate, invalid
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.checks import conditions, named, one_of_required, unchanged
 from alcove.api.kinds.core import tenants
+from alcove.api.kinds.core.networks import NETWORK_TYPES
 from alcove.api.kinds.ranges import unchanged_once_set, validate_range
 from alcove.api.objects import Object
 
-NETWORK_TYPES = ("flat", "vpc", "mizar")
 IPAM = ("Arktos", "Kubernetes", "External")
 PHASES = ("Pending", "Ready", "Failed", "Terminating", "Unknown")
 

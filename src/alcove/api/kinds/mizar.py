@@ -11,6 +11,17 @@ from alcove.api.kinds.checks import child, conditions, fill, named, not_negative
 from alcove.api.kinds.ranges import unchanged_once_set, validate_number, validate_range
 from alcove.api.objects import Object, get
 
+SIMPLE = "simple"
+"""An endpoint of a machine, container or pod: lives on a droplet."""
+SCALED = "scaled"
+"""An endpoint that is one address for many backends: lives everywhere."""
+GATEWAY = "gateway"
+"""A droplet's own address in a VPC: what comes in from outside comes as it."""
+DOOR = "door"
+"""A way in from outside: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
+OWNER_LABEL = "mizar.com/owner"
+"""On an endpoint: the uid of what it was made for."""
+
 INIT = "Init"
 VNI_MAX = 2**24 - 1
 COPIES_MAX = 1000

@@ -20,6 +20,11 @@ def read_number(value: int | str | None) -> int | None:
     return value
 
 
+def gateway(network: addresses.Network) -> addresses.Address:
+    """The address of a range that its gateway has: the second one."""
+    return network.network_address + 1
+
+
 def validate_number(spec: Object, path: str, field: str, lowest: int, highest: int) -> list[FieldError]:
     """A number in a field that may be missing."""
     if field not in spec:

@@ -6,6 +6,8 @@ numbers may be written as strings (`prefix: "16"`), as its own manifests do.
 
 from typing import Any
 
+from alcove.api.kinds.core.networks import NETWORK_TYPES
+
 CORE = "io.alcove.core.v1"
 ARKTOS = "com.futurewei.arktos.v1"
 MIZAR = "com.mizar.v1"
@@ -75,9 +77,7 @@ def _ref(definition: str) -> dict[str, Any]:
 _NETWORK_SPEC: dict[str, Any] = {
     "type": _text(
         "How the network is made: `flat` shares one address range, the others have a VPC.",
-        "flat",
-        "vpc",
-        "mizar",
+        *NETWORK_TYPES,
     ),
     "vpcID": _text("VPC the network is mapped to. One that exists is attached to, another is made."),
     "vpc-id": _text("Another spelling of `vpcID`; stored as that."),

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import DOOR, GATEWAY, SIMPLE
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import HOME, ObjectKey
@@ -20,7 +21,7 @@ from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.tenants.controller import tenant_key
 from alcove.network.ingress.claims import hosts_of
 from alcove.network.owners import OwnerRef
-from alcove.vpc.addressing import DOOR, GATEWAY, SIMPLE, Purpose, place_in
+from alcove.vpc.addressing import Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import VpcError
 from alcove.vpc.states import is_going, is_provisioned

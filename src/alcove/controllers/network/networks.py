@@ -1,25 +1,24 @@
 """Networks: what stands behind each, the services that it has, and what its status says.
 
-    Pending ──▶ Ready          VPC and subnets (or, flat: a number) are there, and its DNS has an address
+    Pending ──▶ Ready          what its provider makes for it is there, and its DNS has an address
        └──────▶ Failed         it cannot be as written; the message says why
     any ──deleted──▶ Terminating ──▶ gone, when nothing is in it any more (`ending.py`)
 
-What a network needs is decided first (`plan.py`), then done; nothing is made for one that is refused.
+What a network needs in ring0 is its provider's to decide and make (`network/providers`).
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 
 from alcove.api import meta, objects
-from alcove.api.errors import AlreadyExists, Conflict, Forbidden, Invalid
-from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.errors import AlreadyExists, Forbidden, Invalid
+from alcove.api.ids import TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind
 from alcove.client.keys import HOME, ObjectKey
-from alcove.client.resources import NETWORKS, PODS, SERVICES, SUBNETS, VPCS
+from alcove.client.resources import NETWORKS, PODS, SERVICES
 from alcove.controllers import conditions
 from alcove.controllers.conditions import Condition
 from alcove.controllers.controller import DONE, Controller, Result, Setup
@@ -28,16 +27,14 @@ from alcove.controllers.network.tenancy import Tenancy
 from alcove.controllers.together import together
 from alcove.controllers.waiting import Waiting
 from alcove.network import owners, wellknown
-from alcove.network.backings import FLAT, Backing, Backings
+from alcove.network.backings import Backing, Backings
 from alcove.network.owners import NetworkId
-from alcove.network.providers import vpc_plan as plan
+from alcove.network.providers.base import Provisioning
 from alcove.network.service_ranges import SERVICE_RANGES, service_ranges
-from alcove.vpc import defaults
-from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_VPC
+from alcove.vpc.defaults import DEFAULT_RANGE
 from alcove.vpc.errors import Refused, Unavailable, VpcError
 from alcove.vpc.numbers import Numbers
 from alcove.vpc.ranges import Usage
-from alcove.vpc.states import State, is_provisioned, state_of
 from alcove.vpc.world import World, spec_of
 
 FINALIZER = "arktos.futurewei.com/network"
@@ -46,8 +43,6 @@ PATIENCE_SECONDS = 2.0
 RETRY_SECONDS = 15.0
 """What failed because of others is looked at again after this, whatever happened."""
 
-FLAT_READY = "DNS service ready; network ready"
-READY = "DNS service IP allocated"
 WAITING_FOR_DNS = "waiting for DNS service IP assigned"
 ENDING = "waiting for resource cleanup"
 
@@ -79,12 +74,18 @@ class NetworkController(Controller):
         self._services = self.mirror(SERVICES, {"joined": JOINED})
         self._tenancy = Tenancy(self)
         self._backings = Backings(world)
-        self._numbers = Numbers(world)
-        self._usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
+        self._providers = setup.options.providers
+        usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
+        world.vpcs.subscribe(usage.changed)
+        self._provisioning = Provisioning(
+            backings=self._backings,
+            numbers=Numbers(world),
+            providers=self._providers,
+            fresh_range=usage.fresh,
+        )
         self._waiting = Waiting()
         """Networks that cannot be yet, by the VPC that they want."""
-        self._ending = Ending(world, self._backings, self._pods, self._services)
-        world.vpcs.subscribe(self._usage.changed)
+        self._ending = Ending(self._providers, self._backings, self._pods, self._services)
         self.on(self._networks)
         self.on(self._tenancy.tenants, self._of_tenant)
         self.on(self._services, self._of_service)
@@ -140,7 +141,7 @@ class NetworkController(Controller):
         self._waiting.forget(key)
         if network is None:
             if await self._tenancy.is_gone(key, NETWORKS):
-                await self._ending.clear(owner)
+                await self._ending.release(owner)
             return DONE
         if "deletionTimestamp" in network["metadata"]:
             return await self._end(key, network, owner)
@@ -150,7 +151,7 @@ class NetworkController(Controller):
             backing = await self._back(owner, network)
             await self._serve(key, owner, network, backing)
         except VpcError as error:
-            self._waiting.add(key, (plan.vpc_name(owner, network),))
+            self._waiting.add(key, self._providers.awaited_vpcs(owner, network))
             return await self._tell_of(key, network, error)
         return DONE
 
@@ -169,69 +170,12 @@ class NetworkController(Controller):
         return await self.client(key).update(key.tenant, NETWORKS, network)
 
     async def _back(self, owner: NetworkId, network: Object) -> Backing:
-        if network["spec"]["type"] == FLAT:
-            service_ranges(network, [DEFAULT_RANGE])
-            if not self._backings.dividers(owner):
-                await self._draw(owner, network)
-        else:
-            await self._provide(owner, network)
-        backing = self._backings.of(owner, network)
+        provider = self._providers.of(network)
+        await provider.provision(self._provisioning, owner, network)
+        backing = provider.backing(self._backings, owner, network)
         if backing is None:
             raise Unavailable("waiting for its subnets to be provisioned")
         return backing
-
-    async def _draw(self, owner: NetworkId, network: Object) -> None:
-        spec = {"vpc": DEFAULT_VPC, "status": str(State.PROVISIONED)}
-        divider = owners.mark_made({"metadata": {}, "spec": spec}, owner)
-        await self._numbers.draw(network["metadata"]["uid"], divider)
-        await self._world.caught_up(self._world.dividers)
-
-    async def _provide(self, owner: NetworkId, network: Object) -> None:
-        name = plan.vpc_name(owner, network)
-        named: list[str] = objects.get(network, "spec", "subnets", default=[])
-        seen = plan.Seen(
-            vpc=self._world.vpc(name),
-            named={each: there for each in named if (there := self._world.subnet(each)) is not None},
-            subnets=self._world.subnets_of(name),
-        )
-        decided = plan.plan(owner, network, seen, self._usage.fresh)
-        await self._do(owner, decided, seen.vpc)
-        await self._world.caught_up(self._world.vpcs, self._world.subnets)
-        self._check(decided, bool(named))
-
-    async def _do(self, owner: NetworkId, decided: plan.Plan, vpc: Object | None) -> None:
-        client = self._world.client
-        try:
-            if decided.make is not None:
-                made = owners.mark_made(defaults.vpc(decided.vpc, decided.make), owner)
-                await client.create(SYSTEM, VPCS, made)
-            elif decided.attach and vpc is not None:
-                attached = copy.deepcopy(vpc)
-                owners.mark_attached(attached, owner)
-                await client.update(SYSTEM, VPCS, attached)
-            for each in decided.subnets:
-                if each.make is not None:
-                    subnet = defaults.subnet(each.name, decided.vpc, each.make)
-                    await client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
-        except AlreadyExists as error:
-            # Somebody else was faster; what they made is to be seen first.
-            raise Conflict(error.message) from error
-
-    def _check(self, decided: plan.Plan, all_needed: bool) -> None:
-        """Raises what keeps the network from being used, if anything."""
-        vpc = self._world.vpc(decided.vpc)
-        if vpc is None or not is_provisioned(vpc):
-            if vpc is not None and state_of(vpc) == State.FAILED:
-                raise Refused(
-                    f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}'
-                )
-            raise Unavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
-        for each in decided.subnets:
-            subnet = self._world.subnet(each.name)
-            if subnet is not None and state_of(subnet) == State.FAILED and all_needed:
-                raise Refused(objects.get(subnet, "status", "message", default="Failed"))
-            if all_needed and (subnet is None or not is_provisioned(subnet)):
-                raise Unavailable(f'waiting for subnet "{each.name}" to be provisioned')
 
     async def _serve(self, key: ObjectKey, owner: NetworkId, network: Object, backing: Backing) -> None:
         wanted = (wellknown.dns_service(owner), wellknown.api_service(owner))
@@ -240,7 +184,7 @@ class NetworkController(Controller):
         address = objects.get(dns, "spec", "clusterIP", default="")
         if not address:
             raise Unavailable(WAITING_FOR_DNS)
-        message = FLAT_READY if network["spec"]["type"] == FLAT else READY
+        message = self._providers.of(network).ready_message
         await self._tell(key, network, "Ready", message, backing, address)
 
     async def _ensure(self, key: ObjectKey, wanted: Object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api import objects
+from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
@@ -14,7 +15,7 @@ from alcove.controllers.controller import DONE, Controller, Result, Setup
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import EVERYWHERE
-from alcove.vpc.world import OWNER_LABEL, World, key_of, spec_of
+from alcove.vpc.world import World, key_of, spec_of
 
 UNKNOWN_SECONDS = 60.0
 """While a tenant's API server is away, nothing is known of its pods: looked at again after this."""

@@ -24,13 +24,12 @@ from alcove.controllers.network.ending import is_in_network
 from alcove.controllers.network.networks import JOINED, turned_ready
 from alcove.controllers.network.tenancy import Tenancy
 from alcove.controllers.waiting import Waiting
-from alcove.network import nics, portnames
-from alcove.network.backings import FLAT, Backings
+from alcove.network import portnames
+from alcove.network.backings import Backings
 from alcove.network.nics import Nic
 from alcove.network.owners import NetworkId, OwnerRef, owner_of
 from alcove.vpc.addressing import Purpose, is_settled, settle
 from alcove.vpc.allocator import Allocator
-from alcove.vpc.defaults import DEFAULT_VPC
 from alcove.vpc.errors import Full, Refused, Unavailable
 from alcove.vpc.states import is_provisioned
 from alcove.vpc.world import World, spec_of
@@ -58,6 +57,7 @@ class PodController(Controller):
         self._networks = self.mirror(NETWORKS)
         self._pods = self.mirror(PODS, {"joined": JOINED})
         self._tenancy = Tenancy(self)
+        self._providers = setup.options.providers
         self._backings = Backings(world)
         self._allocator = Allocator(world, setup.clock)
         self._waiting = Waiting()
@@ -149,7 +149,7 @@ class PodController(Controller):
             # A claim whose answer was lost may have left a second one.
             if by_interface.setdefault(spec_of(endpoint, "itf"), endpoint) is not endpoint:
                 await self._release([endpoint])
-        if _is_whole(pod, by_interface):
+        if self._is_whole(pod, by_interface):
             # What a pod was given it keeps, whatever becomes of the network's plan.
             return list(by_interface.values())
         missing = [nic for nic in self._wanted(key, pod) if nic.interface not in by_interface]
@@ -165,21 +165,26 @@ class PodController(Controller):
             raise
         return [*by_interface.values(), *claimed]
 
+    def _is_whole(self, pod: Object, by_interface: Mapping[str, Object]) -> bool:
+        """Whether the pod has an endpoint for every interface that it is to have."""
+        first = next(iter(by_interface.values()), None)
+        if first is None:
+            return False
+        provider = self._providers.of_vpc(spec_of(first, "vpc"))
+        return all(name in by_interface for name in provider.interfaces(pod))
+
     def _wanted(self, key: ObjectKey, pod: Object) -> list[Nic]:
         name = network_of(pod)
         network = self._networks.get(key.of(name, ""))
         if network is None:
             raise Unavailable(f'network "{name}" not found')
-        backing = self._backings.of(NetworkId(key.tenant, name), network)
+        provider = self._providers.of(network)
+        backing = provider.backing(self._backings, NetworkId(key.tenant, name), network)
         if backing is None or objects.get(network, "status", "phase") != "Ready":
             return []
-        if network["spec"]["type"] == FLAT:
-            if objects.get(pod, "spec", "nics"):
-                self._tell_ignored(key, pod)
-            return nics.flat(backing)
-        named = {nic.get("subnet", "") for nic in objects.get(pod, "spec", "nics", default=[])}
-        others = {each: there for each in named if each and (there := self._world.subnet(each)) is not None}
-        return nics.wanted(pod, backing, others, name)
+        if not provider.heeds_nics and objects.get(pod, "spec", "nics"):
+            self._tell_ignored(key, pod, network["spec"]["type"])
+        return provider.wanted_nics(self._backings, pod, network, backing)
 
     async def _claim(self, key: ObjectKey, pod: Object, nic: Nic) -> Object:
         purpose = Purpose(
@@ -236,19 +241,13 @@ class PodController(Controller):
     def _warn(self, key: ObjectKey, pod: Object, why: str) -> None:
         self.events.warning(key.plane, _whole(pod), FAILED, why)
 
-    def _tell_ignored(self, key: ObjectKey, pod: Object) -> None:
-        told = f'nics were ignored: network "{network_of(pod)}" is flat'
+    def _tell_ignored(self, key: ObjectKey, pod: Object, network_type: str) -> None:
+        told = f'nics were ignored: network "{network_of(pod)}" is {network_type}'
         self.events.normal(key.plane, _whole(pod), NICS_IGNORED, told)
 
 
 def _whole(pod: Object) -> Object:
     return {**pod, "apiVersion": PODS.api_version, "kind": PODS.kind}
-
-
-def _is_whole(pod: Object, by_interface: Mapping[str, Object]) -> bool:
-    """Whether the pod has an endpoint for every nic; in a flat network it has one, whatever it wants."""
-    is_flat = any(spec_of(each, "vpc") == DEFAULT_VPC for each in by_interface.values())
-    return is_flat or all(name in by_interface for name in nics.names(pod))
 
 
 def is_attended(pod: Object) -> bool:

@@ -12,6 +12,7 @@ from alcove.api import objects
 from alcove.api.addresses import Address, Network
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.kinds.core.services import types
+from alcove.api.kinds.mizar import SCALED
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
@@ -21,7 +22,7 @@ from alcove.network import wellknown
 from alcove.network.backings import Backing
 from alcove.network.owners import OwnerRef
 from alcove.network.service_ranges import service_ranges
-from alcove.vpc.addressing import SCALED, Purpose
+from alcove.vpc.addressing import Purpose
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.errors import Full, Refused, Taken, VpcError
 from alcove.vpc.world import spec_of

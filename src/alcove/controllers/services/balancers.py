@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.services import types
+from alcove.api.kinds.mizar import DOOR
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Index, Kind
 from alcove.client.keys import ObjectKey
@@ -21,7 +22,7 @@ from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
 from alcove.network.backings import Backing
 from alcove.network.owners import OwnerRef
-from alcove.vpc.addressing import DOOR, Place, Purpose, place_in
+from alcove.vpc.addressing import Place, Purpose, place_in
 from alcove.vpc.allocator import Allocator
 from alcove.vpc.claims import claimed_port
 from alcove.vpc.errors import OutOfRange, Unavailable, VpcError

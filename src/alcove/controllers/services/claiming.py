@@ -63,7 +63,11 @@ class ServiceClaims(Controller):
         """None: the network tells when it has one."""
         name = network_of(service)
         network = self._networks.get(key.of(name, ""))
-        return self._backings.of(NetworkId(key.tenant, name), network) if network is not None else None
+        return (
+            self.setup.options.providers.backing(self._backings, NetworkId(key.tenant, name), network)
+            if network is not None
+            else None
+        )
 
     async def _give_back(self, endpoints: Iterable[Object]) -> None:
         for each in endpoints:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.kinds.core.services import types
+from alcove.api.kinds.mizar import DOOR
 from alcove.api.objects import Object
 from alcove.client.changes import Change, Kind
 from alcove.client.keys import ObjectKey
@@ -18,7 +19,6 @@ from alcove.controllers.controller import DONE, Result, Setup
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
 from alcove.network.backings import Backing
 from alcove.network.owners import OwnerRef
-from alcove.vpc.addressing import DOOR
 from alcove.vpc.claims import claimed_port
 from alcove.vpc.doors import Door, Doors
 from alcove.vpc.errors import VpcError

@@ -23,7 +23,6 @@ from alcove.api.objects import Object
 from alcove.network.owners import NetworkId, is_made, owner_of
 from alcove.network.service_ranges import service_ranges
 from alcove.vpc import ranges
-from alcove.vpc.defaults import DEFAULT_VPC
 from alcove.vpc.errors import Refused, Unavailable
 from alcove.vpc.states import is_going
 from alcove.vpc.world import spec_of
@@ -43,6 +42,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     """The subnets that the network names, as far as they are there."""
     subnets: Sequence[Object]
     """Those of the VPC, the oldest first."""
+    shared_by: str = ""
+    """The type of networks that the VPC is kept for, if it is not this one."""
 
 
 class SubnetPlan(Struct, frozen=True):
@@ -77,6 +78,8 @@ def default_vpc_name(owner: NetworkId) -> str:
 def plan(owner: NetworkId, network: Object, seen: Seen, fresh: Fresh) -> Plan:
     """Raises Refused where it can never be, Unavailable where something is waited for."""
     name, wanted = vpc_name(owner, network), ranges.range_of(network)
+    if seen.shared_by:
+        raise Refused(f'VPC "{name}" is shared by all {seen.shared_by} networks')
     if seen.vpc is None:
         return _made(owner, network, name, wanted, seen, fresh)
     _check_vpc(owner, seen.vpc, wanted)
@@ -102,8 +105,6 @@ def _made(
 
 def _check_vpc(owner: NetworkId, vpc: Object, wanted: Network | None) -> None:
     name, holder, whole = objects.name(vpc), owner_of(vpc), ranges.range_of(vpc)
-    if name == DEFAULT_VPC:
-        raise Refused(f'VPC "{name}" is shared by all flat networks')
     if holder is not None and holder != owner:
         if holder.tenant != owner.tenant:
             raise Refused(f'VPC "{name}" is owned by a network of another tenant')

@@ -5,12 +5,13 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from alcove.agent.network.environment import environment, of_service
-from alcove.agent.network.fabric import Backing, Holding, Nic
+from alcove.agent.network.fabric import Backing
 from alcove.agent.network.policies import own_peers, pod_peer, profiles
 from alcove.agent.network.ports import class_of, ports_of, rate_of
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule, Subnet, TrafficClass, Vpc
+from alcove.network.endpoints import Holding, Nic
 from alcove.network.owners import NetworkId, OwnerRef
 from alcove.network.policy import NamedPort, PolicySet
 

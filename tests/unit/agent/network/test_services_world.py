@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.network.fabric import Backing, Holding
+from alcove.agent.network.fabric import Backing
 from alcove.agent.network.grants import Grant, granted
 from alcove.agent.network.services import Standpoint, affinity_seconds, served
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.dataplane.model import Backend, Door, Protocol, Service, Subnet, Vpc
+from alcove.network.endpoints import Holding
 from alcove.network.owners import NetworkId
 
 NODE = IPv4Address("192.0.2.1")

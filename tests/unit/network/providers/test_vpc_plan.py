@@ -137,7 +137,6 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
     [
         (network(vpcID="vpc01"), vpc(owner="other/net"), [], 'VPC "vpc01" is owned by a network of another tenant'),
         (network(vpcID="vpc01"), vpc(owner="acme/green"), [], 'VPC "vpc01" is used by network "green" already'),
-        (network(vpcID="vpc0"), vpc("vpc0"), [], 'VPC "vpc0" is shared by all flat networks'),
         (network(vpcID="vpc01", ip="10.1.0.0", prefix=16), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not 10.1.0.0/16'),
         (network(vpcID="vpc01", ip="fd00::", prefix=48), vpc(), [], 'VPC "vpc01" has the range 10.0.0.0/16, not fd00::/48'),
         (network(vpcID="other-default-network"), None, [], "kept for the default network of another tenant"),
@@ -152,6 +151,13 @@ def test_what_is_refused(wanted: Object, there: Object | None, subnets: list[Obj
     with pytest.raises(Refused) as refused:
         decide(wanted, there, subnets)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("there", [vpc("vpc0"), None])
+def test_a_vpc_of_another_provider_is_refused_even_before_it_is_there(there: Object | None) -> None:
+    seen = Seen(vpc=there, subnets=(), named={}, shared_by="flat")
+    with pytest.raises(Refused, match='VPC "vpc0" is shared by all flat networks'):
+        plan(OWNER, network(vpcID="vpc0"), seen, fresh)
 
 
 def test_a_subnet_of_another_vpc_is_refused() -> None:

@@ -1,4 +1,5 @@
-"""Which of its tenant's networks a pod or service joins: `spec.network`, or a label that says the same."""
+"""Which of its tenant's networks a pod or service joins (`spec.network`, or a label that says the same), and which types
+of networks there are."""
 
 from collections.abc import Mapping
 
@@ -10,6 +11,8 @@ from alcove.api.validation import Faults, check_value
 
 NETWORK_LABEL = "arktos.futurewei.com/network"
 DEFAULT_NETWORK = "default"
+NETWORK_TYPES = ("flat", "vpc", "mizar")
+"""What `spec.type` of a network may be. What each is made of is in `network/providers`."""
 
 
 def network_of(obj: Object) -> str:

@@ -1,0 +1,87 @@
+"""Flat networks: each has a number of its own, and all share the addresses of the default VPC.
+
+The number is held by a divider that is marked with the network. There are no bouncers: every node that has the network
+is told of all its endpoints, and of none of the others'.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from alcove.api import objects
+from alcove.api.kinds.ranges import read_number
+from alcove.api.objects import Object
+from alcove.client.resources import DIVIDERS
+from alcove.network import nics, owners
+from alcove.network.backings import Backing, Backings
+from alcove.network.endpoints import vni_of
+from alcove.network.fabric import Fabric
+from alcove.network.nics import Nic
+from alcove.network.owners import NetworkId
+from alcove.network.providers.base import NetworkLayout, NetworkProvider, Provisioning, SubnetLayout
+from alcove.network.service_ranges import service_ranges
+from alcove.vpc import ranges
+from alcove.vpc.addressing import place_in
+from alcove.vpc.allocator import Wish
+from alcove.vpc.claims import divider_name
+from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC
+from alcove.vpc.states import State, is_provisioned
+from alcove.vpc.world import spec_of
+
+
+class FlatNetworks(NetworkProvider):
+    types: ClassVar[tuple[str, ...]] = ("flat",)
+    ready_message: ClassVar[str] = "DNS service ready; network ready"
+    heeds_nics: ClassVar[bool] = False
+    uses_bouncers: ClassVar[bool] = False
+
+    def has_vpc(self, name: str) -> bool:
+        return name == DEFAULT_VPC
+
+    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
+        service_ranges(network, [DEFAULT_RANGE])
+        if _dividers(provisioning.backings, owner):
+            return
+        spec = {"vpc": DEFAULT_VPC, "status": str(State.PROVISIONED)}
+        divider = owners.mark_made({"metadata": {}, "spec": spec}, owner)
+        await provisioning.numbers.draw(network["metadata"]["uid"], divider)
+        world = provisioning.backings.world
+        await world.caught_up(world.dividers)
+
+    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+        divider = next(iter(_dividers(backings, owner)), None)
+        subnet = backings.world.subnet(DEFAULT_SUBNET)
+        vni = read_number(divider["spec"].get("vni")) if divider else None
+        if vni is None or subnet is None or not is_provisioned(subnet):
+            return None
+        place = place_in(subnet, vni)
+        return Backing(DEFAULT_VPC, vni, place.network, {place.net: place})
+
+    async def release(self, backings: Backings, owner: NetworkId) -> str:
+        dividers = _dividers(backings, owner)
+        if left := await backings.release_addresses(dividers):
+            return left
+        for divider in dividers:
+            await backings.world.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
+        return ""
+
+    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
+        """Every pod gets one address, whatever it asks for."""
+        return [Nic(nics.interface(0), Wish(tuple(backing.subnets.values())))]
+
+    def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
+        divider, subnet = fabric.divider(divider_name(vni, 0)), fabric.subnet(DEFAULT_SUBNET)
+        return node_layout(divider, subnet) if divider is not None and subnet is not None else None
+
+
+def _dividers(backings: Backings, owner: NetworkId) -> list[Object]:
+    """What holds the network's number; other providers may hold theirs in the same way."""
+    return [each for each in backings.dividers(owner) if spec_of(each, "vpc") == DEFAULT_VPC]
+
+
+def node_layout(divider: Object, subnet: Object) -> NetworkLayout | None:
+    """The network that holds its number by the divider. None: it is nobody's, or not whole yet."""
+    owner, vni, network = owners.owner_of(divider), vni_of(divider), ranges.range_of(subnet)
+    if owner is None or not vni or network is None or not is_provisioned(subnet):
+        return None
+    return NetworkLayout(owner=owner, vni=vni, network=network, subnets=(SubnetLayout(network),))

@@ -1,0 +1,181 @@
+"""Networks of type vpc or mizar: each has a VPC and subnets of its own.
+
+What a network needs is decided first (`vpc_plan.py`), then made. Bouncers and dividers on some of the nodes know where
+its addresses are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import ClassVar
+
+from alcove.api import objects
+from alcove.api.errors import AlreadyExists, Conflict
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.ranges import read_number
+from alcove.api.objects import Object
+from alcove.client.resources import SUBNETS, VPCS
+from alcove.network import nics, owners
+from alcove.network.backings import Backing, Backings
+from alcove.network.endpoints import vni_of
+from alcove.network.fabric import Fabric
+from alcove.network.nics import Nic
+from alcove.network.owners import NetworkId
+from alcove.network.providers import vpc_plan
+from alcove.network.providers.base import NetworkLayout, NetworkProvider, Provisioning, SubnetLayout
+from alcove.vpc import defaults, ranges
+from alcove.vpc.addressing import Place, place_in
+from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.states import State, is_going, is_provisioned, some, state_of
+from alcove.vpc.world import World, spec_of
+
+
+class VpcNetworks(NetworkProvider):
+    types: ClassVar[tuple[str, ...]] = ("vpc", "mizar")
+    ready_message: ClassVar[str] = "DNS service IP allocated"
+
+    def awaited_vpcs(self, owner: NetworkId, network: Object) -> tuple[str, ...]:
+        return (vpc_plan.vpc_name(owner, network),)
+
+    # Making
+
+    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
+        world = provisioning.backings.world
+        name = vpc_plan.vpc_name(owner, network)
+        named: list[str] = objects.get(network, "spec", "subnets", default=[])
+        holder = provisioning.providers.of_vpc(name)
+        seen = vpc_plan.Seen(
+            vpc=world.vpc(name),
+            named={each: there for each in named if (there := world.subnet(each)) is not None},
+            subnets=world.subnets_of(name),
+            shared_by="" if holder is self else holder.types[0],
+        )
+        decided = vpc_plan.plan(owner, network, seen, provisioning.fresh_range)
+        await _make(world, owner, decided, seen.vpc)
+        await world.caught_up(world.vpcs, world.subnets)
+        _check(world, decided, bool(named))
+
+    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+        vpc = next((each for each in backings.vpcs(owner) if is_provisioned(each)), None)
+        if vpc is None:
+            return None
+        whole, vni = ranges.range_of(vpc), read_number(vpc["spec"].get("vni"))
+        named = objects.get(network, "spec", "subnets", default=[])
+        usable = _usable(backings.world, objects.name(vpc), named)
+        if whole is None or vni is None or not usable:
+            return None
+        return Backing(objects.name(vpc), vni, whole, usable)
+
+    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
+        named = {nic.get("subnet", "") for nic in objects.get(pod, "spec", "nics", default=[])}
+        world = backings.world
+        others = {each: there for each in named if each and (there := world.subnet(each)) is not None}
+        return nics.wanted(pod, backing, others, objects.name(network))
+
+    # Releasing
+
+    async def release(self, backings: Backings, owner: NetworkId) -> str:
+        """Subnets go before their VPC, whose addresses are free by then. What was only attached stays."""
+        vpcs = backings.vpcs(owner)
+        if left := await backings.release_addresses(vpcs):
+            return left
+        subnets = backings.subnets(owner)
+        for subnet in subnets:
+            await backings.world.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
+        if subnets:
+            return f"subnets {some([objects.name(each) for each in subnets])} are being deleted"
+        return await _release_vpcs(backings.world, vpcs)
+
+    # On nodes
+
+    def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
+        found = fabric.vpc(vpc)
+        if found is None:
+            return None
+        return node_layout(found, fabric.subnets_of(vpc), fabric.bouncers_of(vpc), fabric.dividers_of(vpc))
+
+
+async def _make(world: World, owner: NetworkId, decided: vpc_plan.Plan, vpc: Object | None) -> None:
+    try:
+        if decided.make is not None:
+            made = owners.mark_made(defaults.vpc(decided.vpc, decided.make), owner)
+            await world.client.create(SYSTEM, VPCS, made)
+        elif decided.attach and vpc is not None:
+            attached = copy.deepcopy(vpc)
+            owners.mark_attached(attached, owner)
+            await world.client.update(SYSTEM, VPCS, attached)
+        for each in decided.subnets:
+            if each.make is not None:
+                subnet = defaults.subnet(each.name, decided.vpc, each.make)
+                await world.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
+    except AlreadyExists as error:
+        # Somebody else was faster; what they made is to be seen first.
+        raise Conflict(error.message) from error
+
+
+def _check(world: World, decided: vpc_plan.Plan, all_needed: bool) -> None:
+    """Raises what keeps the network from being used, if anything."""
+    vpc = world.vpc(decided.vpc)
+    if vpc is None or not is_provisioned(vpc):
+        if vpc is not None and state_of(vpc) == State.FAILED:
+            raise Refused(f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}')
+        raise Unavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
+    for each in decided.subnets:
+        subnet = world.subnet(each.name)
+        if subnet is not None and state_of(subnet) == State.FAILED and all_needed:
+            raise Refused(objects.get(subnet, "status", "message", default="Failed"))
+        if all_needed and (subnet is None or not is_provisioned(subnet)):
+            raise Unavailable(f'waiting for subnet "{each.name}" to be provisioned')
+
+
+def _usable(world: World, vpc: str, named: list[str]) -> dict[str, Place]:
+    """The VPC's subnets that pods can get addresses from, in the order they are tried."""
+    there = {
+        objects.name(each): place_in(each)
+        for each in world.subnets_of(vpc)
+        if is_provisioned(each) and not is_going(each)
+    }
+    return {name: there[name] for name in named if name in there} if named else there
+
+
+async def _release_vpcs(world: World, vpcs: list[Object]) -> str:
+    waits = []
+    for vpc in vpcs:
+        if owners.is_made(vpc):
+            await world.delete(VPCS, objects.name(vpc), vpc["metadata"]["uid"])
+            waits.append(objects.name(vpc))
+        elif owners.ATTACHED_MARK in objects.annotations(vpc):
+            free = copy.deepcopy(vpc)
+            owners.unmark(free)
+            await world.client.update(SYSTEM, VPCS, free)
+    return f"VPC {some(waits)} is being deleted" if waits else ""
+
+
+def node_layout(
+    vpc: Object, subnets: Iterable[Object], bouncers: Iterable[Object], dividers: Iterable[Object]
+) -> NetworkLayout | None:
+    """A VPC that is some network's (or, for duties alone, nobody's); None: it is not whole yet."""
+    whole, vni = ranges.range_of(vpc), vni_of(vpc)
+    if whole is None or not vni or not is_provisioned(vpc):
+        return None
+    by_subnet: dict[str, list[Object]] = {}
+    for bouncer in bouncers:
+        by_subnet.setdefault(spec_of(bouncer, "net"), []).append(bouncer)
+    parts = [
+        SubnetLayout(network, _droplets(by_subnet.get(objects.name(subnet), ())))
+        for subnet in sorted(subnets, key=objects.name)
+        if is_provisioned(subnet) and (network := ranges.range_of(subnet)) is not None
+    ]
+    return NetworkLayout(
+        owner=owners.owner_of(vpc),
+        vni=vni,
+        network=whole,
+        subnets=tuple(parts),
+        dividers=_droplets(each for each in dividers if vni_of(each) == vni),
+    )
+
+
+def _droplets(duties: Iterable[Object]) -> tuple[str, ...]:
+    """Where the duties are, in the order of their names."""
+    return tuple(spec_of(each, "droplet") for each in sorted(duties, key=objects.name))
