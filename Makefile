@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: help setup fix check test test-slow bench up down docs lock clean
+.PHONY: help setup fix check test test-slow bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -52,8 +52,14 @@ down: setup ## Stop the cluster of this machine; its state stays
 docs: setup ## Write docs/reference anew from the code
 	$(PY) docs/generate.py
 
+# The first line fails early where the eBPF object cannot be compiled: no release goes without it.
+dist: setup ## Build a wheel (with the compiled eBPF object) and an sdist into dist/
+	$(PY) -m alcove.dataplane.build
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(PY) -m build --no-isolation --outdir dist .
+
 lock: ## Write requirements.lock anew from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --group dev --no-header --no-annotate --no-emit-index-url --quiet --output-file requirements.lock
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --output-file requirements.lock
 
 clean: ## Remove everything made here
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

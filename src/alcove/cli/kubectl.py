@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+import alcove
 from alcove.cli.failures import Code, Failure, told
 
 if TYPE_CHECKING:
@@ -98,5 +99,8 @@ def plugin() -> NoReturn:
         typer.echo("Usage: kubectl tenant NAME WORDS…   kubectl in the tenant NAME, as in `get pods`")
         typer.echo("       kubectl tenant all get …      in all tenants at once")
         raise SystemExit(0 if words else Code.USAGE)
+    if words == ["--version"]:
+        typer.echo(f"kubectl-tenant {alcove.__version__}")
+        raise SystemExit(0)
     name, rest = words[0], words[1:]
     main([*rest, "--all-tenants"] if name == "all" else [f"--tenant={name}", *rest])

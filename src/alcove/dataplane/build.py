@@ -1,6 +1,8 @@
 """Compiles the C programs to one object, cached by the content of its sources: `python -m alcove.dataplane.build`.
 
-The compiler is clang (any from 14 on), the headers those of libbpf; both are Debian packages.
+A wheel has the object beside the sources (`setup.py` puts it there). An object's name holds the digest of its sources,
+so one that was made of other sources is never found. The compiler is clang (any from 14 on), the headers those of
+libbpf; both are Debian packages.
 """
 
 import hashlib
@@ -63,6 +65,25 @@ def digest(folder: Path) -> str:
     return content.hexdigest()
 
 
+def object_name(folder: Path) -> str:
+    return f"alcove-{digest(folder)}.o"
+
+
+def shipped_object() -> Path | None:
+    """The object of the installed package; None in a checkout, and where it was made of other sources."""
+    folder = sources_folder()
+    path = folder / object_name(folder)
+    return path if path.exists() else None
+
+
+def find_object() -> Path | None:
+    """An object that is there already, shipped or compiled before."""
+    if shipped := shipped_object():
+        return shipped
+    path = default_cache() / object_name(sources_folder())
+    return path if path.exists() else None
+
+
 def find_compiler() -> str:
     for name in COMPILERS:
         if found := shutil.which(name):
@@ -77,6 +98,8 @@ def compile_object(folder: Path, target: Path) -> None:
     # Written beside and renamed: two builds at once leave one whole object.
     half = target.with_suffix(f".{os.getpid()}.tmp")
     command = [find_compiler(), *FLAGS, "-target", "bpf", "-mcpu=v3", multiarch, f"-I{folder}"]
+    # Debug information names files as they are below the folder: the same object wherever it is compiled.
+    command += [f"-ffile-prefix-map={folder}=.", "-fdebug-compilation-dir=."]
     command += ["-c", str(folder / "alcove.c"), "-o", str(half)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -88,10 +111,10 @@ def compile_object(folder: Path, target: Path) -> None:
 
 
 def build(cache: Path | None = None) -> Path:
-    """The object's path, compiled if its sources have changed."""
+    """The path of the object in the cache, compiled if its sources have changed."""
     folder = sources_folder()
     cache = cache or default_cache()
-    target = cache / f"alcove-{digest(folder)}.o"
+    target = cache / object_name(folder)
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
         compile_object(folder, target)

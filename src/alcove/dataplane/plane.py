@@ -10,6 +10,7 @@ Everything it makes is in the kernel under the instance's name, so a new `Plane`
 it. Not thread-safe; calls never wait for the network.
 """
 
+import logging
 import os
 from collections.abc import Iterable
 from ipaddress import IPv4Address
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from alcove.dataplane import links
 from alcove.dataplane.address import NO_ADDRESS, Address, pack, pack_mac
 from alcove.dataplane.apply import Change, Checkpoint, apply, difference, read_back
-from alcove.dataplane.build import build
+from alcove.dataplane.build import build, shipped_object
 from alcove.dataplane.desired import (
     NO_BULK,
     Entries,
@@ -35,7 +36,7 @@ from alcove.dataplane.desired import (
     wanted_vnis,
 )
 from alcove.dataplane.drops import Count, Reason, Samples, read_counts, read_paths
-from alcove.dataplane.errors import KernelRefused, Unsupported
+from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
 from alcove.dataplane.gateways import Gateways
 from alcove.dataplane.instance import BPF_ROOT, checked, handle_of, own_links, remove
 from alcove.dataplane.loader import Memories, Pins, Programs
@@ -56,6 +57,7 @@ from alcove.dataplane.ports import guard, make_port
 from alcove.dataplane.services import ticks
 from alcove.dataplane.shaping import shape, unshape
 
+log = logging.getLogger(__name__)
 ROUTER_MAC = "02:00:00:00:00:01"
 TUNNEL_BYTES = 50
 MEMORY_ENTRIES = 8192
@@ -86,7 +88,7 @@ class Plane:
         self.gateways = Gateways(settings, self.netlink, checkpoint, self._is_taken)
         self.pins = Pins(bpf_root, settings.instance)
         try:
-            self._start(program or build())
+            self._start(program or shipped_object() or build())
         except BaseException:
             self.netlink.close()
             raise
@@ -107,7 +109,7 @@ class Plane:
             ticks(self.settings.path_seconds), pack(self.settings.node6) if self.settings.node6 else NO_ADDRESS,
         )  # fmt: skip
         self.checkpoint("load programs")
-        self.programs = self.pins.programs(program, constants)
+        self.programs = self._load(program, constants)
         self.maps = self.pins.open_maps()
         self.drop_counts = self.pins.open_map("drops", INDEX.size, DROP_COUNT.size)
         self.path_counts = self.pins.open_map("paths", INDEX.size, 8)
@@ -119,6 +121,19 @@ class Plane:
         if self.guarding is None:
             self._guard_all(vxlan.index, way_out.index)
         self._shape()
+
+    def _load(self, program: Path, constants: bytes) -> Programs:
+        """The shipped object is compiled anew on this machine if its kernel or libbpf refuses it.
+
+        Raises ProgramRejected, and BuildFailed if there is no compiler.
+        """
+        try:
+            return self.pins.programs(program, constants)
+        except ProgramRejected as error:
+            if program != shipped_object():
+                raise
+            log.warning("shipped eBPF object was refused; compiling it here", extra={"error": str(error)})
+            return self.pins.programs(build(), constants)
 
     def _shape(self) -> None:
         if self.settings.underlay_bytes_per_second:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+import alcove
 from alcove.cli import completion, events, kubectl, network, node, tenant, top
 from alcove.cli.connectivity import verb as connectivity
-from alcove.processes.verbs import agent, apiserver, backup, controllers, image, leave, machine, scheduler
+from alcove.processes.verbs import (
+    agent,
+    apiserver,
+    backup,
+    controllers,
+    image,
+    leave,
+    machine,
+    scheduler,
+    setup,
+)
 
 app = typer.Typer(
     name="alcove",
@@ -23,7 +35,26 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"alcove {alcove.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Options of the command itself, before any verb."""
+
+
 # The cluster of this machine.
+app.command()(setup.setup)
 for verb in (machine.up, machine.down, machine.status, machine.destroy, machine.logs, machine.doctor):
     app.command()(verb)
 app.command()(backup.backup)

@@ -12,6 +12,8 @@ import socket
 import sys
 from typing import Any
 
+import alcove
+
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 ANSWER_SECONDS_MAX = 30.0
 ANSWER_BYTES_MAX = 1 << 20
@@ -26,6 +28,9 @@ NOT_AVAILABLE = 50
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"alcove-cni {alcove.__version__}\n")
+        return 0
     config: dict[str, Any] = {}
     try:
         config = json.loads(sys.stdin.buffer.read() or b"{}")

@@ -119,12 +119,12 @@ def bpf(_place: Place) -> Finding:
 
 def programs(_place: Place) -> Finding:
     """The data plane's own: compiled before, or a compiler to do it with."""
-    from alcove.dataplane.build import default_cache, digest, find_compiler, sources_folder
+    from alcove.dataplane.build import find_compiler, find_object, shipped_object
     from alcove.dataplane.errors import BuildFailed
 
     name, fix = "eBPF programs", "apt install clang libbpf-dev"
-    if (default_cache() / f"alcove-{digest(sources_folder())}.o").exists():
-        return Finding(name, State.OK, "compiled")
+    if find_object():
+        return Finding(name, State.OK, "shipped with the package" if shipped_object() else "compiled")
     try:
         compiler = find_compiler()
     except BuildFailed as error:

@@ -1,0 +1,22 @@
+"""The verb `alcove setup`: what a machine needs beside Python packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alcove.cli.failures import Failure, told
+
+SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "packages"
+"""In a checkout `src/alcove/deploy` is a link to `deploy`; a wheel holds the files."""
+
+
+def setup() -> None:
+    """Install the programs that nodes need (crun, gVisor, nftables, …) by the machine's package manager; needs root."""
+    import os
+    import shutil
+
+    with told():
+        shell = shutil.which("bash")
+        if shell is None:
+            raise Failure("bash is not installed")
+        os.execv(shell, [shell, str(SCRIPT)])
