@@ -36,7 +36,6 @@ app = typer.Typer(
 )
 
 
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"alcove {alcove.__version__}")

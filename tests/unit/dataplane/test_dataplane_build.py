@@ -1,5 +1,6 @@
 """Building: cached by content, whole or not at all, and honest about what is wrong."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,28 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildFailed, match="there is no clang: install clang and libbpf-dev"):
         build.build(tmp_path)
+
+
+def test_a_shipped_object_of_other_sources_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bpf"
+    shutil.copytree(build.sources_folder(), folder)
+    monkeypatch.setattr(build, "sources_folder", lambda: folder)
+    shipped = folder / build.object_name(folder)
+    build.compile_object(folder, shipped)
+    assert build.shipped_object() == build.find_object() == shipped
+    (folder / "alcove.c").write_text((folder / "alcove.c").read_text() + "\n")
+    assert build.shipped_object() is None
+
+
+def test_an_object_is_the_same_wherever_it_is_compiled(tmp_path: Path) -> None:
+    """Nothing of the machine that built a release is in it."""
+    made = []
+    for name in ("one", "another"):
+        folder = tmp_path / name
+        shutil.copytree(build.sources_folder(), folder)
+        build.compile_object(folder, tmp_path / f"{name}.o")
+        made.append((tmp_path / f"{name}.o").read_bytes())
+    assert made[0] == made[1]
+    assert str(tmp_path).encode() not in made[0]
