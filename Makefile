@@ -12,7 +12,7 @@ setup: .venv/ready ## Make .venv with the locked dependencies, and install the t
 .venv/ready: requirements.lock pyproject.toml deploy/packages
 	./deploy/packages
 	python3 -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
