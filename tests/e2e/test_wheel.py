@@ -59,7 +59,7 @@ def _modules() -> list[Path]:
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    install = [place / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel]
+    install = [str(place / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", str(wheel)]
     subprocess.run(install, check=True, capture_output=True, text=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 

@@ -57,7 +57,7 @@ def test_systemd_understands_a_unit(unit: Path, tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and str(here) not in done.stderr, done.stderr
     if unit.stem != "alcove-agent":
-        words = ["systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE_MAX}", here]
+        words = ["systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE_MAX}", str(here)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 

@@ -1,0 +1,98 @@
+"""Every query of the alerts and of the dashboard in `deploy/` finds its series in what real processes export."""
+
+import json
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from alcove.testing.agent import LocalAgent
+from alcove.testing.controlplane import LocalControllers
+from alcove.testing.scheduler import LocalScheduler
+from alcove.testing.server import LocalServer, wait_until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CALLS = frozenset(
+    [
+        "absent",
+        "by",
+        "for",
+        "histogram_quantile",
+        "increase",
+        "le",
+        "max",
+        "min_over_time",
+        "rate",
+        "sum",
+        "time",
+        "topk",
+        "without",
+    ]
+)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _metrics(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
+    """Every name of a series, with the labels it was seen with."""
+    folder = tmp_path_factory.mktemp("queries")
+    ports = [_free_port() for _ in range(3)]
+    options = [("--probe-port", str(port)) for port in ports]
+    with (
+        LocalServer(folder) as server,
+        LocalControllers(server, folder, *options[0]),
+        LocalScheduler(server.admin_kubeconfig, folder, *options[1]),
+        LocalAgent(server.admin_kubeconfig, folder / "node", "n", "--hollow", *options[2]),
+    ):
+        wait_until(lambda: "alcove_scheduler_nodes 1.0" in _metrics(ports[1]), 30)
+        texts = [server.system.request("GET", "/metrics").body.decode(), *map(_metrics, ports)]
+        yield _series(texts)
+
+
+def _series(texts: list[str]) -> dict[str, set[str]]:
+    given = ("job", "instance")  # By Prometheus itself.
+    found: dict[str, set[str]] = {"up": set(given)}
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            found.setdefault(name, set())
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels, given)
+    return found
+
+
+def queries() -> list[str]:
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
+    panels = json.loads((DEPLOY / "grafana" / "alcove.json").read_text())["panels"]
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    return alerts + [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def test_every_query_names_series_and_labels_that_exist(exported: dict[str, set[str]]) -> None:
+    asked = queries()
+    assert len(asked) > 30
+    for query in asked:
+        plain = re.sub(r"\bby \([^)]*\)|\[[^\]]*\]|\"[^\"]*\"|\{[^}]*\}", "", query)
+        names = set(re.findall(r"[a-z_]{2,}", plain)) - CALLS
+        assert names and names <= set(exported), f"{query}: {sorted(names - set(exported))}"
+        grouped = re.findall(r"\bby \(([^)]*)\)", query)
+        labels = {label.strip() for group in grouped for label in group.split(",")}
+        labels |= set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", query))
+        known = set().union(*(exported[name] for name in names))
+        # A hollow node drops no packets: that series has a name here, and no samples.
+        if not any(name.startswith("alcove_drops") for name in names):
+            assert labels <= known, f"{query}: {sorted(labels - known)}"
