@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from alcove.testing.agent import LocalAgent
+from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import LocalServer, wait_until
@@ -56,10 +56,16 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set
         LocalServer(folder) as server,
         LocalControllers(server, folder, *options[0]),
         LocalScheduler(server.admin_kubeconfig, folder, *options[1]),
-        LocalAgent(server.admin_kubeconfig, folder / "node", "n", "--hollow", *options[2]),
+        LocalAgent(node_kubeconfig(server, "n"), folder / "node", "n", "--hollow", *options[2]),
     ):
+        server.system.post("/api/v1/tenants", {"metadata": {"name": "acme"}})
+
+        def own() -> str:
+            return server.system.request("GET", "/metrics").body.decode()
+
+        # Something is reconciled and scheduled: series with labels have samples then.
         wait_until(lambda: "alcove_scheduler_nodes 1.0" in _metrics(ports[1]), 30)
-        texts = [server.system.request("GET", "/metrics").body.decode(), *map(_metrics, ports)]
+        texts = [own(), *map(_metrics, ports)]
         yield _series(texts)
 
 
