@@ -61,6 +61,8 @@ class Config(Struct, frozen=True, kw_only=True):
     underlay: str = ""
     port: int = PORT
     is_hollow: bool = False
+    has_hollow_tenants: bool = False
+    """Where the runtime that tenants get fails its trial, their pods are hollow; otherwise they are refused."""
     count: int = 1
     """So many hollow nodes in this one process, for tests of size: `NAME-0`, `NAME-1`, and so on."""
     sharing: int = 1

@@ -82,8 +82,9 @@ def show(cluster: Cluster, progress: Progress) -> bool:
             stage.build()
             step.detail = f"{len(shown.pods)}, with the same addresses in both tenants"
         if not nodes:
-            progress.warn("  ! nodes are hollow: these pods have states and addresses, but no process and no")
-            progress.warn("    network, so nothing can be shown to talk, to be silent, or to resolve names")
+            what = "tenants' pods are hollow" if cluster.hollow_tenants else "nodes are hollow"
+            progress.warn(f"  ! {what}: these pods have states and addresses, but no process, so")
+            progress.warn("    nothing can be shown to talk, to be silent, or to resolve names")
             return True
         return _play(stage, shown, progress)
     except Failure as error:

@@ -21,8 +21,8 @@ from alcove.cli.connection import ConnectionFailed
 from alcove.cli.session import Session
 from alcove.client.resources import NODES
 from alcove.dataplane.errors import DataPlaneError
-from alcove.processes.machine import claims, findings, holding, nodekeys, readiness, sweep, underlay
-from alcove.processes.machine.asked import NotUp, Wanted, decide
+from alcove.processes.machine import claims, findings, holding, nodekeys, readiness, sweep, trial, underlay
+from alcove.processes.machine.asked import TRIAL, NotUp, Wanted, decide
 from alcove.processes.machine.cluster import BadCluster, Cluster, Node
 from alcove.processes.machine.logs import last_lines
 from alcove.processes.machine.progress import Progress
@@ -73,11 +73,15 @@ def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
         progress.warn(f"  ! {finding.name}: {finding.detail}; to mend it: {finding.fix}")
     if asked.hollow:
         progress.warn("  ! nodes are hollow: pods get states and addresses, but nothing really runs")
+    elif asked.hollow_tenants:
+        progress.warn("  ! ring0's pods run; tenants' pods are hollow: they get states and addresses only")
     asked.save()
     if not asked.hollow:
         asked = _connect(asked, progress)
     # Before the API server is there: agents have other things to see to first.
     nodekeys.issue(asked)
+    for node in () if asked.hollow else asked.all_nodes():
+        trial.hand_over(data / TRIAL, node.folder / "runtimes")
     _supervise(data)
     session = _await_server(asked, progress)
     readiness.release_dead(session)
@@ -173,6 +177,8 @@ def _runtimes(node: Object) -> list[str]:
 def _weakness(asked: Cluster, node: Node, runtimes: Sequence[str]) -> str:
     """A node that turned out to be less than this machine promised; empty: it did not."""
     log = asked.logs / f"{node.name}.log"
+    if asked.hollow_tenants and "hollow" in runtimes:
+        return ""  # It was said before anything was made.
     if "hollow" in runtimes:
         return f"{node.name} is hollow: it could not do what the machine can; see {log}"
     if shutil.which("runsc", path=findings.PATH) and not {"gvisor", "runsc"} & set(runtimes):

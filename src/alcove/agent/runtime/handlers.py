@@ -16,7 +16,7 @@ from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.base import HandlerName, Isolation, NoSuchHandler, Runtime, RuntimeFailure
 from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, Flavor
 from alcove.agent.runtime.oci import OciRuntime
-from alcove.agent.runtime.proofs import Proofs
+from alcove.agent.runtime.proofs import FOLDER, Proofs
 
 CANARY_SECONDS_MAX = 30.0
 ALIASES = {HandlerName("runsc"): GVISOR.handler}
@@ -53,6 +53,14 @@ class Handlers(Struct):
             return hollow[0]
         raise NoSuchHandler("this node has no container runtime")
 
+    def runs_tenants(self) -> bool:
+        """Whether a tenant's pod that names no handler gets a runtime."""
+        try:
+            self.pick("", is_ring0=False)
+        except NoSuchHandler:
+            return False
+        return True
+
     def names(self) -> list[str]:
         """What the node may tell the world that it has."""
         return sorted([*self.proven, *(alias for alias, name in ALIASES.items() if name in self.proven)])
@@ -73,7 +81,7 @@ async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
 
 async def prove_more(handlers: Handlers, folder: Path, cgroups: Cgroups, canary: Canary) -> bool:
     """Tries those that are installed and not proven, also what failed before; whether there are more now."""
-    proofs, before = Proofs(folder / "proofs"), len(handlers.proven)
+    proofs, before = Proofs(folder / FOLDER), len(handlers.proven)
     for name, flavors in TRIED.items():
         if flavors[0].find() is None or name in handlers.proven:
             continue

@@ -26,6 +26,7 @@ from alcove.agent.runtime.base import (
     Status,
 )
 
+HANDLER = HandlerName("hollow")
 ENDS = "ends"
 _SIGNALLED = 128
 
@@ -38,7 +39,7 @@ class _Hollow(Struct):
 
 class HollowRuntime:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self.handler = HandlerName("hollow")
+        self.handler = HANDLER
         self.isolation = Isolation.NONE
         self._clock = clock
         self._containers: dict[ContainerId, _Hollow] = {}

@@ -13,6 +13,7 @@ from alcove.agent.runtime import conmon
 from alcove.agent.runtime.base import HandlerName
 from alcove.agent.runtime.flavors import Flavor
 
+FOLDER = "proofs"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -40,6 +41,12 @@ class Proofs:
         draft = self._folder / f"{flavor.handler}.new"
         draft.write_bytes(msgspec.json.encode(_proof(flavor)))
         draft.rename(self._path(flavor.handler))
+
+    def copy_to(self, other: "Proofs") -> None:
+        """The proofs that still hold, for another who uses the same programs on this machine."""
+        for path in self._folder.glob("*.json"):
+            if (flavor := self.find(HandlerName(path.stem))) is not None:
+                other.keep(flavor)
 
     def _path(self, handler: HandlerName) -> Path:
         return self._folder / f"{handler}.json"

@@ -39,7 +39,7 @@ _AGENT_PORT = ("status", "daemonEndpoints", "kubeletEndpoint", "Port")
 
 
 def real_nodes(session: Session) -> list[str]:
-    """Nodes that are ready and really run pods."""
+    """Nodes that are ready and really run tenants' pods."""
     return [
         node["metadata"]["name"]
         for node in session.items(NODES)
@@ -48,7 +48,9 @@ def real_nodes(session: Session) -> list[str]:
 
 
 def is_hollow(node: Object) -> bool:
-    return str(objects.get(node, "status", "nodeInfo", "containerRuntimeVersion")).startswith("hollow")
+    """Whether the node only pretends to run tenants' pods; it may really run ring0's."""
+    handlers = objects.get(node, "status", "runtimeHandlers", default=[])
+    return any(each.get("name") == "hollow" for each in handlers)
 
 
 def _is_ready(node: Object) -> bool:

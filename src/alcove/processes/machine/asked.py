@@ -14,6 +14,8 @@ from alcove.processes.machine.findings import Finding, Place
 
 PORT = 6443
 PORTS_TRIED = 50
+TRIAL = "trial"
+"""Where a cluster's state keeps which runtimes were proven."""
 
 
 class NotUp(Exception):
@@ -35,7 +37,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class Decision(Struct, frozen=True):
     cluster: Cluster
     lacking: Sequence[Finding] = ()
-    """Why nodes must be hollow though nobody asked for it."""
+    """Why nodes, or tenants' pods on them, must be hollow though nobody asked for it."""
 
 
 def decide(data: Path, wanted: Wanted, is_up: bool) -> Decision:
@@ -45,10 +47,11 @@ def decide(data: Path, wanted: Wanted, is_up: bool) -> Decision:
     if not 0 <= nodes <= NODES_MAX:
         raise NotUp(f"between 0 and {NODES_MAX} nodes fit on one machine; {nodes} were asked for")
     port = _port(wanted, before, is_up)
-    place = Place(data, port, is_up)
+    place = Place(data, port, is_up, data / TRIAL)
     for finding in findings.lacking(findings.look(place, (findings.state_folder, findings.disk))):
         raise NotUp(f"{finding.detail}: {finding.fix}")
-    lacking = () if wanted.hollow else findings.lacking(findings.look(place, findings.NODE_CHECKS))
+    found = [] if wanted.hollow else findings.look(place, findings.NODE_CHECKS)
+    lacking, without_tenants = findings.lacking(found), findings.without_tenants(found)
     is_hollow = wanted.hollow or bool(lacking)
     if is_up and before is not None and before.hollow != is_hollow:
         raise NotUp(_cannot_switch(before.hollow, lacking))
@@ -59,11 +62,17 @@ def decide(data: Path, wanted: Wanted, is_up: bool) -> Decision:
         port=port,
         nodes=nodes,
         hollow=is_hollow,
+        hollow_tenants=bool(without_tenants) and not is_hollow and _may_pretend(before, is_up),
         listen=wanted.listen or (before.listen if before else ()),
         log_level=wanted.log_level or (before.log_level if before else Level.INFO),
         log_format=wanted.log_format or (before.log_format if before else Form.TEXT),
     )
-    return Decision(asked, lacking)
+    return Decision(asked, [*lacking, *without_tenants])
+
+
+def _may_pretend(before: Cluster | None, is_up: bool) -> bool:
+    """Tenants' pods that run in a cluster that is up do not become hollow because one trial failed."""
+    return before is None or not is_up or before.hollow_tenants
 
 
 def _cannot_switch(was_hollow: bool, lacking: Sequence[Finding]) -> str:

@@ -52,6 +52,8 @@ class Cluster(Struct, frozen=True, kw_only=True):
     nodes: int = 1
     hollow: bool = False
     """Nodes only pretend to run pods: no namespaces, no root."""
+    hollow_tenants: bool = False
+    """Nodes run ring0's pods, and only pretend to run tenants': gVisor fails its trial on this machine."""
     listen: tuple[str, ...] = ()
     """Further addresses of this machine that the API server is reached by."""
     log_level: Level = Level.INFO

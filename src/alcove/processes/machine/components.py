@@ -56,4 +56,5 @@ def _agent(cluster: Cluster, node: Node) -> Component:
     if cluster.hollow:
         return Component(node.name, (*words, "--hollow"), node.kubeconfig)
     words += ("--underlay", "eth0", "--bpf", str(cluster.bpf), "--sharing", str(len(cluster.all_nodes())))
+    words += ("--hollow-tenants",) if cluster.hollow_tenants else ()
     return Component(node.name, words, node.kubeconfig, path_of(node.namespace))

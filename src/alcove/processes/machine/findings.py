@@ -16,8 +16,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.processes.machine.cluster import Cluster
-
 KERNEL_MIN = (5, 10)
 """bpf_redirect_peer came with it."""
 DISK_BYTES_MIN = 64 << 20
@@ -29,6 +27,8 @@ class State(StrEnum):
     OK = "ok"
     WARNING = "warning"
     """Something will not work, or not as well."""
+    NO_TENANTS = "no tenants"
+    """Without it nodes run ring0's pods, but no tenant's."""
     HOLLOW = "missing"
     """Without it nodes only pretend to run pods."""
     FAILED = "failed"
@@ -48,7 +48,8 @@ class Place(Struct, frozen=True):
     data: Path
     port: int
     is_up: bool
-    cluster: Cluster | None = None
+    trial: Path | None = None
+    """Where outcomes of runtimes' trials are kept; None: they are not."""
 
 
 Check = Callable[[Place], Finding]
@@ -61,6 +62,11 @@ def look(place: Place, checks: Sequence[Check] | None = None) -> list[Finding]:
 def lacking(findings: Sequence[Finding]) -> list[Finding]:
     """Why nodes here cannot run pods; nothing: they can."""
     return [finding for finding in findings if finding.state in (State.HOLLOW, State.FAILED)]
+
+
+def without_tenants(findings: Sequence[Finding]) -> list[Finding]:
+    """Why nodes here cannot run tenants' pods, although they can run ring0's."""
+    return [finding for finding in findings if finding.state is State.NO_TENANTS]
 
 
 def root(_place: Place) -> Finding:
@@ -134,17 +140,15 @@ def programs(_place: Place) -> Finding:
     return Finding(name, State.OK, f"to be compiled by {Path(compiler).name}")
 
 
-def runtimes(_place: Place) -> Finding:
-    found = {name: shutil.which(name, path=PATH) for name in ("runsc", "crun", "runc", "conmon")}
-    if not found["conmon"]:
-        return Finding("runtimes", State.HOLLOW, "conmon is not installed", "apt install conmon")
-    if not any(found[name] for name in ("runsc", "crun", "runc")):
-        return Finding("runtimes", State.HOLLOW, "no OCI runtime", "apt install crun runsc")
-    names = ", ".join(name for name in ("runsc", "crun", "runc") if found[name])
-    if not found["runsc"]:
-        told = f"{names}; without gVisor tenants share this machine's kernel"
-        return Finding("runtimes", State.WARNING, told, "apt install runsc (from bookworm-backports)")
-    return Finding("runtimes", State.OK, names)
+def runtimes(place: Place) -> Finding:
+    """Each is tried as a node does it. `up` keeps what was proven with the cluster's state; `doctor` always tries."""
+    from alcove.processes.machine import trial
+
+    try:
+        tried = trial.try_runtimes(place.trial) if place.trial else trial.try_once(existing(place.data))
+    except trial.Untried as error:
+        return Finding("runtimes", State.HOLLOW, str(error), error.fix)
+    return trial.judge(tried)
 
 
 def cgroups(_place: Place) -> Finding:
@@ -270,9 +274,14 @@ def taken(number: int) -> str | None:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest folder above that is there."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
+    """The path itself, or the nearest folder above that is there and may be seen."""
+    while path != path.parent:
+        try:
+            path.stat()
+        except OSError:
+            path = path.parent
+        else:
+            break
     return path
 
 

@@ -13,7 +13,7 @@ from alcove.agent.node import NodeFacts, NodeKeeper, allocatable
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.runtime.base import Status
-from alcove.agent.runtime.hollow import HollowRuntime
+from alcove.agent.runtime.hollow import HANDLER, HollowRuntime
 from alcove.agent.volumes.volumes import Volumes
 from alcove.agent.volumes.wiping import Wiper
 from alcove.client.keys import HOME
@@ -42,7 +42,7 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
             addresses=(config.address,),
             port=config.port,
             hardware=machine,
-            handlers=[{"name": "hollow", "features": {}}],
+            handlers=[{"name": HANDLER, "features": {}}],
             runtime="hollow://1",
             is_hollow=True,
             hollow_because=why,

@@ -32,8 +32,9 @@ from alcove.agent.node import NodeFacts, NodeKeeper
 from alcove.agent.node import allocatable as allocatable_of
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods import marks, passing, workshop
-from alcove.agent.pods.classes import Classes
+from alcove.agent.pods.classes import Classes, is_ring0
 from alcove.agent.pods.environment import Environment
+from alcove.agent.pods.hollow import HollowSite
 from alcove.agent.pods.real import RealSite
 from alcove.agent.pods.roster import Found
 from alcove.agent.pods.running import RunningPods
@@ -42,6 +43,8 @@ from alcove.agent.runtime import seccomp, security
 from alcove.agent.runtime.base import Runtime, SpecRefused, Status
 from alcove.agent.runtime.canary import Canary
 from alcove.agent.runtime.handlers import Handlers, prove_all, prove_more
+from alcove.agent.runtime.hollow import HANDLER as HOLLOW_HANDLER
+from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.runtime.resources import Machine
 from alcove.agent.server.callers import Callers
 from alcove.agent.server.server import Server
@@ -142,6 +145,7 @@ class _Node:
         self.shop = shop
         self.images = images
         self._hardware = machine
+        self._hollow = HollowRuntime()
         self._runtimes: dict[PodKey, Runtime] = {}
         """Of pods that were found running: what is there is not run by another."""
 
@@ -228,7 +232,9 @@ class _Node:
         log.info("found", extra={"pods": len(left), "swept": len(removed)})
         return left
 
-    def site(self, key: PodKey, found: Sequence[Status]) -> RealSite:
+    def site(self, key: PodKey, found: Sequence[Status]) -> RealSite | HollowSite:
+        if not found and not is_ring0(key) and _pretends(self._agent, self._handlers):
+            return HollowSite(key, self._hollow, self.network)
         runtime = self._runtimes.pop(key, None)
         default = next(iter(self._handlers.proven.values()))
         return RealSite(key, self.shop, runtime or default, found)
@@ -270,14 +276,24 @@ def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> Node
         {"name": name, "features": {"userNamespaces": True} if passing.can_map(name, config.data) else {}}
         for name in handlers.names()
     ]
+    runtime = f"alcove://{'+'.join(sorted(handlers.proven))}"
+    if pretends := _pretends(agent, handlers):
+        offered.append({"name": HOLLOW_HANDLER, "features": {}})
     return NodeFacts(
         name=config.name,
         addresses=(config.address,),
         port=config.port,
         hardware=machine,
         handlers=offered,
-        runtime=f"alcove://{'+'.join(sorted(handlers.proven))}",
+        runtime=runtime,
+        is_hollow=pretends,
+        hollow_because="only tenants' pods: gVisor failed its trial" if pretends else "",
     )
+
+
+def _pretends(agent: Agent, handlers: Handlers) -> bool:
+    """Whether tenants' pods are hollow on this node."""
+    return agent.config.has_hollow_tenants and not handlers.runs_tenants()
 
 
 def _node_resolv_conf() -> resolvconf.ResolvConf:

@@ -31,6 +31,12 @@ def agent(
     hollow: Annotated[
         bool, typer.Option("--hollow", help="Nothing really runs: pods have states and addresses only.")
     ] = False,
+    hollow_tenants: Annotated[
+        bool,
+        typer.Option(
+            "--hollow-tenants", help="Where gVisor fails its trial, tenants' pods are hollow, not refused."
+        ),
+    ] = False,
     count: Annotated[
         int, typer.Option(min=1, help="So many hollow nodes, NAME-0 and on; with ring0's own kubeconfig.")
     ] = 1,
@@ -74,6 +80,7 @@ def agent(
         underlay=underlay,
         port=port,
         is_hollow=hollow,
+        has_hollow_tenants=hollow_tenants,
         count=count,
         sharing=sharing,
         instance=instance or instance_of(name or socket.gethostname().lower()),

@@ -180,7 +180,7 @@ def logs(
 def doctor(
     name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = Format.TABLE
 ) -> None:
-    """Say what this machine can and cannot do, and what would mend it; exits with 1 if nodes cannot run pods."""
+    """Try what this machine can do, and say what would mend the rest; exits with 0 only if it can run tenants' pods."""
     from alcove.cli.output import show_rows
     from alcove.processes.machine import cluster, findings, holding
     from alcove.processes.machine.asked import PORT
@@ -194,10 +194,14 @@ def doctor(
         is_up = holding.holder(place) is not None
         found = findings.look(findings.Place(place, known.port if known else PORT, is_up))
         show_rows(("CHECK", "STATE", "DETAIL", "FIX"), [_row(each) for each in found], form)
-        if lacking := findings.lacking(found):
-            failed = any(each.state is findings.State.FAILED for each in lacking)
-            what = "a cluster cannot start here" if failed else "nodes here can only be hollow"
-            raise fail(f"{what}: {', '.join(each.name for each in lacking)}")
+        lacking = findings.lacking(found)
+        if missing := [*lacking, *findings.without_tenants(found)]:
+            what = "tenants' pods cannot run here"
+            if any(each.state is findings.State.FAILED for each in lacking):
+                what = "a cluster cannot start here"
+            elif lacking:
+                what = "nodes here can only be hollow"
+            raise fail(f"{what}: {', '.join(each.name for each in missing)}")
 
 
 def _row(finding: object) -> tuple[object, ...]:
