@@ -47,17 +47,7 @@ def try_runtimes(folder: Path) -> Handlers:
 
     What was proven in the same folder since the machine was started is not tried again, as on a node.
     """
-    if os.geteuid() != 0:
-        raise Untried("cannot be tried without root", "run it with sudo")
-    try:
-        program = builtin.find()
-        seccomp.load()
-    except ToolMissing as error:
-        raise Untried(f"cannot be tried: {error}", "apt-get install busybox-static") from error
-    except SpecRefused as error:
-        raise Untried(
-            f"cannot be tried: {error}", "apt-get install golang-github-containers-common"
-        ) from error
+    program = _program()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         boots.begin(folder)
@@ -74,12 +64,29 @@ def try_once(beside: Path) -> Handlers:
 
     It is where nodes would be, because a file system may forbid what another allows (`noexec`, for one).
     """
+    _program()
     try:
         with TemporaryDirectory(prefix=".alcove-trial-", dir=beside, ignore_cleanup_errors=True) as folder:
             return try_runtimes(Path(folder))
     except OSError as error:
         told = f"cannot be tried in {beside}: {error.strerror or error}"
         raise Untried(told, "free some space, or name another folder with --data") from error
+
+
+def _program() -> Path:
+    """What the container of a trial runs. Raises Untried where no trial can be made."""
+    if os.geteuid() != 0:
+        raise Untried("cannot be tried without root", "run it with sudo")
+    try:
+        program = builtin.find()
+        seccomp.load()
+    except ToolMissing as error:
+        raise Untried(f"cannot be tried: {error}", "apt-get install busybox-static") from error
+    except SpecRefused as error:
+        raise Untried(
+            f"cannot be tried: {error}", "apt-get install golang-github-containers-common"
+        ) from error
+    return program
 
 
 def hand_over(folder: Path, runtimes: Path) -> None:
