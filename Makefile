@@ -2,19 +2,25 @@
 PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: help setup fix check test test-slow bench up down docs dist lock clean
+.PHONY: help setup packages fix check test test-slow bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: .venv/ready ## Make .venv with the locked dependencies, and install the tools tests and bench need
 
-.venv/ready: requirements.lock pyproject.toml deploy/packages
-	./deploy/packages
-	python3 -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+# Looked at every time: a tool that was missing, or too old, may be there now.
+packages:
+	@./deploy/packages
+
+# An environment whose set-up was cut short (a full disk, no network) has no mark, and is made anew.
+AGAIN_LATER := { echo "set-up: Python packages are not installed; see above, then run \`make setup\` again" >&2; exit 1; }
+.venv/ready: requirements.lock pyproject.toml | packages
+	@{ [ -e $@ ] && $(PY) -m pip --version >/dev/null 2>&1; } || python3 -m venv --clear .venv || $(AGAIN_LATER)
+	@rm -f $@
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock || $(AGAIN_LATER)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || $(AGAIN_LATER)
+	@touch $@
 
 fix: setup ## Format, and mend what the linter can
 	.venv/bin/ruff check --fix --quiet src tests bench || true
