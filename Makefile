@@ -16,10 +16,11 @@ packages:
 # An environment whose set-up was cut short (a full disk, no network) has no mark, and is made anew.
 AGAIN_LATER := { echo "set-up: Python packages are not installed; see above, then run \`make setup\` again" >&2; exit 1; }
 .venv/ready: requirements.lock pyproject.toml | packages
+	@echo "set-up: installing Python packages in .venv"
 	@{ [ -e $@ ] && $(PY) -m pip --version >/dev/null 2>&1; } || python3 -m venv --clear .venv || $(AGAIN_LATER)
 	@rm -f $@
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock || $(AGAIN_LATER)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || $(AGAIN_LATER)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock || $(AGAIN_LATER)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || $(AGAIN_LATER)
 	@touch $@
 
 fix: setup ## Format, and mend what the linter can

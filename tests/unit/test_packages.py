@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "deploy" / "packages"
 PLAIN = (
     *("awk", "basename", "bash", "cat", "chmod", "dirname", "grep", "head", "mktemp", "printf", "python3", "readlink"),
-    *("rm", "sed", "sh", "sort", "tail", "timeout", "touch", "true", "uname", "mkdir"),
+    *("rm", "sed", "seq", "sh", "sort", "tail", "timeout", "touch", "true", "uname", "mkdir"),
 )  # fmt: skip
 OTHERS = ("clang", "tc", "nft", "setpriv", "losetup", "mkfs.ext4", "iperf3", "sockperf")
 VERSIONS = {
@@ -47,7 +47,9 @@ case $1 in
 policy) echo "  Candidate: $(cat {state}/candidate)"; [ ! -e {state}/pinned ] || echo "  Package pin: {old}" ;;
 madison)
     [ ! -e {state}/backports ] && [ ! -e {state}/parts/alcove-backports.sources ] || [ -e {state}/no-backports ] ||
-        echo " runsc | {new} | http://mirror.example/debian bookworm-backports/main amd64 Packages" ;;
+        echo " runsc | {new} | http://mirror.example/debian bookworm-backports/main amd64 Packages"
+    seq 30000  # apt has more to say than anybody reads.
+    ;;
 esac
 """
 
