@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: help setup packages fix check test test-slow bench up down docs dist lock clean
+.PHONY: help setup packages fix check test test-slow test-fresh bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ test: check ## Everything CI runs: checks, then all tests but the slow ones
 
 test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800
+
+test-fresh: ## `make up`, the README's commands and some tests on a bare machine (RELEASE=bookworm or trixie; needs root)
+	tests/fresh/run
 
 bench: setup ## Measure; every published figure comes from here
 	for each in apiserver controllers scheduler network dataplane dns pods; do $(PY) -m bench.$$each --quick || exit; done
