@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from alcove.testing import needs
+
 SCRIPT = Path(__file__).parents[2] / "deploy" / "packages"
 PLAIN = (
     *("awk", "basename", "bash", "cat", "chmod", "dirname", "grep", "head", "mktemp", "printf", "python3", "readlink"),
@@ -243,3 +245,47 @@ def test_a_temporary_folder_that_cannot_be_written_is_said(tmp_path: Path) -> No
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "missing")}
     done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "free some space" in done.stderr
+
+
+PYTHON = """\
+#!/bin/sh
+echo "python $*" >>calls
+case "$*" in
+"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*"pip install"*) [ ! -e full ] || { echo "ERROR: No space left on device" >&2; exit 1; } ;;
+esac
+"""
+
+
+@pytest.mark.skipif(bool(needs.tools("make")), reason=needs.tools("make"))
+def test_an_environment_that_was_cut_short_is_made_anew_and_a_whole_one_is_kept(tmp_path: Path) -> None:
+    shutil.copy(SCRIPT.parents[1] / "Makefile", tmp_path)
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "bin").mkdir()
+    for path, text in (("deploy/packages", "#!/bin/sh\necho packages >>calls\n"), ("bin/python3", PYTHON)):
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    for name in ("requirements.lock", "pyproject.toml", "full"):
+        (tmp_path / name).touch()
+
+    def make() -> "tuple[int, str, list[str]]":
+        (tmp_path / "calls").write_text("")
+        environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["make", "setup"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stderr, (tmp_path / "calls").read_text().splitlines()
+
+    code, told, _ = make()
+    assert code and "run `make setup` again" in told and not (tmp_path / ".venv" / "ready").exists()
+    (tmp_path / "full").unlink()
+    code, _, calls = make()
+    assert code == 0 and calls[:2] == ["packages", "python -m venv --clear .venv"]
+    # Tools are looked at every time; the environment is left alone, and brought up to date when the lock changes.
+    assert make()[2] == ["packages"]
+    (tmp_path / ".venv" / "ready").touch()
+    os.utime(tmp_path / ".venv" / "ready", (1, 1))
+    assert [call for call in make()[2] if "venv" in call or "install" in call] == [
+        "python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock",
+        "python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .",
+    ]
