@@ -46,7 +46,7 @@ esac
 """
 APT_CACHE = """\
 case $1 in
-policy) echo "  Candidate: $(cat {state}/candidate)"; [ ! -e {state}/pinned ] || echo "  Package pin: {old}" ;;
+policy) echo "  Candidate: $(cat {state}/candidate)" ;;
 madison)
     [ ! -e {state}/backports ] && [ ! -e {state}/parts/alcove-backports.sources ] || [ -e {state}/no-backports ] ||
         echo " runsc | {new} | http://mirror.example/debian bookworm-backports/main amd64 Packages"

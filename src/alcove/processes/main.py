@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -79,6 +80,8 @@ def main() -> None:
     # Everything after `kubectl` is kubectl's, `--` and `--help` too: it is not ours to parse.
     if sys.argv[1:2] == ["kubectl"]:
         kubectl.main(sys.argv[2:])
+    # Verbs tell people what they need to know; only the cluster's processes write logs (`log_to_stderr`).
+    logging.getLogger("alcove").addHandler(logging.NullHandler())
     app()
 
 

@@ -28,7 +28,7 @@ from alcove.processes.nodes import boots
 
 NAME = "runtimes"
 ROOTFS = "image"
-REASON_CHARACTERS_MAX = 200
+REASON_CHARACTERS_MAX = 100
 GVISOR_FIX = (
     "`make setup` as root installs one that works (Debian 12: apt-get install -t bookworm-backports runsc)"
 )

@@ -107,7 +107,7 @@ def test_the_doctor_calls_a_gvisor_that_starts_nothing_what_it_is(runsc: str, tm
     code, row, complaint = doctor_with(runsc, tmp_path)
     assert code == 1 and row["state"] == State.NO_TENANTS.value, row
     assert "gVisor fails its trial" in row["detail"] and "crun" in row["detail"]
-    assert "backports" in row["fix"] and "tenants' pods cannot run here" in complaint
+    assert "backports" in row["fix"] and "runtimes" in complaint and "canary" not in complaint
 
 
 def test_without_root_nothing_is_tried_and_the_doctor_says_so(tmp_path: Path) -> None:
