@@ -66,9 +66,13 @@ class Queue:
         """Tenants with keys to take and hands free, in the order of their turns."""
         self._in_hand: dict[ObjectKey, bool] = {}
         """Keys with workers; True: to be taken again when done."""
-        self._delayed: list[tuple[float, int, ObjectKey]] = []
+        self._delayed: list[tuple[float, int]] = []
+        """A heap of times and numbers. It holds no keys: an outdated entry stays until its time, and its tenant may be
+        gone by then."""
         self._due: dict[ObjectKey, tuple[float, int]] = {}
-        """Each delayed key's entry in the heap, by time and number; others there are outdated."""
+        """The entry of each delayed key in the heap."""
+        self._delayed_keys: dict[int, ObjectKey] = {}
+        """The key of each entry in the heap, by number. An entry without a key is outdated."""
         self._numbers = count()
         self._failures: OrderedDict[ObjectKey, int] = OrderedDict()
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -80,8 +84,7 @@ class Queue:
     # Adding
 
     def add(self, key: ObjectKey) -> None:
-        if self._due.pop(key, None) is not None:
-            self._drop_outdated()
+        self._undelay(key)
         self.added += 1
         if key in self._in_hand:
             self._in_hand[key] = True
@@ -105,10 +108,11 @@ class Queue:
         due = self._now() + seconds
         if key in self._due and self._due[key][0] <= due:
             return
+        self._undelay(key)
         number = next(self._numbers)
-        self._due[key] = (due, number)
-        heapq.heappush(self._delayed, (due, number, key))
-        self._drop_outdated()
+        self._due[key] = entry = (due, number)
+        self._delayed_keys[number] = key
+        heapq.heappush(self._delayed, entry)
         self._set_timer()
 
     def add_failed(self, key: ObjectKey) -> float:
@@ -191,16 +195,19 @@ class Queue:
         self._timer = None
         now = self._now()
         while self._delayed and self._delayed[0][0] <= now:
-            due, number, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == (due, number):
+            _due, number = heapq.heappop(self._delayed)
+            if (key := self._delayed_keys.get(number)) is not None:
                 self.add(key)
         if self._delayed:
             self._set_timer()
 
-    def _drop_outdated(self) -> None:
-        """Most of the heap are entries that count: nothing is kept for long of what comes and goes."""
+    def _undelay(self, key: ObjectKey) -> None:
+        """Forget that the key is delayed. At most half of the heap is outdated afterwards."""
+        if (entry := self._due.pop(key, None)) is None:
+            return
+        del self._delayed_keys[entry[1]]
         if len(self._delayed) > 2 * len(self._due):
-            self._delayed = [each for each in self._delayed if self._due.get(each[2]) == each[:2]]
+            self._delayed = [each for each in self._delayed if each[1] in self._delayed_keys]
             heapq.heapify(self._delayed)
 
     @staticmethod

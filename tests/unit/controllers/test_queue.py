@@ -149,6 +149,7 @@ def test_nothing_is_kept_of_delays_that_are_not_waited_for_any_more() -> None:
             queue.add(key("b", f"x{number}"))
             queue.done((await queue.take()).key)
         assert queue.delayed == 100 and len(queue._delayed) <= 200
+        assert {each.tenant for each in queue._delayed_keys.values()} == {"a"}
         for number in range(100):
             queue.add(key("a", f"kept{number}"))
         assert not queue._delayed and queue.delayed == 0
