@@ -1,6 +1,7 @@
 """kubectl exec, cp and attach, through the API server, in containers that really run."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import kubernetes
 import kubernetes.stream
 import pytest
 
+from alcove.agent.server import pings
 from alcove.agent.server import server as node_server
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer
@@ -82,12 +84,21 @@ async def test_a_process_ends_with_its_client(rig: NodeRig, server: LocalServer)
             pass
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("size", [8 << 20, 1 << 20])
+async def fill(pipe: asyncio.StreamWriter, bytes_max: int) -> None:
+    """Writes until nothing more is taken, or everything was."""
+    with contextlib.suppress(TimeoutError):
+        for _ in range(bytes_max >> 20):
+            pipe.write(bytes(1 << 20))
+            async with asyncio.timeout(1):
+                await pipe.drain()
+
+
+@pytest.mark.parametrize("size", [256 << 20, 1 << 20])
 async def test_a_process_that_reads_nothing_ends_with_its_client_too(
     rig: NodeRig, server: LocalServer, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr(node_server, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(pings, "PING_SECONDS", 0.2)
     await rig.stop()
     await rig.start()
     await rig.pod("acme", "deaf", [SLEEPS])
@@ -96,9 +107,8 @@ async def test_a_process_that_reads_nothing_ends_with_its_client_too(
     assert running.stdin is not None and running.stdout is not None
     async with asyncio.timeout(20):
         assert await running.stdout.readline() == b"begun\n"
-    # Enough to fill what is between them, or so little that nothing is left to be sent.
-    running.stdin.write(bytes(size))
-    await asyncio.sleep(0.5)
+    # More than what is between them can hold, or so little that nothing is left to be sent.
+    await fill(running.stdin, size)
     running.kill()
     await running.wait()
     async with asyncio.timeout(40):

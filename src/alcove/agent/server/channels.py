@@ -17,6 +17,7 @@ from msgspec import Struct
 from alcove.agent.server import websocket
 from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.pings import pinging
 from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
@@ -126,6 +127,12 @@ class WebSocketChannels:
         self._tells_status = tells_status
 
     async def run(self) -> None:
+        async with pinging(self._socket.ping):
+            await self._read()
+        self.stdin.end()
+        self.sizes.end()
+
+    async def _read(self) -> None:
         channel = -1
         while (piece := await self._socket.receive()) is not None:
             data = piece.data
@@ -139,8 +146,6 @@ class WebSocketChannels:
                 await self.sizes.put(data)
             elif channel == _CLOSE and self._may_end and data[:1] == bytes([STDIN]):
                 self.stdin.end()
-        self.stdin.end()
-        self.sizes.end()
 
     async def write(self, channel: int, data: bytes) -> None:
         await self._socket.send(bytes([channel]) + data)

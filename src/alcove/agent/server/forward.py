@@ -16,6 +16,7 @@ from typing import Protocol
 from alcove.agent.server import websocket
 from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.pings import pinging
 from alcove.agent.server.running import PodHandle
 from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import BEFORE_V5, Tunnel, WebSocket
@@ -175,7 +176,8 @@ class _Plain:
             reading = asyncio.create_task(self._read())
             connections += [ended, reading]
             # That a port has ended has no word of its own: who waits for it sees the end of all.
-            await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
+            async with pinging(self._socket.ping):
+                await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
             await self._socket.close()
         except ConnectionError:
             pass  # The client is gone.

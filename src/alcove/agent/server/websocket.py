@@ -91,6 +91,11 @@ class WebSocket:
             raise ConnectionResetError("the WebSocket is closed")
         await self._connection.write(self._frames.send(BytesMessage(data=data)))
 
+    async def ping(self) -> None:
+        """Raises ConnectionError."""
+        if self._frames.state is ConnectionState.OPEN:
+            await self._connection.write(self._frames.send(Ping()))
+
     async def close(self, code: int = _NORMAL) -> None:
         if self._frames.state is ConnectionState.OPEN:
             await self._connection.write(self._frames.send(CloseConnection(code=code)))

@@ -4,6 +4,7 @@ from collections import deque
 
 import pytest
 
+from alcove.agent.server import pings
 from alcove.agent.server.inbox import BYTES_MAX
 from alcove.agent.server.spdy.headers import Compressor
 from alcove.agent.server.spdy.session import STREAMS_MAX, Session, Stream
@@ -96,6 +97,26 @@ async def test_a_ping_is_answered() -> None:
     pipe.say(b"")
     await running
     assert pipe.sent == ping
+
+
+async def test_pings_of_its_own_are_sent_and_their_answers_are_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pings, "PING_SECONDS", 0.01)
+    pipe = Pipe()
+    running = asyncio.create_task(Session(pipe).run())
+    async with asyncio.timeout(5):
+        while not pipe.sent:
+            await asyncio.sleep(0.001)
+    monkeypatch.setattr(pings, "PING_SECONDS", 1_000)
+    own = pipe.sent[:12]
+    assert own == struct.pack(">HHII", 0x8003, 6, 4, 2)
+    await asyncio.sleep(0.02)
+    sent = pipe.sent
+    pipe.say(own)
+    pipe.say(b"")
+    await running
+    assert pipe.sent == sent
 
 
 async def test_a_reset_ends_the_stream_both_ways() -> None:

@@ -149,7 +149,8 @@ class Writer:
         """5: cancelled; 3: refused."""
         return _control(_RST_STREAM, stream.to_bytes(4, "big") + why.to_bytes(4, "big"))
 
-    def pong(self, number: int) -> bytes:
+    def ping(self, number: int) -> bytes:
+        """A ping of ours has an even number; one of the client's is answered by the same frame."""
         return _control(_PING, number.to_bytes(4, "big"))
 
     def go_away(self, last_stream: int) -> bytes:

@@ -10,6 +10,7 @@ import asyncio
 
 from alcove.agent.server.http import Wire
 from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.pings import pinging
 from alcove.agent.server.spdy.frames import (
     Data,
     GoneAway,
@@ -23,6 +24,7 @@ from alcove.agent.server.spdy.frames import (
 
 STREAMS_MAX = 512
 _REFUSED = 3
+_OWN_PING = 2
 
 
 class Stream:
@@ -77,9 +79,10 @@ class Session:
         """Returns when the connection ends."""
         reader = Reader()
         try:
-            while data := await self.wire.read():
-                for event in reader.feed(data):
-                    await self._take(event)
+            async with pinging(self._ping):
+                while data := await self.wire.read():
+                    for event in reader.feed(data):
+                        await self._take(event)
         except (ProtocolError, ConnectionError):
             pass  # Whoever does not speak the protocol is hung up on.
         finally:
@@ -87,6 +90,9 @@ class Session:
                 stream.abandon()
             self._streams.clear()
             self._opened.put_nowait(None)
+
+    async def _ping(self) -> None:
+        await self.wire.write(self.writer.ping(_OWN_PING))
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
@@ -101,8 +107,10 @@ class Session:
                 stream = self._streams.pop(event.stream, None)
                 if stream is not None:
                     stream.abandon()
+            case Pinged() if event.number % 2:
+                await self.wire.write(self.writer.ping(event.number))
             case Pinged():
-                await self.wire.write(self.writer.pong(event.number))
+                pass  # The answer to a ping of ours.
             case GoneAway():
                 pass  # What is open goes on; the connection ends when the client ends it.
 
