@@ -7,7 +7,7 @@ http        one request per connection, over asyncio streams
 websocket   a WebSocket on such a connection
 spdy        SPDY/3.1: frames without I/O, and a session over any connection
 inbox       bytes received and not yet wanted, bounded
-pings       pings to clients, so that those that are gone are noticed
+pings       pings to clients whose input nobody takes, so that those that are gone are noticed
 descriptors pipes and terminals, without blocking
 channels    the streams of an exec or attach, however they are carried
 exec        a process in a container, its streams and its exit code

@@ -127,10 +127,14 @@ class WebSocketChannels:
         self._tells_status = tells_status
 
     async def run(self) -> None:
-        async with pinging(self._socket.ping):
+        async with pinging(self._ping):
             await self._read()
         self.stdin.end()
         self.sizes.end()
+
+    async def _ping(self) -> None:
+        if self.stdin.is_full or self.sizes.is_full:
+            await self._socket.ping()
 
     async def _read(self) -> None:
         channel = -1

@@ -176,13 +176,17 @@ class _Plain:
             reading = asyncio.create_task(self._read())
             connections += [ended, reading]
             # That a port has ended has no word of its own: who waits for it sees the end of all.
-            async with pinging(self._socket.ping):
+            async with pinging(self._ping):
                 await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
             await self._socket.close()
         except ConnectionError:
             pass  # The client is gone.
         finally:
             await stop(*connections)
+
+    async def _ping(self) -> None:
+        if any(each.inbox.is_full for each in self._data):
+            await self._socket.ping()
 
     async def _read(self) -> None:
         channel = -1

@@ -14,6 +14,11 @@ class Inbox:
         self._is_ended = False
         self._changed = asyncio.Event()
 
+    @property
+    def is_full(self) -> bool:
+        """Whoever puts something in waits."""
+        return self._bytes > self._bytes_max and not self._is_ended
+
     async def put(self, data: bytes) -> None:
         """Returns when there is room for more; what comes after the end is dropped."""
         if self._is_ended or not data:
@@ -21,7 +26,7 @@ class Inbox:
         self._parts.append(data)
         self._bytes += len(data)
         self._changed.set()
-        while self._bytes > self._bytes_max and not self._is_ended:
+        while self.is_full:
             await self._wait()
 
     def end(self) -> None:

@@ -99,20 +99,23 @@ async def test_a_ping_is_answered() -> None:
     assert pipe.sent == ping
 
 
-async def test_pings_of_its_own_are_sent_and_their_answers_are_not_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_who_waits_for_its_input_to_be_taken_is_pinged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pings, "PING_SECONDS", 0.01)
+    own = struct.pack(">HHII", 0x8003, 6, 4, 2)
     pipe = Pipe()
-    running = asyncio.create_task(Session(pipe).run())
+    session = Session(pipe)
+    running = asyncio.create_task(session.run())
+    pipe.open(1)
+    stream = await accepted(session)
+    await asyncio.sleep(0.05)
+    assert own not in pipe.sent
+    pipe.data(1, bytes(BYTES_MAX + 1))
     async with asyncio.timeout(5):
-        while not pipe.sent:
+        while own not in pipe.sent:
             await asyncio.sleep(0.001)
-    monkeypatch.setattr(pings, "PING_SECONDS", 1_000)
-    own = pipe.sent[:12]
-    assert own == struct.pack(">HHII", 0x8003, 6, 4, 2)
-    await asyncio.sleep(0.02)
+    await stream.read()
     sent = pipe.sent
+    # The client's answer is not answered in turn.
     pipe.say(own)
     pipe.say(b"")
     await running

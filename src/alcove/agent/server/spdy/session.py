@@ -92,7 +92,8 @@ class Session:
             self._opened.put_nowait(None)
 
     async def _ping(self) -> None:
-        await self.wire.write(self.writer.ping(_OWN_PING))
+        if any(each.inbox.is_full for each in self._streams.values()):
+            await self.wire.write(self.writer.ping(_OWN_PING))
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
