@@ -34,14 +34,10 @@ check: setup ## Lint, format, strict types, import contracts
 	.venv/bin/lint-imports --no-logo
 
 # A test is skipped only for something that this machine lacks; what, is told at the end (-rs).
-# Tests with real processes wait for them with a limit. One that fails beside others is tried once more by itself: there
-# it fails for what it tests, not for what else the machine had to do.
-# Nothing is tried again where tests could not be collected, or were cut short: any other failure than 1.
-AGAIN := [ $$? -eq 1 ] && .venv/bin/pytest --last-failed --last-failed-no-failures none
-
+# Nothing is tried again: a test that fails now and then shows a fault of the system or of the test.
 test: check ## Everything CI runs: checks, then all tests but the slow ones
-	.venv/bin/pytest -rs -n 2 --dist loadfile -m "not slow and not alone" || { $(AGAIN) -m "not slow and not alone"; }
-	.venv/bin/pytest -rs -m "alone and not slow" || { $(AGAIN) -m "alone and not slow"; }
+	.venv/bin/pytest -rs -n 2 --dist loadfile -m "not slow and not alone"
+	.venv/bin/pytest -rs -m "alone and not slow"
 
 test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800

@@ -5,10 +5,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from alcove.testing.server import Caller, LocalServer
 
-pytest_plugins = ["alcove.testing.collection"]
+# How long an example takes depends on what else the machine does: --timeout bounds a test as a whole.
+settings.register_profile("alcove", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("alcove")
+
 _NUMBERS = count(1)
 
 

@@ -154,8 +154,8 @@ def test_everything_is_back_after_the_power_was_cut(machine: Machine) -> None:
     dead = machine.cut_power()
     machine.boot()
     assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == [], "it was no boot"
-    # Those whose new parent has not looked after them yet cannot be given away.
-    assert machine.give_numbers_away(dead) > 10
+    # Some may have been given to others meanwhile.
+    assert machine.give_numbers_away(dead) > len(dead) / 2
 
     machine.up()
     for tenant, (addresses, uids, note) in zip(tenants, had, strict=True):

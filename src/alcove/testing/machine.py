@@ -19,7 +19,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -40,6 +39,7 @@ FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 NEXT_PID = Path("/proc/sys/kernel/ns_last_pid")
 GROUP = "/alcove"
 UP_SECONDS_MAX = 150
+REAPED_SECONDS_MAX = 60.0
 PID_TRIES_MAX = 20
 
 
@@ -131,9 +131,8 @@ class Machine:
             known |= found
         _signal(known, signal.SIGKILL)
         wait_until(lambda: not self.processes(), 20)
-        with suppress(AssertionError):
-            # Who took over the dead may need a while to look after them; until then their numbers are theirs.
-            wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), 15)
+        # A number is free when the process was reaped, which is up to the machine's first process.
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), REAPED_SECONDS_MAX)
         return sorted(known)
 
     def boot(self) -> None:
