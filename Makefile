@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE ?=
 
-.PHONY: help setup packages fix check test test-slow test-fresh bench up down docs dist lock clean
+.PHONY: help setup packages fix check test test-beside test-slow test-fresh bench up down docs dist lock clean
 
 help: ## Show what each target does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,9 +35,14 @@ check: setup ## Lint, format, strict types, import contracts
 
 # A test is skipped only for something that this machine lacks; what, is told at the end (-rs).
 # Nothing is tried again: a test that fails now and then shows a fault of the system or of the test.
-test: check ## Everything CI runs: checks, then all tests but the slow ones
-	.venv/bin/pytest -rs -n 2 --dist loadfile -m "not slow and not alone"
+# Many tests wait for processes more than they compute, so there are more workers than two cores. Files go to workers in
+# the order of their folders: those that take long come first, the many short ones of tests/unit fill the end.
+test: setup ## Everything CI runs: checks, and all tests but the slow ones
+	$(MAKE) --no-print-directory --jobs=2 check test-beside
 	.venv/bin/pytest -rs -m "alone and not slow"
+
+test-beside: setup
+	.venv/bin/pytest -rs -n 4 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
 
 test-slow: setup ## The long tests
 	.venv/bin/pytest -m slow --timeout=1800

@@ -14,6 +14,7 @@ import pytest
 
 from alcove.store.base import Store
 from alcove.store.sqlite import SqliteStore
+from alcove.testing.ports import free_port
 
 Open = Callable[[], Awaitable[Store]]
 """Opens the store that is kept in one place; again after closing, it has what was written."""
@@ -54,12 +55,6 @@ class EtcdServer:
 
     def send(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Backup and restore of a cluster at work, and what its clients see; a store of another version."""
 
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from alcove.processes import down
 from alcove.testing.cluster import condition
 from alcove.testing.load import MAPS, Door, Writer
+from alcove.testing.ports import free_port
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 SECONDS_AT_WORK = 1.0
@@ -117,11 +117,6 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
         assert [each["object"]["metadata"]["name"] for each in watched(acme, listed)] == ["new"]
         names = {each["metadata"]["name"] for each in acme.get(MAPS).json["items"]}
         assert names == {"kept", "new"}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(240)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ import pytest
 from alcove.processes import down
 from alcove.processes.machine import holding
 from alcove.testing.machine import lacking
+from alcove.testing.ports import free_port
 from alcove.testing.server import wait_until
 from alcove.testing.terminal import Terminal
 
@@ -36,11 +36,6 @@ def alcove(*words: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class User:
@@ -70,7 +65,7 @@ class User:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     data = tmp_path_factory.mktemp("streams") / "state"
     try:
-        alcove("up", "--no-demo", "--data", str(data), "--port", str(_free_port()))
+        alcove("up", "--no-demo", "--data", str(data), "--port", str(free_port()))
         yield data
     finally:
         down.destroy(data)

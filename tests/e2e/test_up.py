@@ -3,7 +3,6 @@ comes back."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,15 +13,10 @@ import pytest
 from alcove.processes import down
 from alcove.processes.machine import cluster as machine_cluster
 from alcove.processes.machine import holding
+from alcove.testing.ports import free_port
 from alcove.testing.server import Caller, wait_until
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def alcove(*arguments: str) -> "subprocess.CompletedProcess[str]":

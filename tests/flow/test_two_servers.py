@@ -16,15 +16,10 @@ from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
 from alcove.cli.kubeconfig import Certificate, render
+from alcove.testing.ports import free_port
 from alcove.testing.server import Caller, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

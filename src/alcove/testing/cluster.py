@@ -12,7 +12,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import socket
 import string
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from alcove.testing.agent import node_kubeconfig
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
 from alcove.testing.nodes import BPF_ROOT
+from alcove.testing.ports import free_port
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -133,7 +133,7 @@ class RealCluster:
             listen = [
                 word for node in self.nodes for word in ("--listen", node.gateway, "--name", node.gateway)
             ]
-            server = LocalServer(self.directory / "server", *listen, port=_free_port())
+            server = LocalServer(self.directory / "server", *listen, port=free_port())
             self.server = stack.enter_context(server)
             kubeconfig = self.server.admin_kubeconfig
             stack.enter_context(LocalControllers(self.server, self.directory))
@@ -264,12 +264,6 @@ def _free_range() -> int:
     known = Path("/proc/net/fib_trie").read_text()
     free = [each for each in range(1, 251) if f"10.249.{each}.1\n" not in known]
     return secrets.choice(free)
-
-
-def _free_port() -> int:
-    """One for all addresses that the server listens on."""
-    with socket.create_server(("0.0.0.0", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _ip(*words: str) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Self
 
 import orjson
+
+from alcove.testing.ports import free_port
 
 START_SECONDS_MAX = 30.0
 READ_SECONDS_MAX = 2.0
@@ -31,8 +32,8 @@ class EtcdMember:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
-        self.endpoint = f"127.0.0.1:{_free_port()}"
-        self.peer = f"127.0.0.1:{_free_port()}"
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        self.peer = f"127.0.0.1:{free_port()}"
         self._running: subprocess.Popen[bytes] | None = None
 
     def start(self, members: list[EtcdMember]) -> None:
@@ -119,8 +120,3 @@ class EtcdCluster:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"etcd's member {member.name} did not start")
             time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -1,17 +1,11 @@
 """What a process serves about itself."""
 
 import asyncio
-import socket
 
 import pytest
 
 from alcove.processes.probes import serve_probes
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from alcove.testing.ports import free_port
 
 
 async def ask(port: int, path: str) -> bytes:

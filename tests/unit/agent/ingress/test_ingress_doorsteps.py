@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 from alcove.agent.ingress.doorsteps import Doorsteps, Service
+from alcove.testing.ports import free_port
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -20,12 +21,6 @@ async def ask(port: int, word: bytes) -> bytes:
         answer = await reader.read()
     writer.close()
     return answer
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def test_a_port_leads_to_its_service_until_it_does_not() -> None:

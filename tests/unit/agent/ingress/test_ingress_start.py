@@ -12,6 +12,7 @@ from alcove.client.events import Recorder, Told
 from alcove.client.keys import HOME, Space
 from alcove.client.planes import Planes
 from alcove.network.ingress.wanted import Wanted
+from alcove.testing.ports import free_port
 
 
 class Nothing:
@@ -31,12 +32,6 @@ class Nothing:
 
     def listen(self, told: Callable[[], None]) -> None:
         self.told.append(told)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def test_a_port_that_is_taken_is_left() -> None:
