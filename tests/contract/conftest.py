@@ -14,7 +14,7 @@ import pytest
 
 from alcove.store.base import Store
 from alcove.store.sqlite import SqliteStore
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 
 Open = Callable[[], Awaitable[Store]]
 """Opens the store that is kept in one place; again after closing, it has what was written."""

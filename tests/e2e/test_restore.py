@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from alcove.processes import down
+from alcove.testing.claims import free_port
 from alcove.testing.cluster import condition
 from alcove.testing.load import MAPS, Door, Writer
-from alcove.testing.ports import free_port
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 SECONDS_AT_WORK = 1.0

@@ -14,8 +14,8 @@ import pytest
 
 from alcove.processes import down
 from alcove.processes.machine import holding
+from alcove.testing.claims import free_port
 from alcove.testing.machine import lacking
-from alcove.testing.ports import free_port
 from alcove.testing.server import wait_until
 from alcove.testing.terminal import Terminal
 

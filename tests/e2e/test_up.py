@@ -13,7 +13,7 @@ import pytest
 from alcove.processes import down
 from alcove.processes.machine import cluster as machine_cluster
 from alcove.processes.machine import holding
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from alcove.apiserver.auth.certificates import Authority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
 from alcove.cli.kubeconfig import Certificate, render
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"

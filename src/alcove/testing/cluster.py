@@ -24,10 +24,10 @@ from alcove.api.objects import Object
 from alcove.dataplane import namespaces
 from alcove.testing import containers, needs, nodes
 from alcove.testing.agent import node_kubeconfig
+from alcove.testing.claims import claim, free_port
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.local import LocalProcess
 from alcove.testing.nodes import BPF_ROOT
-from alcove.testing.ports import free_port
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -262,8 +262,7 @@ def traces(data: Path, uid: str) -> list[str]:
 def _free_range() -> int:
     """The third number of a range of addresses that no other test uses now."""
     known = Path("/proc/net/fib_trie").read_text()
-    free = [each for each in range(1, 251) if f"10.249.{each}.1\n" not in known]
-    return secrets.choice(free)
+    return claim("ranges", range(1, 251), lambda number: f"10.249.{number}.1\n" not in known)
 
 
 def _ip(*words: str) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 
 import orjson
 
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 
 START_SECONDS_MAX = 30.0
 READ_SECONDS_MAX = 2.0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from alcove.processes.probes import serve_probes
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 
 
 async def ask(port: int, path: str) -> bytes:

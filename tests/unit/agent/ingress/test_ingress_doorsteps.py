@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from alcove.agent.ingress.doorsteps import Doorsteps, Service
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,7 +12,7 @@ from alcove.client.events import Recorder, Told
 from alcove.client.keys import HOME, Space
 from alcove.client.planes import Planes
 from alcove.network.ingress.wanted import Wanted
-from alcove.testing.ports import free_port
+from alcove.testing.claims import free_port
 
 
 class Nothing:
