@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from alcove.cli.failures import fail
 from alcove.cli.places import default_data
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
+
+log = logging.getLogger(__name__)
 
 
 def apiserver(
@@ -84,6 +87,12 @@ def apiserver(
         raise fail(str(error)) from error
     except OSError as error:
         raise fail(f"cannot serve on {host}:{port}: {error.strerror or error}") from error
+    except ExceptionGroup as errors:
+        lost, others = errors.split(StoreError)
+        if lost is None or others is not None:
+            raise
+        log.critical("cannot follow the store; exiting", extra={"error": str(lost.exceptions[0])})
+        raise typer.Exit(1) from errors
 
 
 def _run_apiserver(config: object) -> None:
