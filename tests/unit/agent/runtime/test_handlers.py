@@ -60,6 +60,20 @@ def test_never_something_weaker(
         handlers(proven, failed).pick(asked, is_ring0=is_ring0)
 
 
+@pytest.mark.parametrize(
+    ("proven", "failed", "expected"),
+    [
+        (["crun", "gvisor"], [], True),
+        (["crun"], [], True),
+        (["crun"], ["gvisor"], False),
+        (["gvisor"], ["crun"], True),
+        ([], [], False),
+    ],
+)
+def test_whether_tenants_pods_run(proven: list[str], failed: list[str], expected: bool) -> None:
+    assert handlers(proven, failed).runs_tenants() is expected
+
+
 def test_what_a_node_says_that_it_has() -> None:
     assert handlers(["crun", "gvisor"], ["runc"]).names() == ["crun", "gvisor", "runsc"]
 

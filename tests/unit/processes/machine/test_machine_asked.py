@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes.machine.asked import PORT, NotUp, Wanted, decide
+from alcove.processes.machine.asked import PORT, NotUp, Wanted, _may_pretend, decide
 from alcove.processes.machine.cluster import NODES_MAX, Cluster
+from alcove.processes.machine.components import components
 from alcove.processes.up import _weakness, explained
 
 
@@ -93,3 +94,20 @@ def test_a_node_that_is_less_than_promised_is_told(tmp_path: Path, monkeypatch: 
     assert "hollow" in _weakness(asked, node, ["hollow"])
     monkeypatch.setattr("shutil.which", lambda *_words, **_more: None)
     assert _weakness(asked, node, ["crun"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("was_hollow", "is_up", "expected"),
+    [(None, False, True), (False, False, True), (True, True, True), (False, True, False)],
+)
+def test_tenants_pods_that_run_do_not_become_hollow_by_one_failed_trial(
+    tmp_path: Path, was_hollow: bool | None, is_up: bool, expected: bool
+) -> None:
+    before = None if was_hollow is None else saved(tmp_path, hollow_tenants=was_hollow)
+    assert _may_pretend(before, is_up) is expected
+
+
+def test_nodes_pretend_for_tenants_only_where_it_was_decided(tmp_path: Path) -> None:
+    for is_so in (True, False):
+        made = saved(tmp_path, hollow=False, hollow_tenants=is_so)
+        assert ("--hollow-tenants" in components(made)[-1].arguments) is is_so
