@@ -25,6 +25,7 @@ from alcove.agent.runtime.base import (
     ContainerId,
     ContainerSpec,
     HandlerName,
+    Isolation,
     Runtime,
     RuntimeFailure,
     SpecRefused,
@@ -153,7 +154,8 @@ class ContainerLab:
     ) -> ContainerId:
         """A running sandbox with a network of its own."""
         id = ContainerId(f"{self.name}-s{next(_NUMBERS)}")
-        _make_network(id)
+        if self.runtime.isolation is not Isolation.NONE:
+            _make_network(id)
         network = str(namespaces.path_of(id))
         shared = sandbox_namespaces(pod or {}, network)
         place = self._place(id, shared, mapping, Limits(0, 256, memory_bytes_max, processes_max))
@@ -215,10 +217,13 @@ class ContainerLab:
         mapping: IdMapping | None,
         limits: Limits,
     ) -> Place:
+        # A hollow runtime reads nothing of all this, and must be testable without root.
+        is_hollow = self.runtime.isolation is Isolation.NONE
+        rootfs = self.rootfs if is_hollow else self.snapshots.mount(id, self.rootfs, shared.user)
         return Place(
             isolation=self.runtime.isolation,
             policy=self.policy,
-            rootfs=str(self.snapshots.mount(id, self.rootfs, shared.user)),
+            rootfs=str(rootfs),
             cgroup=f"/{self.name}/{id}",
             limits=limits,
             seccomp=self._profile,
