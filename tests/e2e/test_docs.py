@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -31,8 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     directory = tmp_path_factory.mktemp("docs")
     with LocalServer(directory) as server, LocalControllers(server, directory):
         server.system.kubectl("apply", "-f", str(ROOT / "examples" / "tenant.yaml"))
-        acme = server.as_tenant("acme")
-        wait_until(lambda: "default" in acme.kubectl("get", "serviceaccounts", check=False), 20)
+        wait_until(lambda: tenant_is_ready(server, "acme"), 30)
         yield server
 
 

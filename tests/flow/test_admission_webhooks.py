@@ -1,6 +1,7 @@
 """Admission webhooks through a real server, with real webhooks: TLS, matching, changes, failures, bounds."""
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -546,13 +547,21 @@ def test_a_dry_run_says_so(acme: Caller) -> None:
 
 
 def test_a_flood_of_slow_calls_is_refused_and_never_let_past(own_server: LocalServer, acme: Caller) -> None:
-    with WebhookServer(slow(1.5)) as webhook:
-        install(acme, "validating", hook(webhook, failurePolicy="Ignore", timeoutSeconds=10))
+    is_refusing = threading.Event()
+
+    def respond(_path: str, review: dict[str, Any]) -> dict[str, Any]:
+        is_refusing.wait(30)
+        return allowed(review)
+
+    with WebhookServer(respond) as webhook:
+        install(acme, "validating", hook(webhook, failurePolicy="Ignore", timeoutSeconds=30))
 
         def post(number: int) -> int:
             own = Caller(acme.kubeconfig)
             status = own.post(MAPS, config(f"m{number}")).status
             own.close()
+            if status == 429:
+                is_refusing.set()
             return status
 
         with ThreadPoolExecutor(90) as pool:

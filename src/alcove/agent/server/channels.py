@@ -19,7 +19,7 @@ from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.spdy.session import Session, Stream
-from alcove.agent.server.websocket import BEFORE_V5, V4, V4_TEXT, V5, WebSocket
+from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.component.tasks import stop
@@ -116,6 +116,10 @@ class _Open(Struct, frozen=True):
             await asyncio.gather(task, return_exceptions=True)
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
+        # The client was told that it is over: it hangs up.
+        self.channels.stdin.discard()
+        self.channels.sizes.discard()
+        await asyncio.wait((self.reading,), timeout=ANSWER_SECONDS_MAX)
 
 
 class WebSocketChannels:

@@ -19,7 +19,7 @@ from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.running import PodHandle
 from alcove.agent.server.spdy.session import Session, Stream
-from alcove.agent.server.websocket import BEFORE_V5, Tunnel, WebSocket
+from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, Tunnel, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.component.tasks import TaskSet, stop
 
@@ -179,6 +179,9 @@ class _Plain:
             async with pinging(self._ping):
                 await asyncio.wait((reading, ended), return_when=asyncio.FIRST_COMPLETED)
             await self._socket.close()
+            for each in self._data:
+                each.inbox.discard()
+            await asyncio.wait((reading,), timeout=ANSWER_SECONDS_MAX)
         except ConnectionError:
             pass  # The client is gone.
         finally:

@@ -28,6 +28,8 @@ BEFORE_V5 = (V4, V4_TEXT, OLDEST, OLDEST_TEXT, UNNAMED)
 """In the order in which we prefer them."""
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
+ANSWER_SECONDS_MAX = 5.0
+"""How long a client has to answer a close. One that is hung up on before may take what it was told for cut off."""
 
 
 class Piece(Struct, frozen=True):
