@@ -20,19 +20,21 @@ from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
 from alcove.apiserver.call import Call
 from alcove.apiserver.flow import Flow
-from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
-from alcove.apiserver.http.protocol import SLICE_BYTES
+from alcove.apiserver.identity import Identity
 from alcove.apiserver.negotiate import Form, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpRequest, HttpResponse, header_safe
+from alcove.http.serverconnection import SLICE_BYTES
 
 log = logging.getLogger(__name__)
 
-Outcome = Response | None
+Outcome = HttpResponse | None
 Step = Callable[[Call], Outcome | Awaitable[Outcome]]
 
 
@@ -64,7 +66,7 @@ class App:
             self._answer,
         )
 
-    def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+    def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         try:
             call = Call(request, paths.parse(request.path), self._clock())
         except ApiError as error:
@@ -75,28 +77,28 @@ class App:
             outcome = error_response(error)
         except Exception:
             outcome = _unexpected(request)
-        if isinstance(outcome, Response):
+        if isinstance(outcome, HttpResponse):
             return self._finish(call, outcome)
         return self._wait(call, outcome)
 
-    def _run(self, call: Call, first: int) -> Response | Coroutine[Any, Any, Response]:
+    def _run(self, call: Call, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
             outcome = self.pipeline[index](call)
             if outcome is None:
                 continue
-            if isinstance(outcome, Response):
+            if isinstance(outcome, HttpResponse):
                 return outcome
             return self._resume(call, outcome, index + 1)
         raise AssertionError("the last step answers")
 
-    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> Response:
+    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> HttpResponse:
         outcome = await waiting
         if outcome is None:
             rest = self._run(call, following)
-            return rest if isinstance(rest, Response) else await rest
+            return rest if isinstance(rest, HttpResponse) else await rest
         return outcome
 
-    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, Response]) -> Response:
+    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
         try:
             response = await outcome
         except ApiError as error:
@@ -108,7 +110,7 @@ class App:
             raise
         return self._finish(call, response)
 
-    def _finish(self, call: Call, response: Response) -> Response:
+    def _finish(self, call: Call, response: HttpResponse) -> HttpResponse:
         if call.warnings:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
@@ -132,14 +134,15 @@ class App:
         request = call.request
         if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
             return self._parts.routes.public(call)
-        certificate = request.certificate
+        certificate = request.peer
         if isinstance(certificate, ApiError):
             if "authorization" not in request.headers:
                 raise certificate
             certificate = None
+        assert certificate is None or isinstance(certificate, Identity)
         call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
-        if request.impersonation:
-            call.identity = impersonate(call.caller, request.impersonation, self._parts.authorizer)
+        if impersonation := _impersonation(request):
+            call.identity = impersonate(call.caller, impersonation, self._parts.authorizer)
         return None
 
     def _resolve(self, call: Call) -> Outcome:
@@ -200,6 +203,15 @@ class App:
         return self._parts.handlers.answer(call)
 
 
+def _impersonation(request: HttpRequest) -> list[tuple[str, str]]:
+    """The Impersonate-* headers, each as often as it was sent."""
+    return [
+        (name.decode("latin-1"), value.decode("utf-8", "replace"))
+        for name, value in request.fields
+        if name[:12].lower() == b"impersonate-"
+    ]
+
+
 def _access(call: Call) -> Access:
     target = call.target
     if not target.is_resource:
@@ -237,7 +249,7 @@ def _selected_name(fields: str) -> str:
     return "" if "," in name else name
 
 
-def _unexpected(request: Request) -> Response:
+def _unexpected(request: HttpRequest) -> HttpResponse:
     log.exception("request failed", extra={"method": request.method, "path": request.path})
     return error_response(InternalError("an unexpected error occurred; the server's log has more"))
 

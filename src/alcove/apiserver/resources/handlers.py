@@ -8,7 +8,6 @@ from alcove.api import objects
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.sharing import CRDS
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import (
     body,
     creating,
@@ -22,8 +21,9 @@ from alcove.apiserver.resources import (
 )
 from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
-Answer = Response | Awaitable[Response]
+Answer = HttpResponse | Awaitable[HttpResponse]
 Handler = Callable[[Services, Call], Answer]
 
 VERBS: dict[str, Handler] = {
@@ -61,11 +61,11 @@ class Handlers:
             return self._catch_up(call)
         return self._dispatch(call)
 
-    async def _catch_up(self, call: Call) -> Response:
+    async def _catch_up(self, call: Call) -> HttpResponse:
         """What any server acknowledged before this request came is seen by it."""
         await self._services.cache.reached(await self._services.store.revision())
         answer = self._dispatch(call)
-        return answer if isinstance(answer, Response) else await answer
+        return answer if isinstance(answer, HttpResponse) else await answer
 
     def _dispatch(self, call: Call) -> Answer:
         if call.target.subresource:

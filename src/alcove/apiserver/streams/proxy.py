@@ -18,7 +18,6 @@ from alcove.api.ids import SYSTEM, GroupResource
 from alcove.api.nodeapi import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
 from alcove.api.objects import Object
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.reader import Reader
 from alcove.apiserver.streams import proxyheaders, proxynames
 from alcove.apiserver.streams.agents import Agents, unreachable
@@ -27,6 +26,7 @@ from alcove.apiserver.streams.proxynames import Asked, Path, unreached
 from alcove.apiserver.streams.relays import Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
 from alcove.apiserver.streams.sending import Sending
+from alcove.http.messages import HttpResponse
 
 PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
@@ -56,13 +56,13 @@ class Proxy:
         path = _path(call)
         return {"kind": f"{call.kind.kind}ProxyOptions", "apiVersion": "v1", "path": path.rest}
 
-    def way(self, call: Call) -> Way | Response:
+    def way(self, call: Call) -> Way | HttpResponse:
         """Where the request goes, or the answer without that. Raises ApiError."""
         path = _path(call)
         if not path.rest and call.request.method in ("GET", "HEAD"):
             # Relative links of what is there are to lead to what is below it.
             query = f"?{call.request.raw_query}" if call.request.raw_query else ""
-            return Response(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
+            return HttpResponse(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
         match call.kind.resource:
             case "pods":
                 return self._to_pod(call, path)
@@ -114,7 +114,7 @@ class Proxy:
         query = urlencode({"port": proxynames.port_of(asked.port), "scheme": asked.scheme})
         return Way(place, f"{NODE_PORT_PATH}?{query}", _target(call, path))
 
-    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> Response:
+    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> HttpResponse:
         """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
         agent = await self._agents.connect(way.place, AgentRequest)
         try:
@@ -166,22 +166,22 @@ def _target(call: Call, path: Path) -> str:
     return (path.rest or "/") + (f"?{query}" if query else "")
 
 
-def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> Response:
+def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> HttpResponse:
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("it switched to another protocol, which nobody asked for")
     path, host = _path(call), call.request.headers.get("host", "")
     headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
     if is_upgrade:
-        return Response(101, Relay(backend, done), b"", headers)
+        return HttpResponse(101, Relay(backend, done), b"", headers)
     kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS
     length = proxyheaders.length_of(backend.headers)
     if call.request.method == "HEAD" or backend.status in _BODILESS:
         backend.close()
         done()
-        response = Response(backend.status, b"", kind, headers)
+        response = HttpResponse(backend.status, b"", kind, headers)
         response.length = -1 if length is None else length
         return response
-    response = Response(backend.status, Body(backend, done), kind, headers)
+    response = HttpResponse(backend.status, Body(backend, done), kind, headers)
     response.length = length
     return response

@@ -10,9 +10,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from alcove.apiserver.http.messages import Writer
-from alcove.apiserver.streams.hanging_up import FLUSH_SECONDS_MAX
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.closing import FLUSH_SECONDS_MAX
+from alcove.http.messages import ResponseWriter
 
 IDLE_SECONDS_MAX = 4 * 3600.0
 HELD_SECONDS = 5.0
@@ -119,11 +119,11 @@ class Body:
     def __init__(self, agent: AgentRequest, done: Callable[[], None]) -> None:
         self._agent = agent
         self._done = done
-        self._writer: Writer | None = None
+        self._writer: ResponseWriter | None = None
 
     # The client's side (http.messages.Stream)
 
-    def start(self, writer: Writer) -> None:
+    def start(self, writer: ResponseWriter) -> None:
         self._writer = writer
         self._agent.follow(self)
 

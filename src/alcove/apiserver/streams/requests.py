@@ -13,8 +13,8 @@ import httptools
 import orjson
 
 from alcove.api.errors import ApiError, InternalError, from_status
-from alcove.apiserver.http.upload import Upload
-from alcove.apiserver.streams.hanging_up import hang_up
+from alcove.http.closing import hang_up
+from alcove.http.upload import RequestUpload
 
 HEAD_SECONDS_MAX = 30.0
 HEAD_BYTES_MAX = 64 << 10
@@ -46,7 +46,7 @@ class AgentRequest(asyncio.Protocol):
         """Of the answer; names in lower case, the last of several equal ones counts."""
         self.fields: list[tuple[bytes, bytes]] = []
         """The same as they came, each as often as it was said."""
-        self.upload: Upload | None = None
+        self.upload: RequestUpload | None = None
         """The request's body that is still being sent: it is read as the agent takes it."""
         self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)

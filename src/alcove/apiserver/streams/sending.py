@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from alcove.apiserver.http.upload import Upload
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.upload import RequestUpload
 
 
 class Sending:
     """An upload's `Taker`."""
 
-    def __init__(self, upload: Upload, backend: AgentRequest) -> None:
+    def __init__(self, upload: RequestUpload, backend: AgentRequest) -> None:
         self._is_chunked = upload.length is None
         self._backend = backend
         backend.upload = upload

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from alcove.api.errors import NotFound
-from alcove.apiserver.http.messages import Request, Response
-from alcove.apiserver.http.server import Server
 from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, Body, Relay
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.server import HttpServer
 
 Agent = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -34,7 +34,7 @@ async def relayed(
         await reader.readuntil(b"\r\n\r\n")
         await agent(reader, writer)
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> HttpResponse:
         loop = asyncio.get_running_loop()
         _, asked = await loop.create_connection(
             AgentRequest, "127.0.0.1", listener.sockets[0].getsockname()[1]
@@ -45,16 +45,16 @@ async def relayed(
             ended.count += 1
 
         if asked.status == 101:
-            return Response(101, Relay(asked, done, idle_seconds_max), b"")
+            return HttpResponse(101, Relay(asked, done, idle_seconds_max), b"")
         if asked.status == 200:
-            return Response(200, Body(asked, done), b"text/plain")
+            return HttpResponse(200, Body(asked, done), b"text/plain")
         raise await asked.error()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with (
         asyncio.timeout(30),
         listener,
-        Server(lambda request: answer(request), "127.0.0.1", 0, None, None) as server,
+        HttpServer(lambda request: answer(request), "127.0.0.1", 0) as server,
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(ASK)

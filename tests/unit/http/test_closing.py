@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from alcove.apiserver.streams import hanging_up
 from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http import closing
 
 
 async def connected() -> tuple[AgentRequest, socket.socket]:
@@ -31,7 +31,7 @@ async def test_what_was_written_goes_out_before_the_end() -> None:
 
 
 async def test_a_full_window_is_no_hiding_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging_up, "FLUSH_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(closing, "FLUSH_SECONDS_MAX", 0.1)
     request, other = await connected()
     with other:
         request.transport.write(bytes(64 << 20))
