@@ -1,19 +1,19 @@
-"""An agent that takes nothing notices all the same that it was hung up on."""
+"""A peer that takes nothing notices all the same that it was hung up on."""
 
 import asyncio
 import socket
 
 import pytest
 
-from alcove.apiserver.streams.requests import AgentRequest
 from alcove.http import closing
+from alcove.http.client import HttpClientConnection
 
 
-async def connected() -> tuple[AgentRequest, socket.socket]:
+async def connected() -> tuple[HttpClientConnection, socket.socket]:
     """A request's connection, and its other end, which nobody reads from."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         loop = asyncio.get_running_loop()
-        _, request = await loop.create_connection(AgentRequest, *listener.getsockname())
+        _, request = await loop.create_connection(HttpClientConnection, *listener.getsockname())
         other, _ = listener.accept()
     return request, other
 

@@ -15,12 +15,12 @@ from alcove.apiserver.call import Call
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams import options as streams
-from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.agents import Agents, ask, error_of
 from alcove.apiserver.streams.counting import Counting
 from alcove.apiserver.streams.places import Place, place_of
 from alcove.apiserver.streams.proxy import Proxy
 from alcove.apiserver.streams.relays import Body, Relay
-from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpResponse
 
 _TEXT = b"text/plain"
@@ -134,7 +134,7 @@ class Streams:
         self, call: Call, place: Place, pod: Object, asked: Object, container: str, done: Callable[[], None]
     ) -> HttpResponse:
         verb = call.target.subresource
-        agent = await self._agents.connect(place, AgentRequest)
+        agent = await self._agents.connect(place)
         try:
             await self._send(agent, call, place, pod, streams.query_of(verb, asked, container))
             if agent.status == 101:
@@ -146,7 +146,7 @@ class Streams:
                 return HttpResponse(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
             if agent.status == 200 and verb == "log":
                 return HttpResponse(200, Body(agent, done), _TEXT)
-            error = await agent.error()
+            error = await error_of(agent)
             if verb == "log" and error.code == 404:
                 raise BadRequest(streams.waiting(pod, container))
             raise error
@@ -155,16 +155,18 @@ class Streams:
             raise
 
     async def _send(
-        self, agent: AgentRequest, call: Call, place: Place, pod: Object, query: Mapping[str, list[str]]
+        self,
+        agent: HttpClientConnection,
+        call: Call,
+        place: Place,
+        pod: Object,
+        query: Mapping[str, list[str]],
     ) -> None:
         where = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
         path = f"{pod_path(*where, call.target.subresource)}?{urlencode(query, doseq=True)}"
-        headers = {"Host": place.node}
+        headers: dict[str, str] = {}
         given = call.request.headers
         if call.target.subresource != "log":
             headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}
             headers |= {name: given[name] for name in _ASKED if name in given}
-        try:
-            await agent.send(call.request.method, path, headers)
-        except (ConnectionError, TimeoutError) as error:
-            raise unreachable(place.node, "it does not answer") from error
+        await ask(agent, place, call.request.method, path, headers)

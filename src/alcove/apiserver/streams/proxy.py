@@ -7,6 +7,7 @@ answer comes down as either side takes them, and an upgraded connection is bytes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from urllib.parse import urlencode
 
@@ -20,12 +21,13 @@ from alcove.api.objects import Object
 from alcove.apiserver.call import Call
 from alcove.apiserver.reader import Reader
 from alcove.apiserver.streams import proxyheaders, proxynames
-from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.agents import Agents, ask, error_of
 from alcove.apiserver.streams.places import NODES, Place, place_of
 from alcove.apiserver.streams.proxynames import Asked, Path, unreached
 from alcove.apiserver.streams.relays import Body, Relay
-from alcove.apiserver.streams.requests import AgentRequest
 from alcove.apiserver.streams.sending import Sending
+from alcove.http.client import HttpClientConnection
+from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
 
 PODS = GroupResource("", "pods")
@@ -116,7 +118,7 @@ class Proxy:
 
     async def open(self, call: Call, way: Way, done: Callable[[], None]) -> HttpResponse:
         """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
-        agent = await self._agents.connect(way.place, AgentRequest)
+        agent = await self._agents.connect(way.place)
         try:
             backend = await self._tunnel(agent, way)
             await self._ask(call, way, backend)
@@ -125,30 +127,24 @@ class Proxy:
             agent.close()
             raise
 
-    async def _tunnel(self, agent: AgentRequest, way: Way) -> AgentRequest:
+    async def _tunnel(self, agent: HttpClientConnection, way: Way) -> HttpClientConnection:
         if not way.tunnel:
             return agent
-        headers = {"Host": way.place.node, "Connection": "Upgrade", "Upgrade": TUNNEL}
-        try:
-            await agent.send("GET", way.tunnel, headers)
-        except (ConnectionError, TimeoutError) as error:
-            raise unreachable(way.place.node, "it does not answer") from error
+        await ask(agent, way.place, "GET", way.tunnel, {"Connection": "Upgrade", "Upgrade": TUNNEL})
         if agent.status != 101:
-            raise await agent.error()
-        backend = AgentRequest()
-        backend.succeed(agent)
-        return backend
+            raise await error_of(agent)
+        return agent.tunnelled()
 
-    async def _ask(self, call: Call, way: Way, backend: AgentRequest) -> None:
+    async def _ask(self, call: Call, way: Way, backend: HttpClientConnection) -> None:
         request = call.request
-        backend.begin(request.method, way.path, proxyheaders.request_headers(request, _path(call)))
-        if request.upload is not None:
-            Sending(request.upload, backend)
-        elif request.body:
-            backend.transport.write(request.body)
+        headers = proxyheaders.request_headers(request, _path(call))
         try:
-            await backend.head(ANSWER_SECONDS_MAX)
-        except ConnectionError as error:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                backend.begin(request.method, way.path, headers, request.body)
+                if request.upload is not None:
+                    Sending(request.upload, backend)
+                await backend.response()
+        except (ConnectionError, HttpError) as error:
             raise unreached("EOF") from error
         except TimeoutError as error:
             raise unreached("i/o timeout") from error
@@ -166,7 +162,7 @@ def _target(call: Call, path: Path) -> str:
     return (path.rest or "/") + (f"?{query}" if query else "")
 
 
-def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> HttpResponse:
+def _answer(call: Call, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("it switched to another protocol, which nobody asked for")
