@@ -41,7 +41,7 @@ class _Closed(asyncio.Transport):
 CLOSED = _Closed()
 
 
-def reset(transport: asyncio.Transport) -> None:
+def reset(transport: asyncio.WriteTransport) -> None:
     """Ends the connection so that the peer knows that there should be more."""
     found = transport.get_extra_info("socket")
     if found is not None:

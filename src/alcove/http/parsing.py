@@ -113,7 +113,7 @@ class HttpParser:
         return rest
 
     def _replay(self, rest: bytes) -> bytes | None:
-        """Parses a request that has a body and asks for an upgrade again, without the upgrade: llhttp would take its
+        """Parses a request that has a body and offers h2c (curl does) again, without the offer: llhttp would take its
         body for the next protocol's bytes, or for a request. A server may ignore an upgrade (RFC 9110, 7.8)."""
         kept = [field for field in self._fields if field[0].lower() not in _UPGRADE_FIELDS]
         first = b"%b %b HTTP/%b" % (
@@ -167,6 +167,8 @@ class HttpParser:
         is_upgrade = parser.should_upgrade()
         self._check(headers, version)
         if is_upgrade and self._requests and _has_body(headers):
+            if headers.get("upgrade", "").lower() != "h2c":
+                raise MalformedMessage("malformed HTTP message: a request to upgrade has a body")
             self._is_replayed = True
             return
         self._in_head = False

@@ -146,6 +146,8 @@ def test_a_message_that_two_parsers_could_read_differently_is_refused(header: by
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n",
         b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 2\r\n\r\nhi",
+        b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
         b"GET /\r\n\r\n",
         b"GET / HTTP/0.9\r\n\r\n",
         b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
