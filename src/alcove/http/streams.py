@@ -29,6 +29,19 @@ class MessageMark(Enum):
 MessageEvent = HttpHead | bytes | MessageMark
 
 
+class _EventQueue(deque[MessageEvent]):
+    """Not the stream itself: a parser and its sink hold each other, and a stream holds the memory of its TLS."""
+
+    def head_received(self, head: HttpHead) -> None:
+        self.append(head)
+
+    def body_received(self, data: bytes) -> None:
+        self.append(data)
+
+    def message_ended(self) -> None:
+        self.append(MessageMark.END)
+
+
 class HttpStream:
     """What a peer says, in order: a head, pieces of a body, an end. After an upgrade, bytes both ways."""
 
@@ -42,11 +55,11 @@ class HttpStream:
     ) -> None:
         self.reader = reader
         self.writer = writer
-        self._events: deque[MessageEvent] = deque()
+        self._events = _EventQueue()
         self._is_lost = False
         self._rest = b""
         """What followed a message that asked for, or began, another protocol."""
-        self.parser = HttpParser(self, limits, requests=requests)
+        self.parser = HttpParser(self._events, limits, requests=requests)
         self.taken_bytes = 0
         """Of all that came."""
         writer.transport.set_write_buffer_limits(high=READ_BYTES)
@@ -121,17 +134,6 @@ class HttpStream:
         """Returns when there is room for more. Raises ConnectionError."""
         self.writer.write(data)
         await self.writer.drain()
-
-    # Called by the parser
-
-    def head_received(self, head: HttpHead) -> None:
-        self._events.append(head)
-
-    def body_received(self, data: bytes) -> None:
-        self._events.append(data)
-
-    def message_ended(self) -> None:
-        self._events.append(MessageMark.END)
 
 
 class HttpServerStream(HttpStream):

@@ -12,16 +12,18 @@ import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 
-from alcove.agent.server.http import READ_BYTES, Connection, Request
+from alcove.agent.server.requests import NodeRequest
 from alcove.api.errors import BadRequest, ServiceUnavailable
 from alcove.api.nodeapi import TUNNEL
+from alcove.http.limits import READ_BYTES
+from alcove.http.streams import HttpServerStream
 
 DIAL_SECONDS_MAX = 10.0
 
 Dial = Callable[[int], Awaitable[socket.socket]]
 
 
-async def serve(connection: Connection, request: Request, dial: Dial) -> None:
+async def serve(connection: HttpServerStream, request: NodeRequest, dial: Dial) -> None:
     """Until either side ends. Raises BadRequest, and ServiceUnavailable where nobody listens."""
     port, scheme = request.number("port") or 0, request.first("scheme", "http")
     if not 0 < port <= 0xFFFF or scheme not in ("http", "https"):
@@ -69,7 +71,7 @@ def _why(error: OSError | TimeoutError, port: int) -> str:
     return f"dial tcp :{port}: {'i/o timeout' if isinstance(error, TimeoutError) else 'connect: connection refused'}"
 
 
-async def _relayed(connection: Connection, reader: StreamReader, writer: StreamWriter) -> bool:
+async def _relayed(connection: HttpServerStream, reader: StreamReader, writer: StreamWriter) -> bool:
     """Whether it ended as it should: the port's last byte was sent, or the caller left."""
     inward = asyncio.create_task(_copy_in(connection, writer))
     outward = asyncio.create_task(_copy_out(connection, reader))
@@ -84,7 +86,7 @@ async def _relayed(connection: Connection, reader: StreamReader, writer: StreamW
         await asyncio.gather(inward, outward, return_exceptions=True)
 
 
-async def _copy_in(connection: Connection, writer: StreamWriter) -> bool:
+async def _copy_in(connection: HttpServerStream, writer: StreamWriter) -> bool:
     while data := await connection.read():
         try:
             writer.write(data)
@@ -95,7 +97,7 @@ async def _copy_in(connection: Connection, writer: StreamWriter) -> bool:
     return True
 
 
-async def _copy_out(connection: Connection, reader: StreamReader) -> bool:
+async def _copy_out(connection: HttpServerStream, reader: StreamReader) -> bool:
     try:
         while data := await reader.read(READ_BYTES):
             await connection.write(data)
