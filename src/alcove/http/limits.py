@@ -23,6 +23,9 @@ class HttpLimits(Struct, frozen=True, kw_only=True):
     """For TLS, at a server."""
     head_seconds_max: float = 10.0
     """From a request's first byte to the end of its head."""
+    linger_seconds_max: float = 2.0
+    """After an answer to a request that is not read to its end: hanging up at once on a client that still sends would
+    lose the answer to a reset."""
     idle_seconds_max: float = 300.0
     """Between two requests, and for all of a request that is kept in memory."""
 

@@ -103,6 +103,9 @@ class HttpServer:
     def head_deadline(self) -> float:
         return self._loop.time() + self.limits.head_seconds_max
 
+    def linger_deadline(self) -> float:
+        return self._loop.time() + self.limits.linger_seconds_max
+
     def _sweep(self) -> None:
         """Closes connections past their deadline. One timer for all: a timer per request would cost more than the
         request."""

@@ -283,7 +283,8 @@ class HttpServerConnection(asyncio.Protocol):
         self._answer(following)
 
     def _refuse(self, error: HttpError) -> None:
-        """Answers a request that cannot be read to its end, and closes."""
+        """Answers a request that cannot be read to its end. What still comes is dropped until the client closes, or
+        the server does."""
         self._refused = error
         if self._receiver.upload is not None:
             # Its answer may wait for a rest that is never understood.
@@ -296,7 +297,9 @@ class HttpServerConnection(asyncio.Protocol):
         head = _head(response.status) + _TYPE + response.content_type
         length = _LENGTH + str(len(response.body)).encode()
         self.transport.write(head + length + b"\r\nConnection: close\r\n\r\n" + response.body)
-        self.transport.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.deadline = self._server.linger_deadline()
 
     # Called by streams (messages.ResponseWriter)
 

@@ -55,6 +55,7 @@ class HttpStream:
     ) -> None:
         self.reader = reader
         self.writer = writer
+        self._limits = limits
         self._events = _EventQueue()
         self._is_lost = False
         self._rest = b""
@@ -118,6 +119,19 @@ class HttpStream:
         self.taken_bytes += len(data)
         self._rest = self.parser.feed(data) or b""
 
+    async def linger(self) -> None:
+        """Nothing more is written. What still comes is dropped for a while: a client that is still sending would lose the
+        answer to a reset."""
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        try:
+            async with asyncio.timeout(self._limits.linger_seconds_max):
+                await self.writer.drain()
+                while await self.reader.read(READ_BYTES):
+                    pass
+        except TimeoutError:
+            pass
+
     # Bytes, after an upgrade
 
     async def read(self) -> bytes:
@@ -143,7 +157,6 @@ class HttpServerStream(HttpStream):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limits: HttpLimits = LIMITS
     ) -> None:
         super().__init__(reader, writer, limits, requests=True)
-        self._limits = limits
         self.is_answered = False
 
     async def request(self) -> HttpHead:

@@ -22,7 +22,6 @@ from alcove.http.streams import HttpStream
 log = logging.getLogger(__name__)
 
 BACKLOG = 1_024
-LINGER_SECONDS = 2.0
 
 
 class Server:
@@ -50,7 +49,7 @@ class Server:
                     await asyncio.start_server(
                         self._serve, sock=sock, backlog=BACKLOG, ssl=tls,
                         ssl_handshake_timeout=self.limits.handshake_seconds_max,
-                        ssl_shutdown_timeout=LINGER_SECONDS,
+                        ssl_shutdown_timeout=self.limits.linger_seconds_max,
                     )
                 )  # fmt: skip
             await asyncio.Event().wait()
@@ -159,7 +158,7 @@ class _Talk:
                 exchange = self._server.exchange(self._stream, target)
                 goes_on = await exchange.run(head, host, path, target, self._client)
                 if not exchange.is_sent:
-                    await self._linger()
+                    await self._stream.linger()
                 return goes_on
             finally:
                 self._server.leave(target)
@@ -176,19 +175,7 @@ class _Talk:
         silent = head is not None and head.method == b"HEAD"
         self._writer.write(headers.refusal(error.status, str(error), has_body=not silent))
         if head is None or head.has_body:
-            await self._linger()
-
-    async def _linger(self) -> None:
-        """A client that is still sending would lose our answer to a reset."""
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                await self._writer.drain()
-                while await self._stream.reader.read(1 << 16):
-                    pass
-        except TimeoutError:
-            pass
+            await self._stream.linger()
 
 
 def asked(head: HttpHead, client: Client) -> tuple[str, bytes]:
