@@ -36,20 +36,13 @@ class HttpHead(Struct):
     keep_alive: bool
     upgrade: bool
     """A request asks for another protocol after it, or a response begins one."""
+    is_chunked: bool = False
+    length: int | None = None
+    """What Content-Length says; None without one."""
     method: bytes = b""
     target: bytes = b""
     status: int = 0
     reason: bytes = b""
-
-    @property
-    def is_chunked(self) -> bool:
-        return "transfer-encoding" in self.headers
-
-    @property
-    def length(self) -> int | None:
-        """What Content-Length says; None without one."""
-        text = self.headers.get("content-length")
-        return None if text is None else int(text)
 
     @property
     def has_body(self) -> bool:
@@ -60,7 +53,7 @@ class HttpHead(Struct):
     def ends_with_connection(self) -> bool:
         """Of a response (not to HEAD): its body has no length, its end is the connection's."""
         is_bodiless = self.status < 200 or self.status in (204, 304)
-        return not is_bodiless and not self.is_chunked and "content-length" not in self.headers
+        return not is_bodiless and not self.is_chunked and self.length is None
 
 
 class ResponseWriter(Protocol):
@@ -142,7 +135,6 @@ class HttpRequest:
         raw_query: str,
         headers: dict[str, str],
         body: bytes = b"",
-        *,
         fields: Sequence[Field] = (),
         peer: object = None,
         address: str = "",

@@ -34,23 +34,26 @@ class HttpParser:
     __slots__ = (
         "_fed_bytes",
         "_fields",
+        "_head_bytes_max",
+        "_headers_max",
         "_in_head",
-        "_in_message",
         "_interim",
+        "_interim_max",
         "_is_replayed",
-        "_limits",
         "_parser",
         "_reason",
         "_requests",
         "_sink",
         "_target",
-        "_unread_bytes",
         "is_bodiless",
+        "unread_bytes",
     )
 
     def __init__(self, sink: MessageSink, limits: HttpLimits, *, requests: bool) -> None:
         self._sink = sink
-        self._limits = limits
+        self._head_bytes_max = limits.head_bytes_max
+        self._headers_max = limits.headers_max
+        self._interim_max = limits.interim_responses_max
         self._requests = requests
         self._fed_bytes = 0
         self._interim = 0
@@ -64,27 +67,27 @@ class HttpParser:
         self._parser: Any = kind(self)
         self._fields: list[Field] = []
         self._target, self._reason = b"", b""
-        self._in_message, self._in_head = False, True
+        self._in_head = True
         self._is_replayed = False
-        self._unread_bytes = 0
-        """Received in a row without being body, since the last message's end."""
+        self.unread_bytes = 0
+        """Received in a row without being body, about; 0 between two messages."""
 
     @property
     def is_idle(self) -> bool:
         """Nothing of the next message has come."""
-        return not self._in_message and not self._unread_bytes
+        return self._in_head and not self.unread_bytes
 
     @property
     def is_in_head(self) -> bool:
         """Some of the next message has come, but not all of its head."""
-        return self._in_head and not self.is_idle
+        return self._in_head and self.unread_bytes > 0
 
     def feed(self, data: bytes) -> bytes | None:
         """Gives the messages in `data` to the sink. Returns None, or the bytes after a message that ends HTTP on this
         connection (a request to upgrade, a 101); they belong to the next protocol, or to a further message if
         the upgrade is declined. Raises HttpError: nothing that follows can be understood."""
         self._fed_bytes = len(data)
-        self._unread_bytes += self._fed_bytes
+        self.unread_bytes += self._fed_bytes
         rest: bytes | None = None
         try:
             self._parser.feed_data(data)
@@ -97,9 +100,9 @@ class HttpParser:
             raise MalformedMessage(f"malformed HTTP message: {error}") from error
         if rest is not None:
             return self._replay(rest) if self._is_replayed else self._upgraded(rest)
-        if self._unread_bytes > self._limits.head_bytes_max:
+        if self.unread_bytes > self._head_bytes_max:
             raise self._too_large()
-        if self.is_bodiless and self._in_message and not self._in_head:
+        if self.is_bodiless and not self._in_head:
             self._end_bodiless()
         return None
 
@@ -134,9 +137,9 @@ class HttpParser:
 
     def _too_large(self) -> HeadTooLarge:
         return HeadTooLarge(
-            f"request line and headers may have at most {self._limits.head_bytes_max} bytes"
+            f"request line and headers may have at most {self._head_bytes_max} bytes"
             if self._requests
-            else f"the response has more than {self._limits.head_bytes_max} bytes of headers"
+            else f"the response has more than {self._head_bytes_max} bytes of headers"
         )
 
     # Called by httptools
@@ -144,7 +147,8 @@ class HttpParser:
     def on_message_begin(self) -> None:
         self._fields = []
         self._target, self._reason = b"", b""
-        self._in_message, self._in_head = True, True
+        # Its first bytes may have come behind the end of another message, and were counted there.
+        self.unread_bytes = self.unread_bytes or 1
 
     def on_url(self, part: bytes) -> None:
         self._target += part
@@ -153,59 +157,66 @@ class HttpParser:
         self._reason += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # What comes after the head is a trailer.
-            self._fields.append((name, value))
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         fields, parser = self._fields, self._parser
-        if len(fields) > self._limits.headers_max:
-            raise HeadTooLarge(f"at most {self._limits.headers_max} headers are accepted")
-        if max(self._unread_bytes, self._fed_bytes) > self._limits.head_bytes_max:
+        if len(fields) > self._headers_max:
+            raise HeadTooLarge(f"at most {self._headers_max} headers are accepted")
+        if max(self.unread_bytes, self._fed_bytes) > self._head_bytes_max:
             self._check_size()
-        headers = combined(fields)
+        # Names are ASCII: llhttp accepts no others.
+        headers = {name.lower().decode(): value.decode("latin-1") for name, value in fields}
+        if len(headers) != len(fields):
+            headers = combined(fields)
         version = parser.get_http_version()
-        is_upgrade = parser.should_upgrade()
-        self._check(headers, version)
-        if is_upgrade and self._requests and _has_body(headers):
+        is_chunked = "transfer-encoding" in headers
+        if is_chunked or version != "1.1":
+            self._check_framing(headers, version)
+        length = int(headers["content-length"]) if "content-length" in headers else None
+        head = HttpHead(
+            fields, headers, version, parser.should_keep_alive(), parser.should_upgrade(), is_chunked, length
+        )
+        if not self._requests:
+            head.status, head.reason = parser.get_status_code(), self._reason
+            self._count_interim(head.status)
+        elif version == "1.1" and "host" not in headers:
+            raise MalformedMessage("malformed HTTP message: missing required Host header")
+        elif head.upgrade and head.has_body:
             if headers.get("upgrade", "").lower() != "h2c":
                 raise MalformedMessage("malformed HTTP message: a request to upgrade has a body")
             self._is_replayed = True
             return
-        self._in_head = False
-        self._unread_bytes = 0
-        head = HttpHead(fields, headers, version, parser.should_keep_alive(), is_upgrade)
-        if self._requests:
-            head.method, head.target = parser.get_method(), self._target
         else:
-            head.status, head.reason = parser.get_status_code(), self._reason
-            self._count_interim(head.status)
+            head.method, head.target = parser.get_method(), self._target
+        self._in_head = False
+        self.unread_bytes = 0
+        self._fields = []  # Trailers, which are dropped.
         self._sink.head_received(head)
 
     def on_body(self, data: bytes) -> None:
         if self.is_bodiless:
             raise MalformedMessage("a response to HEAD has a body")
-        self._unread_bytes = 0
+        self.unread_bytes = 0
         self._sink.body_received(data)
 
     def on_message_complete(self) -> None:
         if self._is_replayed:
             return
-        self._in_message, self._in_head = False, True
-        self._unread_bytes = 0
+        self._in_head = True
+        self.unread_bytes = 0
         self._sink.message_ended()
 
     # What a head must be
 
     def _check_size(self) -> None:
         size = len(self._target) + sum(len(name) + len(value) for name, value in self._fields)
-        if size > self._limits.head_bytes_max:
+        if size > self._head_bytes_max:
             raise self._too_large()
 
-    def _check(self, headers: dict[str, str], version: str) -> None:
+    def _check_framing(self, headers: dict[str, str], version: str) -> None:
         if version not in _VERSIONS:
             raise MalformedMessage(f"HTTP/{version} is not supported", 505)
-        if self._requests and version == "1.1" and "host" not in headers:
-            raise MalformedMessage("malformed HTTP message: missing required Host header")
         coding = headers.get("transfer-encoding")
         if coding is None:
             return
@@ -219,26 +230,19 @@ class HttpParser:
             self._interim = 0
             return
         self._interim += 1
-        if self._interim > self._limits.interim_responses_max:
+        if self._interim > self._interim_max:
             raise MalformedMessage("too many interim responses")
 
 
 def combined(fields: Sequence[Field]) -> dict[str, str]:
     """Fields by their names in lower case; repeated ones are joined by commas, as their meaning is (RFC 9110, 5.3).
     Raises MalformedMessage for a repeated Host."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in fields}
-    if len(headers) == len(fields):
-        return headers
-    headers.clear()
+    headers: dict[str, str] = {}
     for name, value in fields:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        key, text = name.lower().decode(), value.decode("latin-1")
         if key in headers:
             if key == "host":
                 raise MalformedMessage("malformed HTTP message: more than one Host header")
             text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
         headers[key] = text
     return headers
-
-
-def _has_body(headers: dict[str, str]) -> bool:
-    return "transfer-encoding" in headers or int(headers.get("content-length", "0")) > 0

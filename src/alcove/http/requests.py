@@ -42,10 +42,10 @@ class RequestReceiver:
         "_body",
         "_body_bytes",
         "_body_bytes_max",
-        "_owes_continue",
         "_owner",
-        "_parser",
         "_request",
+        "owes_continue",
+        "parser",
         "upload",
     )
 
@@ -55,24 +55,16 @@ class RequestReceiver:
         self._request: HttpRequest | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._owes_continue = False
+        self.owes_continue = False
         self.upload: RequestUpload | None = None
         """The body of the request that is being answered, while it comes."""
-        self._parser = HttpParser(self, limits, requests=True)
-
-    def feed(self, data: bytes) -> bytes | None:
-        """As `HttpParser.feed`."""
-        return self._parser.feed(data)
-
-    @property
-    def is_in_head(self) -> bool:
-        return self._parser.is_in_head
+        self.parser = HttpParser(self, limits, requests=True)
 
     def end(self) -> None:
         """Nothing more comes."""
         self.upload = None
-        self._parser.close()
-        del self._parser, self._owner
+        self.parser.close()
+        del self.parser, self._owner
 
     # Called by the parser
 
@@ -84,13 +76,15 @@ class RequestReceiver:
             path.decode("latin-1"),
             query.decode("latin-1"),
             head.headers,
-            fields=head.fields,
-            peer=owner.peer,
-            address=owner.address,
-            keep_alive=head.keep_alive,
+            b"",
+            head.fields,
+            owner.peer,
+            owner.address,
+            head.keep_alive,
         )
-        if not head.has_body:
-            self._expect(request)
+        if not head.length and not head.is_chunked:
+            if "expect" in head.headers:
+                self._expect(request)
         elif owner.streams_body(request):
             self._expect(request)
             self._request = None
@@ -102,16 +96,16 @@ class RequestReceiver:
             self._expect(request)
 
     def _expect(self, request: HttpRequest) -> None:
-        if "expect" in request.headers and request.headers["expect"].lower() == "100-continue":
-            self._owes_continue = True
+        if request.headers.get("expect", "").lower() == "100-continue":
+            self.owes_continue = True
             if not self._owner.is_answering:
                 self.send_continue()
 
     def send_continue(self) -> None:
         """Tells a client that waits for it to send the body; to be called whenever no response is under way, because
         within one it would be taken for a part of it."""
-        if self._owes_continue:
-            self._owes_continue = False
+        if self.owes_continue:
+            self.owes_continue = False
             self._owner.transport.write(CONTINUE)
 
     def _too_large(self) -> BodyTooLarge:
@@ -127,7 +121,7 @@ class RequestReceiver:
         self._body.append(data)
 
     def message_ended(self) -> None:
-        self._owes_continue = False
+        self.owes_continue = False
         upload, self.upload = self.upload, None
         if upload is not None:
             upload.finished()

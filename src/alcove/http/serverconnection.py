@@ -116,12 +116,13 @@ class HttpServerConnection(asyncio.Protocol):
         if self._refused is not None:
             return
         try:
-            following = self._receiver.feed(data)
+            following = self._receiver.parser.feed(data)
         except HttpError as error:
             self._refuse(error)
             return
         if following is None:
-            if not self.is_answering and self._receiver.is_in_head:
+            parser = self._receiver.parser
+            if parser.unread_bytes and not self.is_answering and parser.is_in_head:
                 # Counted from the first piece of a head, however many follow.
                 self.deadline = min(self.deadline, self._server.head_deadline())
             return
@@ -182,7 +183,7 @@ class HttpServerConnection(asyncio.Protocol):
             if response.done is not None:
                 response.done()
             return
-        head = [_head(response.status), _TYPE, response.content_type]
+        head = [_HEADS.get(response.status) or _head(response.status), _TYPE, response.content_type]
         for name, value in response.headers or ():
             head += (b"\r\n", name, b": ", value)
         self._response = response
@@ -266,9 +267,11 @@ class HttpServerConnection(asyncio.Protocol):
 
     def _idle(self) -> None:
         """No request is being answered; some of the next one may have come."""
-        self._receiver.send_continue()
-        is_in_head = self._receiver.is_in_head
-        self.deadline = self._server.head_deadline() if is_in_head else self._server.idle_deadline()
+        receiver, server = self._receiver, self._server
+        if receiver.owes_continue:
+            receiver.send_continue()
+        is_in_head = receiver.parser.unread_bytes and receiver.parser.is_in_head
+        self.deadline = server.head_deadline() if is_in_head else server.idle_deadline()
 
     def _answer_next(self, following: HttpRequest | bytes) -> None:
         if isinstance(following, bytes):

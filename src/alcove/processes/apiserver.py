@@ -200,7 +200,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
             serving.context,
             identify=partial(_identity, authenticator),
             render_error=http_error_response,
-            streams_body=lambda request: path_of(request.path) is not None,
+            streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
         ) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})

@@ -64,7 +64,7 @@ def test_requests_come_in_pieces(piece: int) -> None:
     receiving = receiver(owner)
     sent = GET + post("/api/v1/pods", b'{"a":1}') + GET
     for start in range(0, len(sent), piece):
-        assert receiving.feed(sent[start : start + piece]) is None
+        assert receiving.parser.feed(sent[start : start + piece]) is None
     first, second, third = owner.requests
     assert (first.method, first.path, first.raw_query) == ("GET", "/api/v1/pods", "limit=5")
     assert first.headers == {"host": "a", "x-odd": "one, two"} and first.keep_alive
@@ -85,21 +85,21 @@ def test_what_is_too_large_or_cannot_be_read_is_refused(sent: bytes, error: type
     receiving = receiver(Owner())
     with pytest.raises(error):
         for start in range(0, len(sent), 16_000):
-            receiving.feed(sent[start : start + 16_000])
+            receiving.parser.feed(sent[start : start + 16_000])
 
 
 def test_chunks_are_counted_as_they_come() -> None:
     receiving = receiver(Owner())
-    receiving.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    receiving.parser.feed(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
     chunk = b"%x\r\n%b\r\n" % (1 << 20, b"a" * (1 << 20))
     with pytest.raises(BodyTooLarge):
         for _ in range(4):
-            receiving.feed(chunk)
+            receiving.parser.feed(chunk)
 
 
 def test_a_client_that_expects_continue_is_told_to_go_on() -> None:
     owner = Owner()
-    receiver(owner).feed(post("/", b"", "Expect: 100-continue"))
+    receiver(owner).parser.feed(post("/", b"", "Expect: 100-continue"))
     assert owner.wire.written == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -107,7 +107,7 @@ def test_continue_is_not_written_into_the_response_before_it() -> None:
     owner = Owner()
     owner.is_answering = True
     receiving = receiver(owner)
-    receiving.feed(post("/", b"12345", "Expect: 100-continue")[:-5])
+    receiving.parser.feed(post("/", b"12345", "Expect: 100-continue")[:-5])
     assert owner.wire.written == b""
     receiving.send_continue()
     receiving.send_continue()
@@ -118,12 +118,12 @@ def test_a_request_with_an_upload_is_received_before_its_body_is_complete() -> N
     owner = Owner()
     receiving = receiver(owner)
     sent = post("/api/v1/nodes/n/proxy/", b"x" * 100)
-    receiving.feed(sent[:-50])
+    receiving.parser.feed(sent[:-50])
     [request] = owner.requests
     upload = request.upload
     assert upload is not None and upload is receiving.upload
     assert (upload.length, owner.uploads) == (100, 0)
-    receiving.feed(sent[-50:])
+    receiving.parser.feed(sent[-50:])
     assert upload.is_complete and receiving.upload is None and owner.uploads == 1
 
 
@@ -131,14 +131,14 @@ def test_what_follows_a_request_to_upgrade_is_given_back() -> None:
     owner = Owner()
     receiving = receiver(owner)
     sent = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
-    assert receiving.feed(sent + b"\x80\x03") == b"\x80\x03"
-    assert receiving.feed(GET) is None and len(owner.requests) == 2
+    assert receiving.parser.feed(sent + b"\x80\x03") == b"\x80\x03"
+    assert receiving.parser.feed(GET) is None and len(owner.requests) == 2
 
 
 def test_an_end_leaves_no_reference_cycle() -> None:
     owner = Owner()
     receiving = receiver(owner)
-    receiving.feed(GET)
+    receiving.parser.feed(GET)
     gc.disable()
     try:
         there = weakref.ref(owner)
