@@ -102,11 +102,11 @@ class HttpClientConnection(asyncio.Protocol):
         self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"", *, bytes_max: int
     ) -> ReceivedResponse:
         """Sends a request and returns the whole response, whose body has at most `bytes_max` bytes. Raises
-        RequestNotSent, ConnectionError, HttpError; the connection is over then, as it is when cancelled."""
+        RequestNotSent, ConnectionError, HttpError. After an error, or when cancelled, the connection is over."""
+        self.begin(method, target, headers, body)
         collector = _Collector(bytes_max)
         self._receiver = collector
         try:
-            self.begin(method, target, headers, body)
             data = await self._collected(collector)
         except BaseException:
             self.abort()

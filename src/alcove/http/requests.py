@@ -109,6 +109,7 @@ class RequestReceiver:
             self._owner.transport.write(CONTINUE)
 
     def _too_large(self) -> BodyTooLarge:
+        self._body.clear()
         return BodyTooLarge(f"limit is {self._body_bytes_max} bytes")
 
     def body_received(self, data: bytes) -> None:
