@@ -70,7 +70,7 @@ class HttpParser:
         self._in_head = True
         self._is_replayed = False
         self.unread_bytes = 0
-        """Received in a row without being body, about; 0 between two messages."""
+        """Received in a row without being body, counted by whole reads; 0 between two messages."""
 
     @property
     def is_idle(self) -> bool:
