@@ -32,6 +32,11 @@ def test_nothing_is_left_for_later(path: Path) -> None:
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
 
 
+def test_only_the_http_package_parses_http() -> None:
+    users = [path for path in SOURCE if re.search(r"^\s*(import|from) httptools\b", path.read_text(), re.M)]
+    assert [path.relative_to(ROOT / "src" / "alcove") for path in users] == [Path("http/parsing.py")]
+
+
 def test_no_path_of_a_developers_machine() -> None:
     own = Path(__file__)
     for path in tracked():

@@ -35,21 +35,23 @@ from alcove.apiserver.auth.impersonate import impersonate
 from alcove.apiserver.auth.tokens import BoundObjectMissing
 from alcove.apiserver.call import Call
 from alcove.apiserver.flow import Flow
-from alcove.apiserver.http.messages import Request, Response, error_response, header_safe
-from alcove.apiserver.http.protocol import SLICE_BYTES
+from alcove.apiserver.identity import Identity
 from alcove.apiserver.negotiate import Form, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
 from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
+from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
 from alcove.component import request_ids
+from alcove.http.messages import HttpRequest, HttpResponse, header_safe
+from alcove.http.serverconnection import SLICE_BYTES
 
 log = logging.getLogger(__name__)
 
-Outcome = Response | None
+Outcome = HttpResponse | None
 Step = Callable[[Call], Outcome | Awaitable[Outcome]]
 
 
@@ -92,7 +94,7 @@ class App:
         )
         self._decides_from = self.pipeline.index(self._authorize)
 
-    def handle(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+    def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
             call = Call(request, paths.parse(request.path), self._clock(), request_id)
@@ -105,28 +107,28 @@ class App:
             outcome = self._refuse(call, error)
         except Exception:
             outcome = _unexpected(call)
-        if isinstance(outcome, Response):
+        if isinstance(outcome, HttpResponse):
             return self._finish(call, outcome)
         return self._wait(call, outcome)
 
-    def _run(self, call: Call, first: int) -> Response | Coroutine[Any, Any, Response]:
+    def _run(self, call: Call, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
             outcome = self.pipeline[index](call)
             if outcome is None:
                 continue
-            if isinstance(outcome, Response):
+            if isinstance(outcome, HttpResponse):
                 return outcome
             return self._resume(call, outcome, index + 1)
         raise AssertionError("the last step answers")
 
-    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> Response:
+    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> HttpResponse:
         outcome = await waiting
         if outcome is None:
             rest = self._run(call, following)
-            return rest if isinstance(rest, Response) else await rest
+            return rest if isinstance(rest, HttpResponse) else await rest
         return outcome
 
-    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, Response]) -> Response:
+    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
         # In the task of this one request: it ends with it.
         request_ids.current.set(call.request_id)
         try:
@@ -138,22 +140,24 @@ class App:
             raise
         return self._finish(call, response)
 
-    async def _settle(self, call: Call, outcome: Response | Coroutine[Any, Any, Response]) -> Response:
-        while not isinstance(outcome, Response):
+    async def _settle(
+        self, call: Call, outcome: HttpResponse | Coroutine[Any, Any, HttpResponse]
+    ) -> HttpResponse:
+        while not isinstance(outcome, HttpResponse):
             try:
                 outcome = await outcome
             except ApiError as error:
                 outcome = self._refuse(call, error)
         return outcome
 
-    def _refuse(self, call: Call, refusal: ApiError) -> Response | Coroutine[Any, Any, Response]:
+    def _refuse(self, call: Call, refusal: ApiError) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """The refusal; or the way to decide again, if the cache may not have had all it was to be decided by."""
         is_final = call.is_current or not call.seats or not isinstance(refusal, _DECIDED_BY_THE_CACHE)
         return (
             self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
         )
 
-    async def _decide_again(self, call: Call, refusal: ApiError) -> Response:
+    async def _decide_again(self, call: Call, refusal: ApiError) -> HttpResponse:
         """The caller's seats are held meanwhile. Where nothing was missing, nothing is done twice."""
         seen = call.seen
         await self._parts.services.catch_up()
@@ -162,9 +166,9 @@ class App:
             raise refusal
         call.start_over()
         rest = self._run(call, self._decides_from)
-        return rest if isinstance(rest, Response) else await rest
+        return rest if isinstance(rest, HttpResponse) else await rest
 
-    def _finish(self, call: Call, response: Response) -> Response:
+    def _finish(self, call: Call, response: HttpResponse) -> HttpResponse:
         if call.warnings:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
@@ -207,14 +211,15 @@ class App:
 
     def _identify(self, call: Call) -> None:
         request = call.request
-        certificate = request.certificate
+        certificate = request.peer
         if isinstance(certificate, ApiError):
             if "authorization" not in request.headers:
                 raise certificate
             certificate = None
+        assert certificate is None or isinstance(certificate, Identity)
         call.caller = call.identity = self._parts.authenticator.authenticate(request.headers, certificate)
-        if request.impersonation:
-            call.identity = impersonate(call.caller, request.impersonation, self._parts.authorizer)
+        if "impersonate-" in "\n".join(request.headers):  # The cheapest way to find any of them.
+            call.identity = impersonate(call.caller, _impersonation(request), self._parts.authorizer)
 
     def _resolve(self, call: Call) -> Outcome:
         call.tenant = call.target.tenant or call.identity.tenant
@@ -289,6 +294,15 @@ def _needs_newest(call: Call) -> bool:
     )
 
 
+def _impersonation(request: HttpRequest) -> list[tuple[str, str]]:
+    """The Impersonate-* headers, each as often as it was sent."""
+    return [
+        (name.decode("latin-1"), value.decode("utf-8", "replace"))
+        for name, value in request.fields
+        if name[:12].lower() == b"impersonate-"
+    ]
+
+
 def _access(call: Call) -> Access:
     target = call.target
     if not target.is_resource:
@@ -326,14 +340,14 @@ def _selected_name(fields: str) -> str:
     return "" if "," in name else name
 
 
-def _identified(response: Response, request_id: str) -> Response:
+def _identified(response: HttpResponse, request_id: str) -> HttpResponse:
     """Adds the header by which the client can tell its request in logs."""
     header = (_REQUEST_ID_HEADER, request_id.encode())
     response.headers = [header] if response.headers is None else [*response.headers, header]
     return response
 
 
-def _unexpected(call: Call) -> Response:
+def _unexpected(call: Call) -> HttpResponse:
     request, request_id = call.request, call.request_id
     log.exception(
         "request failed", extra={"method": request.method, "path": request.path, "request_id": request_id}

@@ -8,14 +8,16 @@ from itertools import islice
 
 from msgspec import structs
 
+from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, Key, Revision, TenantId
 from alcove.api.kind import Kind, Scope
-from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
 from alcove.apiserver.negotiate import choose
 from alcove.apiserver.paths import Target
 from alcove.apiserver.render import View
+from alcove.http.errors import HttpError
+from alcove.http.messages import HttpRequest
 
 WARNINGS_MAX = 100
 _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
@@ -24,7 +26,7 @@ _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 class Call:
     """`tenant`, `kind` and `verb` are set when the target was resolved."""
 
-    def __init__(self, request: Request, target: Target, started: float, request_id: str = "") -> None:
+    def __init__(self, request: HttpRequest, target: Target, started: float, request_id: str = "") -> None:
         self.request = request
         self.target = self._asked = target
         self.started = started
@@ -64,7 +66,11 @@ class Call:
 
     @cached_property
     def query(self) -> dict[str, str]:
-        return self.request.query()
+        """Raises BadRequest."""
+        try:
+            return self.request.query()
+        except HttpError as error:
+            raise BadRequest(str(error)) from error
 
     def flag(self, name: str) -> bool:
         return self.query.get(name, "") in _TRUE

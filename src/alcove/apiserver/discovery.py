@@ -18,9 +18,9 @@ from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
 from alcove.apiserver import nodes
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import JSON, Response
 from alcove.apiserver.nodes import NODES
 from alcove.apiserver.reader import Kinds
+from alcove.http.messages import JSON, HttpResponse
 
 ENCODINGS_MAX = 64
 
@@ -33,18 +33,18 @@ class Discovery:
         self._kinds = kinds
         self._kept: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
 
-    def answer(self, call: Call) -> Response:
+    def answer(self, call: Call) -> HttpResponse:
         """Everything under /api and /apis that names no resource."""
         path = call.target.path
         wants_all = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")
         body = self._encoded(call.tenant, f"{path}?aggregated" if wants_all else path)
         if not wants_all:
-            return Response(200, body, JSON)
+            return HttpResponse(200, body, JSON)
         tag = b'"%b"' % hashlib.sha256(body).hexdigest().encode()
         headers = [(b"ETag", tag), (b"Vary", b"Accept")]
         if call.request.headers.get("if-none-match", "").encode() == tag:
-            return Response(304, b"", _AGGREGATED_TYPE, headers)
-        return Response(200, body, _AGGREGATED_TYPE, headers)
+            return HttpResponse(304, b"", _AGGREGATED_TYPE, headers)
+        return HttpResponse(200, body, _AGGREGATED_TYPE, headers)
 
     def _encoded(self, tenant: TenantId, path: str) -> bytes:
         kinds = self._kinds.all(tenant)

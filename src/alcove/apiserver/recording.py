@@ -9,8 +9,8 @@ import orjson
 from alcove.api.objects import Object
 from alcove.apiserver.audit import AuditLog, Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.metrics import Metrics, Requested
+from alcove.http.messages import HttpResponse
 
 SWITCHED = 101
 
@@ -30,7 +30,7 @@ class Recorder:
         call.series.begin()
         self._metrics.tenants.count(call.tenant)
 
-    def finish(self, call: Call, response: Response) -> None:
+    def finish(self, call: Call, response: HttpResponse) -> None:
         if call.series is None:
             return
         now = time.time()
@@ -75,13 +75,13 @@ class Recorder:
             )
         )
 
-    async def metrics(self, call: Call) -> Response:
+    async def metrics(self, call: Call) -> HttpResponse:
         """GET /metrics."""
         body, content_type = await self._metrics.render(call.request.headers.get("accept", ""))
-        return Response(200, body, content_type.encode())
+        return HttpResponse(200, body, content_type.encode())
 
 
-def _reason(response: Response) -> str:
+def _reason(response: HttpResponse) -> str:
     if not isinstance(response.body, bytes):
         return ""
     told: Object = orjson.loads(response.body)

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from alcove.api.errors import MethodNotAllowed, NotFound
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response, json_response
+from alcove.apiserver.responses import json_response
+from alcove.http.messages import HttpResponse
 
-Answer = Response | None | Awaitable[Response | None]
+Answer = HttpResponse | None | Awaitable[HttpResponse | None]
 Route = Callable[[Call], Answer]
 
 KUBERNETES_VERSION = "v1.37.0"
@@ -26,14 +27,14 @@ class Routes:
         self._ready = ready
         """Empty when the server can serve, else why not."""
 
-    def public(self, call: Call) -> Response:
+    def public(self, call: Call) -> HttpResponse:
         """What anybody may ask."""
         match call.target.path:
             case "/version" | "/version/":
                 return json_response(200, version())
             case "/readyz" if told := self._ready():
-                return Response(500, told.encode(), b"text/plain; charset=utf-8")
-        return Response(200, b"ok", b"text/plain; charset=utf-8")
+                return HttpResponse(500, told.encode(), b"text/plain; charset=utf-8")
+        return HttpResponse(200, b"ok", b"text/plain; charset=utf-8")
 
     def answer(self, call: Call) -> Answer:
         path = call.target.path

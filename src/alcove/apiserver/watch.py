@@ -19,9 +19,9 @@ from msgspec import Struct
 from alcove.api.errors import ApiError, Expired, Forbidden, InternalError, status
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver.cache.entries import INDEXED_FIELDS, Entry, Event, Kind
-from alcove.apiserver.http.messages import Writer
 from alcove.apiserver.negotiate import Form
 from alcove.apiserver.render import View, render
+from alcove.http.messages import ResponseWriter
 
 log = logging.getLogger(__name__)
 
@@ -147,12 +147,12 @@ class Watcher:
         self._is_still_allowed = is_still_allowed
         """Asked before each event; None: the right to watch cannot end before the watch does."""
         self._pending: list[bytes] = []
-        self._writer: Writer | None = None
+        self._writer: ResponseWriter | None = None
         self._timers: list[asyncio.TimerHandle] = []
 
     # messages.Stream
 
-    def start(self, writer: Writer) -> None:
+    def start(self, writer: ResponseWriter) -> None:
         self._writer = writer
         self._hub.add(self)
         # Taken as it is now, at the revision that the events go on from.

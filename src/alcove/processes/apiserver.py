@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from alcove.api import meta, registry
 from alcove.api.encode import encode
+from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.objects import Object
 from alcove.api.registry import Registry
@@ -37,9 +38,7 @@ from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
 from alcove.apiserver.flow import Flow, weights
-from alcove.apiserver.http.messages import Response
-from alcove.apiserver.http.server import Server
-from alcove.apiserver.identity import MASTERS
+from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.metrics import Metrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.addresses import Network
@@ -50,6 +49,7 @@ from alcove.apiserver.recording import Recorder
 from alcove.apiserver.resources.crdremoval import CrdRemoval
 from alcove.apiserver.resources.handlers import Handlers
 from alcove.apiserver.resources.subresources import Subresources
+from alcove.apiserver.responses import http_error_response
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
 from alcove.apiserver.services import Services
@@ -61,6 +61,8 @@ from alcove.apiserver.usage.collecting import Collecting
 from alcove.apiserver.watch import Hub
 from alcove.cli.kubeconfig import Certificate, render
 from alcove.component.tasks import BackgroundTasks
+from alcove.http.messages import HttpResponse
+from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
 from alcove.store.base import ABSENT, Mismatch, Op, Store
 from alcove.store.compaction import Compactor, Keep
@@ -178,10 +180,10 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                 "/openapi/v2": openapi.everything,
                 "/openapi/v3": openapi.index,
                 "/metrics": recorder.metrics,
-                openid.CONFIGURATION_PATH: lambda call: Response(
+                openid.CONFIGURATION_PATH: lambda call: HttpResponse(
                     200, openid.configuration(tokens.issuer(call.tenant), signing_keys)
                 ),
-                openid.KEYS_PATH: lambda call: Response(
+                openid.KEYS_PATH: lambda call: HttpResponse(
                     200, openid.key_set(signing_keys), b"application/jwk-set+json"
                 ),
             },
@@ -196,14 +198,14 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
             services, authenticator, authorizer, flow, recorder, Handlers(services, subresources), routes
         )
         app = App(parts)
-        identify = authenticator.identity_from_certificate
-        async with Server(
+        async with HttpServer(
             app.handle,
             (config.host, *config.listen),
             config.port,
             serving.context,
-            identify,
-            hands_on=lambda path: path_of(path) is not None,
+            identify=partial(_identity, authenticator),
+            render_error=http_error_response,
+            streams_body=lambda request: "/proxy" in request.path and path_of(request.path) is not None,
         ) as server:
             url = f"https://{config.host}:{server.port}"
             log.info("serving", extra={"url": url})
@@ -232,6 +234,14 @@ def write_admin_kubeconfig(config: Config, running: Running) -> Path:
     path.touch(mode=0o600)
     path.write_text(text)
     return path
+
+
+def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | ApiError:
+    """Whom a client's certificate names, or why it is refused: a request with a token may still be accepted."""
+    try:
+        return authenticator.identity_from_certificate(certificate)
+    except ApiError as refused:
+        return refused
 
 
 def _release(flow: Flow, call: Call) -> None:

@@ -1,7 +1,7 @@
 """An ingress proxy on this machine's own sockets, with backends that say exactly what they are told to.
 
 lab = ProxyLab()
-await lab.start(Limits())
+await lab.start(IngressLimits())
 await lab.backend(answering(OK))
 answer = await lab.ask(get("/"))
 """
@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from alcove.agent.ingress.certificates import Certificates
-from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.server import Server
 from alcove.agent.ingress.table import Target, Tenant, compiled
 from alcove.api.ids import SYSTEM, TenantId
@@ -42,7 +42,7 @@ class ProxyLab:
         await asyncio.get_running_loop().sock_connect(sock, (address, port))
         return sock
 
-    async def start(self, limits: Limits) -> None:
+    async def start(self, limits: IngressLimits) -> None:
         self.server = Server(self.dial, limits)
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()

@@ -6,11 +6,12 @@ import weakref
 
 import pytest
 import uvloop
+from msgspec import structs
 
 from alcove.client import kubeconfig, pool
 from alcove.client.errors import Unreachable
 from alcove.client.pool import HttpPool
-from alcove.client.transport import Response
+from alcove.http.client import HttpClientConnection, ReceivedResponse
 from alcove.testing.server import LocalServer
 
 HEADERS = {"Accept": "application/json"}
@@ -19,6 +20,10 @@ HEADERS = {"Accept": "application/json"}
 @pytest.fixture
 def small(server: LocalServer) -> HttpPool:
     return HttpPool(kubeconfig.load(server.admin_kubeconfig), connections_max=2)
+
+
+def idle(of: HttpPool) -> list[HttpClientConnection]:
+    return [each.connection for each in of._idle._idle.get(None, ())]
 
 
 async def test_requests_one_after_another_share_a_connection(small: HttpPool) -> None:
@@ -38,13 +43,13 @@ async def test_old_and_closed_connections_are_not_used_again(
     small: HttpPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await small.request("GET", "/version", HEADERS)
-    first = small._idle[0][0]
-    monkeypatch.setattr(pool, "IDLE_SECONDS_MAX", 0.0)
+    [first] = idle(small)
+    monkeypatch.setattr(small._idle, "_limits", structs.replace(pool.IDLE, idle_seconds_max=0.0))
     await small.request("GET", "/version", HEADERS)
-    assert small._idle[0][0] is not first and not first.is_usable
+    [second] = idle(small)
+    assert second is not first and not first.is_reusable
     monkeypatch.undo()
-    second = small._idle[0][0]
-    second.close()
+    second.abort()
     await asyncio.sleep(0)
     assert (await small.request("GET", "/version", HEADERS)).status == 200
     await small.close()
@@ -53,15 +58,15 @@ async def test_old_and_closed_connections_are_not_used_again(
 async def test_what_only_a_burst_needed_is_closed_soon(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "SPARE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(pool, "IDLE", structs.replace(pool.IDLE, spare_seconds_max=0.2))
     wide = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     await asyncio.gather(*(wide.request("GET", "/version", HEADERS) for _ in range(40)))
-    burst = [connection for connection, _ in wide._idle]
-    assert len(burst) > pool.KEPT
+    burst = idle(wide)
+    assert len(burst) > pool.IDLE.kept
     async with asyncio.timeout(10):
-        while len(wide._idle) > pool.KEPT:  # noqa: ASYNC110 - nobody tells of what is closed
+        while len(wide._idle) > pool.IDLE.kept:  # noqa: ASYNC110 - nobody tells of what is closed
             await asyncio.sleep(0.05)
-    assert sum(connection.is_usable for connection in burst) == pool.KEPT
+    assert sum(connection.is_reusable for connection in burst) == pool.IDLE.kept
     assert (await wide.request("GET", "/version", HEADERS)).status == 200
     await wide.close()
 
@@ -80,7 +85,7 @@ async def test_an_answer_that_does_not_come_is_given_up(
     monkeypatch.setattr(pool, "ANSWER_SECONDS_MAX", 0.1)
     with pytest.raises(Unreachable, match="no answer") as given_up:
         await small.request("GET", "/api/v1/tenants/all/pods?watch=1", HEADERS)
-    assert given_up.value.sent and not small._idle
+    assert given_up.value.sent and not len(small._idle)
     await small.close()
 
 
@@ -89,7 +94,7 @@ def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
         wide = HttpPool(kubeconfig.load(server.admin_kubeconfig))
         await wide.request("GET", "/version", HEADERS)
         async with wide.stream("/api/v1/tenants/all/pods?watch=1", HEADERS) as stream:
-            ended = [weakref.ref(wide._idle[0][0]), weakref.ref(stream)]
+            ended = [weakref.ref(each) for each in (*idle(wide), stream._connection)]
         del stream
         await wide.close()
         async with asyncio.timeout(5):
@@ -107,14 +112,14 @@ def test_connections_that_ended_leave_no_circles(server: LocalServer) -> None:
 class _Endless:
     """A connection whose answers never come for one tenant."""
 
-    is_usable = True
+    is_reusable = True
 
-    async def send(self, data: bytes) -> Response:
-        if b"/tenants/slow/" in data:
+    async def exchange(self, _method: str, target: str, *_: object, bytes_max: int) -> ReceivedResponse:
+        if "/tenants/slow/" in target:
             await asyncio.Event().wait()
-        return Response(200, {}, b"")
+        return ReceivedResponse(200, {}, b"")
 
-    def close(self) -> None:
+    def abort(self) -> None:
         pass
 
 

@@ -4,7 +4,7 @@
                   └── certificates: by SNI, of the tenant's own secrets
 
 table         where a request leads (pure)
-headers       what is said to the other side (pure);  message: what was said, parsed
+headers       what is said to the other side (pure)
 limits        of everything
 serving       the thin shell: API objects become the table and the certificates
 doorsteps     the node's own programs reach its node ports, too

@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 from alcove.agent.ingress import headers
 from alcove.agent.ingress.headers import Client
-from alcove.agent.ingress.limits import Limits
-from alcove.agent.ingress.message import READ_BYTES, Head, Malformed, Mark, Messages
+from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.table import Target
-from alcove.agent.ingress.upstream import Connection, Upstreams
+from alcove.agent.ingress.upstream import BackendConnection, Upstreams
+from alcove.http.errors import HttpError
+from alcove.http.messages import HttpHead
+from alcove.http.streams import HttpStream, MessageEvent, MessageMark
+from alcove.http.writing import LAST_CHUNK, chunk
 
 _REPEATABLE = (b"GET", b"HEAD", b"OPTIONS", b"TRACE")
 _BODILESS = (204, 304)
@@ -33,29 +36,24 @@ class Broken(Exception):
 class Exchange:
     def __init__(
         self,
-        messages: Messages,
-        writer: asyncio.StreamWriter,
-        reader: asyncio.StreamReader,
-        limits: Limits,
+        stream: HttpStream,
+        limits: IngressLimits,
         upstreams: Upstreams,
         told: Callable[[int], None],
     ) -> None:
-        """`told` hears the status that the client is answered with."""
-        self._messages = messages
-        self._writer = writer
-        self._reader = reader
+        """`stream`: the client's. `told` hears the status that the client is answered with."""
+        self._stream = stream
+        self._writer = stream.writer
         self._limits = limits
         self._upstreams = upstreams
         self._told = told
         self.is_sent = False
         """The whole request was taken from the client."""
 
-    async def run(self, head: Head, host: str, path: bytes, target: Target, client: Client) -> bool:
+    async def run(self, head: HttpHead, host: str, path: bytes, target: Target, client: Client) -> bool:
         """Whether the client's connection may go on. Raises Refused, Broken."""
         raw = headers.request(head, host, path, client)
-        has_body = head.is_chunked or bool(head.length)
-        if has_body and headers.wants_websocket(head):
-            raise Refused(400, "a WebSocket begins without a body")
+        has_body = head.has_body
         connection = await self._connect(target)
         try:
             answer = await self._ask(connection, raw, head, has_body)
@@ -76,7 +74,7 @@ class Exchange:
             if not connection.writer.is_closing():
                 self._upstreams.give_back(connection)
 
-    async def _connect(self, target: Target, *, fresh: bool = False) -> Connection:
+    async def _connect(self, target: Target, *, fresh: bool = False) -> BackendConnection:
         try:
             return await self._upstreams.connect(target, fresh=fresh)
         except TimeoutError as error:
@@ -86,16 +84,19 @@ class Exchange:
 
     # The request
 
-    async def _ask(self, connection: Connection, raw: bytes, head: Head, has_body: bool) -> Head:
+    async def _ask(
+        self, connection: BackendConnection, raw: bytes, head: HttpHead, has_body: bool
+    ) -> HttpHead:
         """Sends the request, and waits for the head of its answer. Raises Refused, ConnectionError."""
         self._sending: asyncio.Task[None] | None = None
+        connection.begin(head.method)
         if has_body:
             self._sending = asyncio.create_task(self._send(connection, raw, chunked=head.is_chunked))
         else:
             connection.writer.write(raw)
         if not has_body and not self.is_sent:
             # Of a request without a body the end is all that is left.
-            await self._messages.next(self._limits.stall_seconds_max)
+            await self._stream.next(self._limits.stall_seconds_max)
             self.is_sent = True
         try:
             return await self._first(connection)
@@ -112,27 +113,27 @@ class Exchange:
             if not sending.cancelled():
                 sending.exception()
 
-    async def _send(self, connection: Connection, raw: bytes, *, chunked: bool) -> None:
+    async def _send(self, connection: BackendConnection, raw: bytes, *, chunked: bool) -> None:
         """The request's head and body, to the backend. A fault closes the backend's connection: its answer ends with it."""
         out, sent = [raw], 0
         try:
             while True:
-                if not self._messages.has_more:
+                if not self._stream.has_event:
                     await self._flush(connection.writer, out)
-                event = await self._messages.next(self._limits.stall_seconds_max)
-                if event is Mark.END:
+                event = await self._stream.next(self._limits.stall_seconds_max)
+                if event is MessageMark.END:
                     break
                 if not isinstance(event, bytes):
                     raise ConnectionResetError("the client went away")
                 sent += len(event)
                 if sent > self._limits.body_bytes_max:
                     raise ConnectionResetError("the body is too large")
-                out.append(headers.chunk(event) if chunked else event)
+                out.append(chunk(event) if chunked else event)
             if chunked:
-                out.append(headers.LAST_CHUNK)
+                out.append(LAST_CHUNK)
             await self._flush(connection.writer, out)
             self.is_sent = True
-        except (OSError, TimeoutError, Malformed):
+        except (OSError, TimeoutError, HttpError):
             connection.close()
             raise
 
@@ -147,28 +148,28 @@ class Exchange:
             async with asyncio.timeout(self._limits.stall_seconds_max):
                 await writer.drain()
 
-    async def _first(self, connection: Connection) -> Head:
+    async def _first(self, connection: BackendConnection) -> HttpHead:
         """The head of the answer proper; what comes before it (100 Continue) is passed on."""
         while True:
             event = await self._next(connection, self._limits.answer_seconds_max)
-            if isinstance(event, Head) and (event.status >= 200 or event.status == 101):
+            if isinstance(event, HttpHead) and (event.status >= 200 or event.status == 101):
                 return event
-            if isinstance(event, Head) and event.status == 100:
+            if isinstance(event, HttpHead) and event.status == 100:
                 self._writer.write(headers.response(event, chunked=False, keep_alive=True))
-            elif event is Mark.LOST:
+            elif event is MessageMark.LOST:
                 raise ConnectionResetError
 
-    async def _next(self, connection: Connection, seconds: float) -> Head | bytes | Mark:
+    async def _next(self, connection: BackendConnection, seconds: float) -> MessageEvent:
         try:
-            return await connection.messages.next(seconds)
+            return await connection.next(seconds)
         except TimeoutError as error:
             raise Refused(504, "the backend does not answer") from error
-        except Malformed as error:
+        except HttpError as error:
             raise Refused(502, "the backend's answer is not HTTP") from error
 
     # The answer
 
-    async def _relay(self, connection: Connection, head: Head, answer: Head) -> bool:
+    async def _relay(self, connection: BackendConnection, head: HttpHead, answer: HttpHead) -> bool:
         if answer.status == 101:
             return await self._tunnel(connection, head, answer)
         silent = head.method == b"HEAD" or answer.status in _BODILESS
@@ -180,10 +181,7 @@ class Exchange:
         self._told(answer.status)
         out = [headers.response(answer, chunked=chunked, keep_alive=keep)]
         try:
-            if head.method == b"HEAD":
-                connection.messages.begin()
-            else:
-                await self._pass_body(connection, out, chunked=chunked, by_end=by_end)
+            await self._pass_body(connection, out, chunked=chunked, by_end=by_end)
             await self._flush(self._writer, out)
         except (Refused, OSError, TimeoutError) as error:
             connection.close()
@@ -193,48 +191,44 @@ class Exchange:
         return keep and self.is_sent
 
     async def _pass_body(
-        self, connection: Connection, out: list[bytes], *, chunked: bool, by_end: bool
+        self, connection: BackendConnection, out: list[bytes], *, chunked: bool, by_end: bool
     ) -> None:
         """`out` is what goes before it, and at the end what is left to be sent."""
         while True:
-            if not connection.messages.has_more:
+            if not connection.has_event:
                 await self._flush(self._writer, out)
             event = await self._next(connection, self._limits.stall_seconds_max)
-            if event is Mark.END or (event is Mark.LOST and by_end):
+            if event is MessageMark.END or (event is MessageMark.LOST and by_end):
                 break
             if not isinstance(event, bytes):
                 raise ConnectionResetError("the backend went away")
-            out.append(headers.chunk(event) if chunked else event)
+            out.append(chunk(event) if chunked else event)
         if chunked:
-            out.append(headers.LAST_CHUNK)
+            out.append(LAST_CHUNK)
 
-    async def _tunnel(self, connection: Connection, head: Head, answer: Head) -> bool:
+    async def _tunnel(self, connection: BackendConnection, head: HttpHead, answer: HttpHead) -> bool:
         """Another protocol from here on, in which bytes are just bytes."""
         if not headers.wants_websocket(head):
             raise Refused(502, "the backend changed the protocol unasked")
         self._told(answer.status)
-        self._writer.write(
-            headers.response(answer, chunked=False, keep_alive=True) + connection.messages.rest
-        )
-        connection.writer.write(self._messages.rest)
+        self._writer.write(headers.response(answer, chunked=False, keep_alive=True))
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._pump(self._reader, connection.writer))
-                tasks.create_task(self._pump(connection.messages.reader, self._writer))
+                tasks.create_task(self._pump(self._stream, connection))
+                tasks.create_task(self._pump(connection, self._stream))
         except* (OSError, TimeoutError):
             pass
         finally:
             connection.close()
         return False
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: HttpStream, sink: HttpStream) -> None:
         seconds = self._limits.tunnel_seconds_max
         while True:
             async with asyncio.timeout(seconds):
-                data = await reader.read(READ_BYTES)
+                data = await source.read()
             if not data:
                 # Either side's end is the tunnel's: WebSockets say goodbye before they close.
                 raise ConnectionResetError
-            writer.write(data)
             async with asyncio.timeout(seconds):
-                await writer.drain()
+                await sink.write(data)

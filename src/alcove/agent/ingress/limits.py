@@ -1,9 +1,11 @@
 """How much of everything there may be."""
 
-from msgspec import Struct
+from alcove.http.limits import HttpLimits
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class IngressLimits(HttpLimits, frozen=True, kw_only=True):
+    """Anybody in the world may call: less is accepted here than of known clients."""
+
     connections_max: int = 8_192
     connections_per_client_max: int = 512
     requests_per_tenant_max: int = 2_048
@@ -12,10 +14,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     head_bytes_max: int = 32 << 10
     headers_max: int = 100
     body_bytes_max: int = 1 << 30
-    """Of a request."""
-    handshake_seconds_max: float = 10.0
-    head_seconds_max: float = 10.0
-    """From a request's first byte to the end of its head."""
+    """Of a request, which is passed on in pieces."""
     idle_seconds_max: float = 75.0
     """Between two requests."""
     connect_seconds_max: float = 5.0

@@ -5,35 +5,33 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from alcove.agent.ingress import headers
 from alcove.agent.ingress.exchange import Broken, Exchange, Refused
 from alcove.agent.ingress.headers import Client
-from alcove.agent.ingress.limits import Limits
-from alcove.agent.ingress.message import Head, Malformed, Messages
+from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.table import Table, Target
 from alcove.agent.ingress.upstream import Dial, Upstreams
 from alcove.client.keys import Space
+from alcove.http.errors import HttpError, MalformedMessage
+from alcove.http.messages import HttpHead
+from alcove.http.streams import HttpStream
 
 log = logging.getLogger(__name__)
 
-SWEEP_SECONDS = 5.0
 BACKLOG = 1_024
-LINGER_SECONDS = 2.0
 
 
 class Server:
-    def __init__(
-        self, dial: Dial, limits: Limits | None = None, clock: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, dial: Dial, limits: IngressLimits | None = None) -> None:
         self.table = Table()
         """Replaced whenever something changes; requests under way go on."""
-        self.limits = limits or Limits()
+        self.limits = limits or IngressLimits()
         self.answers: Counter[tuple[Space | None, int]] = Counter()
         """How often who was answered with which status."""
-        self._upstreams = Upstreams(dial, self.limits, clock or asyncio.get_running_loop().time)
+        self._upstreams = Upstreams(dial, self.limits)
         self._connections = 0
         self._clients: Counter[str] = Counter()
         self._busy: Counter[Space] = Counter()
@@ -51,12 +49,10 @@ class Server:
                     await asyncio.start_server(
                         self._serve, sock=sock, backlog=BACKLOG, ssl=tls,
                         ssl_handshake_timeout=self.limits.handshake_seconds_max,
-                        ssl_shutdown_timeout=LINGER_SECONDS,
+                        ssl_shutdown_timeout=self.limits.linger_seconds_max,
                     )
                 )  # fmt: skip
-            while True:
-                await asyncio.sleep(SWEEP_SECONDS)
-                self._upstreams.sweep()
+            await asyncio.Event().wait()
         finally:
             for server in servers:
                 server.close()
@@ -74,7 +70,8 @@ class Server:
         self._connections += 1
         self._clients[address] += 1
         try:
-            await _Talk(self, reader, writer, _client(writer, address)).run()
+            stream = HttpStream(reader, writer, self.limits, requests=True)
+            await _Talk(self, stream, _client(writer, address)).run()
         except (OSError, ssl.SSLError, TimeoutError, Broken):
             writer.transport.abort()
         finally:
@@ -94,13 +91,11 @@ class Server:
         if not self._busy[target.space]:
             del self._busy[target.space]
 
-    def exchange(
-        self, messages: Messages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target
-    ) -> Exchange:
+    def exchange(self, stream: HttpStream, target: Target) -> Exchange:
         def told(status: int) -> None:
             self.answers[target.space, status] += 1
 
-        return Exchange(messages, writer, reader, self.limits, self._upstreams, told)
+        return Exchange(stream, self.limits, self._upstreams, told)
 
 
 def _client(writer: asyncio.StreamWriter, address: str) -> Client:
@@ -113,60 +108,40 @@ def _client(writer: asyncio.StreamWriter, address: str) -> Client:
 class _Talk:
     """What is said on one connection of a client, request by request."""
 
-    def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
-    ) -> None:
+    def __init__(self, server: Server, stream: HttpStream, client: Client) -> None:
         self._server = server
         self._limits = server.limits
-        self._reader = reader
-        self._writer = writer
+        self._stream = stream
+        self._writer = stream.writer
         self._client = client
-        self._messages = Messages(reader, self._limits, requests=True)
 
     async def run(self) -> None:
         for _ in range(self._limits.requests_per_connection_max):
             try:
                 head = await self._head()
-            except Malformed as error:
+            except HttpError as error:
                 await self._refuse(None, Refused(error.status, str(error)))
                 return
             if head is None or not await self._answer(head):
                 return
 
-    async def _head(self) -> Head | None:
+    async def _head(self) -> HttpHead | None:
         """The next request's; None: the client has no more."""
-        if not await self._begun():
+        if not await self._stream.wait(self._limits.idle_seconds_max):
             return None
         # All of it within the time, however small the pieces it comes in.
-        async with asyncio.timeout(self._limits.head_seconds_max):
-            event = await self._messages.next(self._limits.head_seconds_max)
-        if not isinstance(event, Head):
+        event = await self._stream.next(self._limits.head_seconds_max)
+        if not isinstance(event, HttpHead):
             return None
         if event.method == b"CONNECT":
-            raise Malformed(501, "this is no proxy for others")
+            raise MalformedMessage("this is no proxy for others", 501)
         if event.upgrade and not headers.wants_websocket(event):
-            # We speak no other: the request is taken for what it says else.
-            self._messages.put_back(headers.plain(event))
-            again = await self._messages.next(self._limits.head_seconds_max)
-            if not isinstance(again, Head) or again.upgrade:
-                raise Malformed(400, "malformed")
-            event = again
+            # The ingress speaks no other protocol: the request is taken for an ordinary one.
+            self._stream.decline_upgrade()
+            event.upgrade = False
         return event
 
-    async def _begun(self) -> bool:
-        """Waits for a request's first byte: a connection may be idle for longer than a head may take."""
-        if not self._messages.is_quiet:
-            return True
-        try:
-            async with asyncio.timeout(self._limits.idle_seconds_max):
-                data = await self._reader.read(1)
-        except TimeoutError:
-            return False
-        if data:
-            self._messages.feed(data)
-        return bool(data)
-
-    async def _answer(self, head: Head) -> bool:
+    async def _answer(self, head: HttpHead) -> bool:
         """Whether the connection goes on."""
         target: Target | None = None
         try:
@@ -180,47 +155,32 @@ class _Talk:
                 raise Refused(413)
             self._server.enter(target)
             try:
-                exchange = self._server.exchange(self._messages, self._reader, self._writer, target)
+                exchange = self._server.exchange(self._stream, target)
                 goes_on = await exchange.run(head, host, path, target, self._client)
                 if not exchange.is_sent:
-                    await self._linger()
+                    await self._stream.linger()
                 return goes_on
             finally:
                 self._server.leave(target)
         except Refused as error:
             await self._refuse(target, error, head)
             return False
-        except Malformed as error:
+        except HttpError as error:
             await self._refuse(target, Refused(error.status), head)
             return False
 
-    async def _refuse(self, target: Target | None, error: Refused, head: Head | None = None) -> None:
+    async def _refuse(self, target: Target | None, error: Refused, head: HttpHead | None = None) -> None:
         """`head` is None: what was asked is not even known."""
         self._server.answers[target.space if target else None, error.status] += 1
         silent = head is not None and head.method == b"HEAD"
         self._writer.write(headers.refusal(error.status, str(error), has_body=not silent))
-        if head is None or head.is_chunked or head.length:
-            await self._linger()
-
-    async def _linger(self) -> None:
-        """A client that is still sending would lose our answer to a reset."""
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                await self._writer.drain()
-                while await self._reader.read(1 << 16):
-                    pass
-        except TimeoutError:
-            pass
+        if head is None or head.has_body:
+            await self._stream.linger()
 
 
-def asked(head: Head, client: Client) -> tuple[str, bytes]:
+def asked(head: HttpHead, client: Client) -> tuple[str, bytes]:
     """The host, with its port if one is named, and the path, with its query. Raises Refused."""
-    named = head.values(b"host")
-    if len(named) > 1 or (not named and head.version != "1.0"):
-        raise Refused(400, "one Host is needed")
-    host, path = (named[0] if named else b"").decode("latin-1"), head.target
+    host, path = head.headers.get("host", ""), head.target
     if not path.startswith(b"/"):
         if path == b"*" and head.method == b"OPTIONS":
             return host, b"/"

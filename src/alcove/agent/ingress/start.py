@@ -10,7 +10,7 @@ from typing import Protocol
 
 from alcove.agent.ingress.certificates import Certificates
 from alcove.agent.ingress.dialing import Exit, gateway_dial
-from alcove.agent.ingress.limits import Limits
+from alcove.agent.ingress.limits import IngressLimits
 from alcove.agent.ingress.server import Server
 from alcove.agent.ingress.serving import Note, Serving
 from alcove.agent.ingress.targets import Services
@@ -67,7 +67,7 @@ async def serve(
     note: Note,
     plain: Iterable[socket.socket],
     secure: Iterable[socket.socket],
-    limits: Limits | None = None,
+    limits: IngressLimits | None = None,
 ) -> None:
     """HTTP on the plain sockets, HTTPS on the secure ones, until cancelled."""
     server = Server(gateway_dial(networks.open_gateway, networks.exit_of), limits)

@@ -15,14 +15,15 @@ import orjson
 from msgspec import Struct
 
 from alcove.agent.server import websocket
-from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
+from alcove.agent.server.requests import NodeRequest
 from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.component.tasks import stop
+from alcove.http.streams import HttpServerStream
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
@@ -44,7 +45,7 @@ class Wanted(Struct, frozen=True):
     tty: bool = False
 
     @classmethod
-    def of(cls, request: Request) -> Wanted:
+    def of(cls, request: NodeRequest) -> Wanted:
         """Raises BadRequest."""
         tty = request.flag("tty")
         wanted = cls(request.flag("stdin"), request.flag("stdout"), request.flag("stderr") and not tty, tty)
@@ -76,7 +77,7 @@ class Channels(Protocol):
 
 
 @asynccontextmanager
-async def opened(connection: Connection, request: Request, wanted: Wanted) -> AsyncIterator[_Open]:
+async def opened(connection: HttpServerStream, request: NodeRequest, wanted: Wanted) -> AsyncIterator[_Open]:
     """The streams, once both sides agree on how; raises BadRequest before anything was agreed."""
     if websocket.is_asked(request):
         protocol = websocket.chosen(request, (V5, *BEFORE_V5))
@@ -205,7 +206,7 @@ class SpdyChannels:
         await self._streams[ERROR].end()
 
 
-async def _accept_spdy(connection: Connection, request: Request) -> Session:
+async def _accept_spdy(connection: HttpServerStream, request: NodeRequest) -> Session:
     offered = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
     if V4 not in offered:
         raise BadRequest(f"unable to upgrade: none of the protocols {offered} is {V4}")

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from alcove.agent.server import websocket
-from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
+from alcove.agent.server.requests import NodeRequest
 from alcove.agent.server.running import PodHandle
 from alcove.agent.server.spdy.session import Session, Stream
 from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, Tunnel, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.component.tasks import TaskSet, stop
+from alcove.http.streams import HttpServerStream
 
 TUNNELLED = "SPDY/3.1+portforward.k8s.io"
 FORWARD = "portforward.k8s.io"
@@ -41,7 +42,7 @@ class Data(Protocol):
     async def end(self) -> None: ...
 
 
-async def serve(connection: Connection, request: Request, pod: PodHandle) -> None:
+async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHandle) -> None:
     """Until the client leaves. Raises BadRequest before anything was agreed."""
     if websocket.is_asked(request):
         protocol = websocket.chosen(request, (TUNNELLED, *BEFORE_V5))
@@ -146,7 +147,7 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text) <= 0xFFFF
 
 
-def _ports(request: Request) -> Sequence[int]:
+def _ports(request: NodeRequest) -> Sequence[int]:
     texts = [text for given in request.query.get("ports", ()) for text in given.split(",")]
     if not texts or len(texts) > PORTS_MAX or not all(map(_is_port, texts)):
         raise BadRequest(f"query parameter ports must name 1 to {PORTS_MAX} ports")

@@ -8,16 +8,17 @@ import time
 from alcove.agent.logs import reading
 from alcove.agent.logs.reading import Options
 from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
-from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.requests import NodeRequest
 from alcove.agent.server.running import PodHandle
 from alcove.api import meta
 from alcove.api.errors import BadRequest, NotFound
 from alcove.component.tasks import stop
+from alcove.http.streams import HttpServerStream
 
 _STREAMS = {"": b"", "All": b"", "Stdout": b"stdout", "Stderr": b"stderr"}
 
 
-async def serve(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
     """Raises BadRequest, NotFound before the answer has begun."""
     options = _options(request)
     container = pod.containers.get(name)
@@ -44,7 +45,7 @@ async def serve(connection: Connection, request: Request, pod: PodHandle, name: 
         await stop(*tasks, *([waiting] if waiting is not None else []))
 
 
-async def _gone(connection: Connection) -> None:
+async def _gone(connection: HttpServerStream) -> None:
     """Returns when the client has left: it has nothing more to say."""
     while await connection.read():
         pass
@@ -59,7 +60,7 @@ async def _wait(runtime: Runtime, container: ContainerId, ended: asyncio.Event) 
         ended.set()
 
 
-def _options(request: Request) -> Options:
+def _options(request: NodeRequest) -> Options:
     since: float | None = None
     if (seconds := request.number("sinceSeconds")) is not None:
         since = time.time() - seconds

@@ -14,13 +14,13 @@ import msgspec
 
 from alcove.agent.network.dialing import connect_node
 from alcove.agent.runtime.base import NoSuchContainer, Phase, RuntimeFailure
-from alcove.agent.server import attach, channels, forward, http, logs, tunnel
+from alcove.agent.server import attach, channels, forward, logs, tunnel
 from alcove.agent.server import exec as execution
 from alcove.agent.server.attach import Attachable
 from alcove.agent.server.callers import Callers
 from alcove.agent.server.channels import Wanted
-from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.nodeanswers import NodeAnswers
+from alcove.agent.server.requests import NodeRequest, read_request, refuse
 from alcove.agent.server.running import ContainerHandle, PodHandle, Running
 from alcove.agent.server.usage import Meter
 from alcove.api.errors import (
@@ -37,11 +37,12 @@ from alcove.api.nodeapi import POD_VERBS, PORT
 from alcove.client.keys import HOME, PlaneId
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
+from alcove.http.limits import LIMITS, READ_BYTES
+from alcove.http.streams import HttpServerStream
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1_024
-HANDSHAKE_SECONDS_MAX = 10.0
 WATCH_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 5.0
 _ESTABLISHED = 1
@@ -72,8 +73,8 @@ class Server:
     async def __aenter__(self) -> Server:
         self._listener = await asyncio.start_server(
             self._accept, self._host, self._port,
-            ssl=self._callers.context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
-            limit=http.HEAD_BYTES_MAX, reuse_address=True,
+            ssl=self._callers.context, ssl_handshake_timeout=LIMITS.handshake_seconds_max,
+            limit=READ_BYTES, reuse_address=True,
         )  # fmt: skip
         await self._background.__aenter__()
         self._background.restart("closed connections", self._watch)
@@ -105,31 +106,31 @@ class Server:
                     task.cancel()
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = spawn("connection", self._connected(Connection(reader, writer), writer))
+        task = spawn("connection", self._connected(HttpServerStream(reader, writer), writer))
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
 
-    async def _connected(self, connection: Connection, writer: StreamWriter) -> None:
+    async def _connected(self, connection: HttpServerStream, writer: StreamWriter) -> None:
         try:
             await self._serve(connection, writer)
         except ApiError as error:
             if not connection.is_answered:
                 with suppress(ConnectionError):
-                    await connection.refuse(error)
+                    await refuse(connection, error)
         except (ConnectionError, EOFError, TimeoutError):
             pass  # The client is gone, or does not say what it wants.
         except Exception:
             log.exception("request failed")
             if not connection.is_answered:
                 with suppress(ConnectionError):
-                    await connection.refuse(InternalError("the node's agent failed; its log has more"))
+                    await refuse(connection, InternalError("the node's agent failed; its log has more"))
         finally:
             await _close(writer)
 
-    async def _serve(self, connection: Connection, writer: StreamWriter) -> None:
+    async def _serve(self, connection: HttpServerStream, writer: StreamWriter) -> None:
         tls = writer.get_extra_info("ssl_object")
         plane = self._callers.plane_of(tls.getpeercert(binary_form=True))
-        request = await http.read_request(connection.reader)
+        request = await read_request(connection)
         # In the connection's own task, which serves this one request.
         request_ids.current.set(request_ids.from_headers(request.headers))
         log.debug("serving request", extra={"method": request.method, "path": "/".join(request.path)})
@@ -137,10 +138,10 @@ class Server:
             raise ServiceUnavailable("this node serves too many streams; close some")
         match request.path:
             case ("healthz",):
-                await connection.answer(200, b"ok", "text/plain")
+                await connection.respond(200, b"ok", "text/plain")
             case ("usage",):
                 summary = await self._meter.summary(plane)
-                await connection.answer(200, msgspec.json.encode(summary))
+                await connection.respond(200, msgspec.json.encode(summary))
             case ("node" | "nodeport", *path):
                 if plane != HOME:
                     raise Forbidden("nodes are ring0's")
@@ -153,14 +154,16 @@ class Server:
             case _:
                 raise NotFound.path()
 
-    async def _serve_node(self, connection: Connection, request: Request, path: Sequence[str]) -> None:
+    async def _serve_node(
+        self, connection: HttpServerStream, request: NodeRequest, path: Sequence[str]
+    ) -> None:
         if request.path == ("nodeport",):
             await tunnel.serve(connection, request, partial(connect_node, self._host))
             return
         if request.method not in ("GET", "HEAD"):
             raise MethodNotAllowed("the node's agent only answers GET")
         answer = await self._answers.answer(path)
-        await connection.answer(200, answer.body, answer.content_type)
+        await connection.respond(200, answer.body, answer.content_type)
 
     def _find(self, plane: PlaneId, tenant: TenantId, namespace: str, name: str, uid: str) -> PodHandle:
         pod = self._pods.find(plane, tenant, namespace, name)
@@ -168,7 +171,9 @@ class Server:
             raise NotFound(f'pod "{name}" is not on this node')
         return pod
 
-    async def _serve_pod(self, connection: Connection, request: Request, pod: PodHandle, verb: str) -> None:
+    async def _serve_pod(
+        self, connection: HttpServerStream, request: NodeRequest, pod: PodHandle, verb: str
+    ) -> None:
         name = request.first("container")
         match verb:
             case "log":
@@ -183,7 +188,7 @@ class Server:
                 await _attach(connection, request, pod, name)
 
 
-async def _exec(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+async def _exec(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
     command, wanted = request.query.get("command", []), Wanted.of(request)
     if not command:
         raise BadRequest("you must specify at least 1 argument for the command")
@@ -192,7 +197,7 @@ async def _exec(connection: Connection, request: Request, pod: PodHandle, name: 
         await client.during(execution.run(pod.runtime, container.id, command, wanted, client.channels))
 
 
-async def _attach(connection: Connection, request: Request, pod: PodHandle, name: str) -> None:
+async def _attach(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
     wanted = Wanted.of(request)
     container = await _running(pod, name)
     runtime = pod.runtime

@@ -12,17 +12,19 @@ import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 
-from alcove.agent.server.http import READ_BYTES, Connection, Request
+from alcove.agent.server.requests import NodeRequest
 from alcove.api.errors import BadRequest, ServiceUnavailable
 from alcove.api.nodeapi import TUNNEL
 from alcove.component.tasks import stop
+from alcove.http.limits import READ_BYTES
+from alcove.http.streams import HttpServerStream
 
 DIAL_SECONDS_MAX = 10.0
 
 Dial = Callable[[int], Awaitable[socket.socket]]
 
 
-async def serve(connection: Connection, request: Request, dial: Dial) -> None:
+async def serve(connection: HttpServerStream, request: NodeRequest, dial: Dial) -> None:
     """Until either side ends. Raises BadRequest, and ServiceUnavailable where nobody listens."""
     port, scheme = request.number("port") or 0, request.first("scheme", "http")
     if not 0 < port <= 0xFFFF or scheme not in ("http", "https"):
@@ -70,7 +72,7 @@ def _why(error: OSError | TimeoutError, port: int) -> str:
     return f"dial tcp :{port}: {'i/o timeout' if isinstance(error, TimeoutError) else 'connect: connection refused'}"
 
 
-async def _relayed(connection: Connection, reader: StreamReader, writer: StreamWriter) -> bool:
+async def _relayed(connection: HttpServerStream, reader: StreamReader, writer: StreamWriter) -> bool:
     """Whether it ended as it should: the port's last byte was sent, or the caller left."""
     inward = asyncio.create_task(_copy_in(connection, writer), name="tunnel in")
     outward = asyncio.create_task(_copy_out(connection, reader), name="tunnel out")
@@ -83,7 +85,7 @@ async def _relayed(connection: Connection, reader: StreamReader, writer: StreamW
         await stop(inward, outward)
 
 
-async def _copy_in(connection: Connection, writer: StreamWriter) -> bool:
+async def _copy_in(connection: HttpServerStream, writer: StreamWriter) -> bool:
     while data := await connection.read():
         try:
             writer.write(data)
@@ -94,7 +96,7 @@ async def _copy_in(connection: Connection, writer: StreamWriter) -> bool:
     return True
 
 
-async def _copy_out(connection: Connection, reader: StreamReader) -> bool:
+async def _copy_out(connection: HttpServerStream, reader: StreamReader) -> bool:
     try:
         while data := await reader.read(READ_BYTES):
             await connection.write(data)

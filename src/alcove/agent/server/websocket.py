@@ -18,8 +18,9 @@ from wsproto.connection import ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.utilities import RemoteProtocolError
 
-from alcove.agent.server.http import Connection, Request
+from alcove.agent.server.requests import NodeRequest
 from alcove.api.errors import BadRequest
+from alcove.http.streams import HttpServerStream
 
 V5, V4, OLDEST = "v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"
 V4_TEXT, OLDEST_TEXT = "v4.base64.channel.k8s.io", "base64.channel.k8s.io"
@@ -40,15 +41,15 @@ class Piece(Struct, frozen=True):
     is_last: bool
 
 
-def is_asked(request: Request) -> bool:
+def is_asked(request: NodeRequest) -> bool:
     return request.headers.get("upgrade", "").lower() == "websocket"
 
 
-def offered(request: Request) -> list[str]:
+def offered(request: NodeRequest) -> list[str]:
     return [each.strip() for each in request.headers.get("sec-websocket-protocol", "").split(",")]
 
 
-def chosen(request: Request, known: Collection[str]) -> str:
+def chosen(request: NodeRequest, known: Collection[str]) -> str:
     """The first protocol of ours that the client offers, in our order. Raises BadRequest."""
     theirs = offered(request)
     for protocol in known:
@@ -58,14 +59,14 @@ def chosen(request: Request, known: Collection[str]) -> str:
 
 
 class WebSocket:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpServerStream) -> None:
         self._connection = connection
         self._frames = Frames(ConnectionType.SERVER)
         self._pieces: list[Piece] = []
         self._is_first = True
 
     @classmethod
-    async def accept(cls, connection: Connection, request: Request, protocol: str) -> WebSocket:
+    async def accept(cls, connection: HttpServerStream, request: NodeRequest, protocol: str) -> WebSocket:
         """Raises BadRequest."""
         key = request.headers.get("sec-websocket-key", "")
         if request.headers.get("sec-websocket-version") != "13" or not _is_key(key):
@@ -127,7 +128,7 @@ class WebSocket:
 class TextWebSocket(WebSocket):
     """The same messages, as text."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: HttpServerStream) -> None:
         super().__init__(connection)
         self._undecoded = ""
         """Of a message of which more is to come: less than what three bytes become."""

@@ -19,10 +19,11 @@ from alcove.api.objects import Object
 from alcove.api.schema import stock
 from alcove.apiserver.call import Call
 from alcove.apiserver.discovery import visible
-from alcove.apiserver.http.messages import JSON, Response, json_response
 from alcove.apiserver.openapi import paths, protobuf, schemas
 from alcove.apiserver.reader import Kinds
+from alcove.apiserver.responses import json_response
 from alcove.apiserver.routes import KUBERNETES_VERSION
+from alcove.http.messages import JSON, HttpResponse
 
 KEPT_BYTES_MAX = 24 * 1024 * 1024
 
@@ -36,7 +37,7 @@ class OpenApi:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._making = asyncio.Lock()
 
-    def index(self, call: Call) -> Response:
+    def index(self, call: Call) -> HttpResponse:
         """GET /openapi/v3."""
         found = _by_version(visible(self._kinds.all(call.tenant), call.tenant))
         prefix = f"/tenants/{call.target.tenant}" if call.target.tenant else ""
@@ -46,7 +47,7 @@ class OpenApi:
         }
         return json_response(200, {"paths": told})
 
-    async def version(self, call: Call) -> Response:
+    async def version(self, call: Call) -> HttpResponse:
         """GET /openapi/v3/apis/GROUP/VERSION."""
         path = call.target.path.removeprefix("/openapi/v3/")
         kinds = _by_version(visible(self._kinds.all(call.tenant), call.tenant)).get(path)
@@ -54,18 +55,18 @@ class OpenApi:
             raise NotFound.path()
         mark = _mark(kinds)
         body = await self._document(f"{path} {mark}", lambda: orjson.dumps(version_document(kinds)))
-        return Response(200, body, JSON, [(b"ETag", b'"%b"' % mark.encode())])
+        return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % mark.encode())])
 
-    async def everything(self, call: Call) -> Response:
+    async def everything(self, call: Call) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
         mark = f"v2 {_mark(kinds)}"
         if _PROTOBUF not in call.request.headers.get("accept", ""):
             body = await self._document(mark, lambda: orjson.dumps(whole_document(kinds)))
-            return Response(200, body, JSON)
+            return HttpResponse(200, body, JSON)
         body = await self._document(f"{mark} protobuf", lambda: protobuf.encode(whole_document(kinds)))
         # The name clients ask by is no valid media type: what is answered has a dot for its @.
-        return Response(200, body, _PROTOBUF.replace("@", ".").encode())
+        return HttpResponse(200, body, _PROTOBUF.replace("@", ".").encode())
 
     async def _document(self, mark: str, make: Callable[[], bytes]) -> bytes:
         if mark not in self._kept:

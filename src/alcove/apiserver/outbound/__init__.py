@@ -3,7 +3,6 @@
     addresses  where a tenant's webhooks may be: never on this side of the wall
     names      host names and services, resolved to addresses
     dialing    a TCP connection to an address that was checked
-    http       one HTTP/1.1 exchange
     webhooks   the door: `Webhooks.call(tenant, clientConfig, body)`
 
 A webhook's target is chosen by a tenant, the connection is made from the API server's place in the

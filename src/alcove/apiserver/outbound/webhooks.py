@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Protocol
@@ -21,15 +21,16 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.outbound import http
 from alcove.apiserver.outbound.dialing import Dialer, Target
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
-from alcove.apiserver.outbound.http import Answer, Connection
+from alcove.component import request_ids
+from alcove.http.client import HttpClientConnection, ReceivedResponse
+from alcove.http.errors import BodyTooLarge, HeadTooLarge, HttpError
+from alcove.http.pool import IdleConnections, PoolLimits
 
 CALLS_PER_TENANT_MAX = 64
-IDLE_SECONDS = 30.0
-IDLE_PER_TARGET_MAX = 4
-IDLE_MAX = 256
+RESPONSE_BYTES_MAX = 3 << 20
+POOL = PoolLimits(per_target_max=4, total_max=256, idle_seconds_max=30.0)
 
 
 class Endpoint(Struct, frozen=True):
@@ -94,32 +95,17 @@ def _context(authority: str) -> ssl.SSLContext:
     return context
 
 
-class _Idle:
-    """A connection that waits for its next use, and closes if none comes."""
-
-    __slots__ = ("connection", "timer")
-
-    def __init__(self, connection: Connection, expire: Callable[[_Idle], None]) -> None:
-        self.connection = connection
-        self.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, expire, self)
-
-
 _Key = tuple[TenantId, Target, str]
 
 
 class Webhooks:
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
-        self._idle: dict[_Key, list[_Idle]] = {}
-        self._idle_count = 0
+        self._idle: IdleConnections[_Key, HttpClientConnection] = IdleConnections(POOL)
         self._calls: dict[TenantId, int] = {}
 
     def close(self) -> None:
-        for waiting in list(self._idle.values()):
-            for each in waiting:
-                each.timer.cancel()
-                each.connection.close()
-        self._idle.clear()
+        self._idle.close()
         self._dialer.close()
 
     def of(self, tenant: TenantId) -> Call:
@@ -145,10 +131,10 @@ class Webhooks:
                 del self._calls[tenant]
         if answer.status != 200:
             raise WebhookError(f"the webhook answered with status {answer.status}, not 200")
-        return bytes(answer.body)
+        return answer.body
 
-    async def _within(self, seconds: float, work: Awaitable[Answer]) -> Answer:
-        """Translates what a network can do to us."""
+    async def _within(self, seconds: float, work: Awaitable[ReceivedResponse]) -> ReceivedResponse:
+        """Translates everything that can go wrong on the network into WebhookError."""
         try:
             async with asyncio.timeout(seconds):
                 return await work
@@ -161,12 +147,14 @@ class Webhooks:
         except OSError as error:
             # The error's own words may name an address.
             raise WebhookError(os.strerror(error.errno).lower() if error.errno else str(error)) from error
+        except HttpError as error:
+            raise _malformed(error) from error
         except ValueError as error:  # a host that TLS cannot name
             raise WebhookError("the webhook's host is not valid") from error
 
-    async def _post(self, tenant: TenantId, endpoint: Endpoint, path: str, body: bytes) -> Answer:
+    async def _post(self, tenant: TenantId, endpoint: Endpoint, path: str, body: bytes) -> ReceivedResponse:
         key = (tenant, endpoint.target, endpoint.authority)
-        connection = self._take(key)
+        connection = self._idle.take(key)
         if connection is not None:
             # The other side may have closed it at this very moment; then it has not read the request.
             with suppress(ConnectionError):
@@ -174,49 +162,38 @@ class Webhooks:
         connection = await self._open(tenant, endpoint)
         return await self._exchange(key, connection, endpoint, path, body)
 
-    async def _open(self, tenant: TenantId, endpoint: Endpoint) -> Connection:
+    async def _open(self, tenant: TenantId, endpoint: Endpoint) -> HttpClientConnection:
         context = _context(endpoint.authority)
         sock = await self._dialer.dial(tenant, endpoint.target)
-        return await http.secure(sock, context, endpoint.server_name)
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                HttpClientConnection, sock=sock, ssl=context, server_hostname=endpoint.server_name
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return connection
 
     async def _exchange(
-        self, key: _Key, connection: Connection, endpoint: Endpoint, path: str, body: bytes
-    ) -> Answer:
-        try:
-            answer = await connection.post(endpoint.host, path, body)
-        except BaseException:
-            connection.close()
-            raise
-        if answer.is_kept:
-            self._keep(key, connection)
-        else:
-            connection.close()
+        self, key: _Key, connection: HttpClientConnection, endpoint: Endpoint, path: str, body: bytes
+    ) -> ReceivedResponse:
+        headers = {
+            "Host": endpoint.host,
+            "User-Agent": "alcove",
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            **request_ids.outgoing(),
+            "Content-Length": str(len(body)),
+        }
+        answer = await connection.exchange("POST", path, headers, body, bytes_max=RESPONSE_BYTES_MAX)
+        self._idle.put(key, connection)
         return answer
 
-    # Connections that wait for their next use
 
-    def _take(self, key: _Key) -> Connection | None:
-        waiting = self._idle.get(key, [])
-        while waiting:
-            connection = self._drop(key, waiting[-1])
-            if connection.is_open:
-                return connection
-            connection.close()
-        return None
-
-    def _keep(self, key: _Key, connection: Connection) -> None:
-        if len(self._idle.get(key, ())) >= IDLE_PER_TARGET_MAX or self._idle_count >= IDLE_MAX:
-            connection.close()
-            return
-        idle = _Idle(connection, lambda expired: self._drop(key, expired).close())
-        self._idle.setdefault(key, []).append(idle)
-        self._idle_count += 1
-
-    def _drop(self, key: _Key, idle: _Idle) -> Connection:
-        idle.timer.cancel()
-        waiting = self._idle[key]
-        waiting.remove(idle)
-        if not waiting:
-            del self._idle[key]
-        self._idle_count -= 1
-        return idle.connection
+def _malformed(error: HttpError) -> WebhookError:
+    match error:
+        case HeadTooLarge():
+            return WebhookError("the webhook's answer has too many headers")
+        case BodyTooLarge():
+            return WebhookError(f"the webhook's answer has more than {RESPONSE_BYTES_MAX} bytes")
+    return WebhookError("the webhook did not answer in HTTP/1.1")

@@ -17,12 +17,12 @@ from alcove.apiserver.cache.entries import Entry, Event
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds import removal
 from alcove.apiserver.crds.sharing import CRDS
-from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.paths import Target
 from alcove.apiserver.resources import deleting
 from alcove.apiserver.resources.options import DeleteOptions
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpRequest
 from alcove.store.base import Mismatch, Op
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ async def _delete(services: Services, entry: Entry) -> int:
     target = Target(
         entry.key.tenant, "", kind.group, kind.version, kind.resource, entry.key.namespace, entry.key.name
     )
-    call = Call(Request("DELETE", "", "", {}), target, services.clock())
+    call = Call(HttpRequest("DELETE", "", "", {}), target, services.clock())
     call.caller = call.identity = SELF
     call.tenant, call.kind, call.verb = entry.key.tenant, kind, "delete"
     try:

@@ -13,16 +13,16 @@ from alcove.api.patch.apply import update as own
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import body, versions, writing
 from alcove.apiserver.resources.options import check_dry_run
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import ABSENT, Mismatch, Op
 
 GENERATED_NAMES_MAX = 8
 
 
-async def create(services: Services, call: Call) -> Response:
+async def create(services: Services, call: Call) -> HttpResponse:
     check_dry_run(call)
     obj = body.read(call, call.kind)
     entry = await create_object(services, call, obj, manager=writing.field_manager(call))

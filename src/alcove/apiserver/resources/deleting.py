@@ -18,13 +18,14 @@ from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds import removal
 from alcove.apiserver.crds.sharing import CRDS
-from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
+from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import Mismatch, Op
 
 ORPHAN = "orphan"
@@ -121,7 +122,7 @@ async def check_empty(services: Services, kind: Kind, key: Key) -> None:
         raise Conflict.of(resource, key.name, f"the {kind.singular} is not empty, it still has {told}")
 
 
-async def delete(services: Services, call: Call) -> Response:
+async def delete(services: Services, call: Call) -> HttpResponse:
     options = _options(services, call)
     entry, gone = await delete_object(services, call, call.key, options)
     if not gone:
@@ -216,7 +217,7 @@ def _success(call: Call, entry: Entry) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": about, "status": "Success", "details": details}
 
 
-async def delete_collection(services: Services, call: Call) -> Response:
+async def delete_collection(services: Services, call: Call) -> HttpResponse:
     if call.list_tenant is None:
         raise MethodNotAllowed("deletecollection over all tenants is not allowed; name one tenant")
     options = _options(services, call)
@@ -235,4 +236,4 @@ async def delete_collection(services: Services, call: Call) -> Response:
         deleted.append(found)
     if call.kind.convert is not None:
         deleted = await versions.entries_at(call.kind, deleted)
-    return Response(200, render_list(call.view, deleted, revision, {}), call.view.content_type)
+    return HttpResponse(200, render_list(call.view, deleted, revision, {}), call.view.content_type)

@@ -8,7 +8,6 @@ from alcove.api import objects
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.sharing import CRDS
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import (
     body,
     creating,
@@ -22,8 +21,9 @@ from alcove.apiserver.resources import (
 )
 from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
-Answer = Response | Awaitable[Response]
+Answer = HttpResponse | Awaitable[HttpResponse]
 Handler = Callable[[Services, Call], Answer]
 
 VERBS: dict[str, Handler] = {

@@ -16,13 +16,13 @@ from alcove.api.objects import Object
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.matching import Matches, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import Ahead, Compacted, Record
 
 INCONSISTENT = -1
@@ -55,7 +55,7 @@ class Token(Struct, frozen=True):
             raise BadRequest("continue key is not valid: start the list again without it") from error
 
 
-def list_objects(services: Services, call: Call) -> Response | Coroutine[Any, Any, Response]:
+def list_objects(services: Services, call: Call) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     options = list_options(call)
     cache = services.cache
     if options.continue_:
@@ -78,7 +78,7 @@ def _current(services: Services, call: Call, after: Position) -> Iterable[Entry]
 
 def _at(
     services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
-) -> Response | Coroutine[Any, Any, Response]:
+) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     cache = services.cache
     check_reached(cache, revision)
     resource = call.kind.storage_resource
@@ -89,7 +89,7 @@ def _at(
 
 async def _past(
     services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
-) -> Response:
+) -> HttpResponse:
     """A list as of an earlier revision, from the store's history."""
     tenant, resource = call.list_tenant, call.kind.storage_resource
     try:
@@ -108,7 +108,7 @@ async def _past(
     else:
         entries = _entries(services.cache, snapshots[0].records, after)
     page = _page(call, options, entries, revision)
-    return page if isinstance(page, Response) else await page
+    return page if isinstance(page, HttpResponse) else await page
 
 
 def _entries(cache: Cache, records: Iterable[Record], after: Position) -> Iterator[Entry]:
@@ -133,7 +133,7 @@ def _position(key: Key) -> Position:
 
 def _page(
     call: Call, options: ListOptions, entries: Iterable[Entry], revision: Revision
-) -> Response | Coroutine[Any, Any, Response]:
+) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     wanted = selected(call, options)
     found = entries if wanted is None else filter(wanted, entries)
     meta: Object = {}
@@ -150,12 +150,12 @@ def _page(
     view = call.view
     if view.kind.convert is not None:
         return _converted(call, page, revision, meta)
-    return Response(200, render_list(view, page, revision, meta), view.content_type)
+    return HttpResponse(200, render_list(view, page, revision, meta), view.content_type)
 
 
-async def _converted(call: Call, page: list[Entry], revision: Revision, meta: Object) -> Response:
+async def _converted(call: Call, page: list[Entry], revision: Revision, meta: Object) -> HttpResponse:
     entries = await versions.entries_at(call.kind, page)
-    return Response(200, render_list(call.view, entries, revision, meta), call.view.content_type)
+    return HttpResponse(200, render_list(call.view, entries, revision, meta), call.view.content_type)
 
 
 def selected(call: Call, options: ListOptions) -> Matches | None:

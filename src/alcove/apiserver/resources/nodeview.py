@@ -7,7 +7,6 @@ from alcove.api.ids import SYSTEM, Key
 from alcove.apiserver import nodes
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.nodes import NODES
 from alcove.apiserver.render import render, render_list
 from alcove.apiserver.resources import watching
@@ -15,25 +14,26 @@ from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
 
 def applies(call: Call) -> bool:
     return call.kind.group_resource == NODES and call.tenant != SYSTEM and call.list_tenant is not None
 
 
-def get(services: Services, call: Call) -> Response:
+def get(services: Services, call: Call) -> HttpResponse:
     name = call.target.name
     entry = services.cache.entry(Key(NODES, SYSTEM, "", name))
     if entry is None or name not in nodes.visible(services.cache, call.tenant):
         raise NotFound.of(NODES, name)
-    return Response(200, render(call.view, nodes.shown(entry)), call.view.content_type)
+    return HttpResponse(200, render(call.view, nodes.shown(entry)), call.view.content_type)
 
 
-def list_nodes(services: Services, call: Call) -> Response:
+def list_nodes(services: Services, call: Call) -> HttpResponse:
     wanted = _wanted(services, call, list_options(call))
     entries = [nodes.shown(entry) for entry in services.cache.entries(SYSTEM, NODES) if wanted(entry)]
     body = render_list(call.view, entries, services.cache.revision, {})
-    return Response(200, body, call.view.content_type)
+    return HttpResponse(200, body, call.view.content_type)
 
 
 def watch(services: Services, call: Call) -> watching.Answer:

@@ -14,11 +14,11 @@ from alcove.api.patch import merge, strategic
 from alcove.api.patch.apply import apply as apply_config
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import body, lookup, updating, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run, field_validation
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -29,7 +29,7 @@ _UNDECLARED = ".{}: field not declared in schema"
 _APPLY_JSON = "application/apply-patch+json"
 
 
-async def patch(services: Services, call: Call) -> Response:
+async def patch(services: Services, call: Call) -> HttpResponse:
     check_dry_run(call)
     kind = versions.working_kind(services, call)
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -114,7 +114,7 @@ async def _placed(call: Call, kind: Kind, new: Object) -> Object:
     return new
 
 
-async def _apply(services: Services, call: Call, kind: Kind) -> Response:
+async def _apply(services: Services, call: Call, kind: Kind) -> HttpResponse:
     manager = call.query.get("fieldManager", "")
     if not manager:
         fault = required("fieldManager", "is required for apply patch")

@@ -14,10 +14,11 @@ from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
 from alcove.apiserver.resources.options import DeleteOptions, delete_options
+from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import Mismatch, Op
 
 PODS = GroupResource("", "pods")
@@ -29,7 +30,7 @@ _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-async def bind_by_object(services: Services, call: Call) -> Response:
+async def bind_by_object(services: Services, call: Call) -> HttpResponse:
     """POST bindings: the body names the pod."""
     node = services.registry.body(BINDING)
     assert node is not None
@@ -41,7 +42,7 @@ async def bind_by_object(services: Services, call: Call) -> Response:
     return await bind(services, call)
 
 
-async def bind(services: Services, call: Call) -> Response:
+async def bind(services: Services, call: Call) -> HttpResponse:
     """POST pods/NAME/binding."""
     node = services.registry.body(BINDING)
     assert node is not None
@@ -99,7 +100,7 @@ def _bound(pod: Object, binding: Object, now: str) -> Object:
     return pod
 
 
-async def evict(services: Services, call: Call) -> Response:
+async def evict(services: Services, call: Call) -> HttpResponse:
     node = services.registry.body(EVICTION)
     assert node is not None
     eviction = body.read_as(call, node, EVICTION.api_version, EVICTION.kind)
@@ -197,7 +198,7 @@ _PREPARE = {
 }
 
 
-async def change_spec(services: Services, call: Call) -> Response:
+async def change_spec(services: Services, call: Call) -> HttpResponse:
     """PUT and PATCH of ephemeralcontainers and resize: only what the subresource is about changes."""
     prepare, validate = _PREPARE[call.target.subresource]
     asked = patching.change_of(call, call.kind) if call.verb == "patch" else _asked_by_put(call)

@@ -10,14 +10,14 @@ from alcove.api.ids import Revision
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.options import revision
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
 
-def get(services: Services, call: Call) -> Response | Coroutine[Any, Any, Response]:
+def get(services: Services, call: Call) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     if call.request.raw_query:
         check_reached(services.cache, revision(call.query.get("resourceVersion", "")))
     entry = lookup.find(services, call.key)
@@ -26,12 +26,12 @@ def get(services: Services, call: Call) -> Response | Coroutine[Any, Any, Respon
     view = call.view
     if view.kind.convert is not None:
         return _converted(call, entry)
-    return Response(200, render(view, entry), view.content_type)
+    return HttpResponse(200, render(view, entry), view.content_type)
 
 
-async def _converted(call: Call, entry: Entry) -> Response:
+async def _converted(call: Call, entry: Entry) -> HttpResponse:
     entries = await versions.entries_at(call.kind, [entry])
-    return Response(200, render(call.view, entries[0]), call.view.content_type)
+    return HttpResponse(200, render(call.view, entries[0]), call.view.content_type)
 
 
 def check_reached(cache: Cache, wanted: Revision | None) -> None:

@@ -16,9 +16,10 @@ from alcove.api.schema.body import parse_json
 from alcove.api.schema.decode import decode
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.resources import body, patching, updating, versions, writing
+from alcove.apiserver.responses import json_response
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 
@@ -57,21 +58,21 @@ def _selector_text(selector: Any) -> str:
     return str(selectors.from_labels(selector))
 
 
-async def get(services: Services, call: Call) -> Response:
+async def get(services: Services, call: Call) -> HttpResponse:
     entry = services.cache.entry(call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     return await _answer(call, entry)
 
 
-async def update(services: Services, call: Call) -> Response:
+async def update(services: Services, call: Call) -> HttpResponse:
     node = services.registry.body(SCALE)
     assert node is not None
     given = body.read_as(call, node, SCALE.api_version, SCALE.kind)
     return await _answer(call, await _set(services, call, lambda _current: given))
 
 
-async def patch(services: Services, call: Call) -> Response:
+async def patch(services: Services, call: Call) -> HttpResponse:
     node = services.registry.body(SCALE)
     assert node is not None
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -111,6 +112,6 @@ async def _set(services: Services, call: Call, wanted: Any) -> Entry:
     return await updating.change(services, call, kind, scaled, manager=writing.field_manager(call))
 
 
-async def _answer(call: Call, entry: Entry) -> Response:
+async def _answer(call: Call, entry: Entry) -> HttpResponse:
     obj = await versions.from_storage(call.kind, entry.decode())
     return json_response(200, of(call.kind, obj))

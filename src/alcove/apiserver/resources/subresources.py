@@ -11,16 +11,17 @@ from alcove.api.objects import Object
 from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response, json_response
 from alcove.apiserver.negotiate import Form
 from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
+from alcove.apiserver.responses import json_response
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams.connect import Streams
 from alcove.apiserver.usage import answers as metrics_api
 from alcove.apiserver.usage.answers import UsageAnswers
+from alcove.http.messages import HttpResponse
 
-Answer = Response | Awaitable[Response]
+Answer = HttpResponse | Awaitable[HttpResponse]
 Handler = Callable[[Services, Call], Answer]
 
 TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
@@ -28,7 +29,7 @@ REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
-async def finalize(services: Services, call: Call) -> Response:
+async def finalize(services: Services, call: Call) -> HttpResponse:
     """PUT …/finalize of a namespace or tenant: sets what it still waits for."""
     given = body.read(call, call.kind)
     finalizers = objects.get(given, "spec", "finalizers", default=[])
@@ -90,7 +91,7 @@ class Subresources:
             return lambda bound: pods.bind_by_object(self._services, bound)
         return None
 
-    def _token(self, call: Call) -> Response:
+    def _token(self, call: Call) -> HttpResponse:
         node = self._services.registry.body(TOKEN_REQUEST)
         assert node is not None
         request = body.read_as(call, node, TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind)
@@ -99,7 +100,7 @@ class Subresources:
         answer = self._token_requests.create(*where, request, call.warnings)
         return json_response(201, answer)
 
-    def _review(self, call: Call) -> Response:
+    def _review(self, call: Call) -> HttpResponse:
         if call.view.form in (Form.TABLE, Form.METADATA):
             raise NotAcceptable(
                 "reviews have neither metadata nor columns: only application/json is accepted"

@@ -19,11 +19,11 @@ from alcove.api.schema.body import parse_json
 from alcove.apiserver.admission.base import Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.resources import body, deleting, lookup, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import Mismatch, Op
 
 Change = Callable[[Object], Awaitable[Object]]
@@ -31,7 +31,7 @@ Change = Callable[[Object], Awaitable[Object]]
 It may carry `metadata.resourceVersion`: then it holds only for that state."""
 
 
-async def update(services: Services, call: Call) -> Response:
+async def update(services: Services, call: Call) -> HttpResponse:
     check_dry_run(call)
     kind = versions.working_kind(services, call)
     obj = body.read(call, call.kind)

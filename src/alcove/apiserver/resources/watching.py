@@ -14,19 +14,19 @@ from alcove.apiserver import watch
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.cache.entries import Entry, Event
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response, Writer
 from alcove.apiserver.render import View
 from alcove.apiserver.resources import lookup, overlays, versions
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse, ResponseWriter
 
 DEFAULT_SECONDS = (1800, 3600)
 """Without timeoutSeconds a watch lasts a random time in between, so that clients do not return at once."""
 
 
-Answer = Response | Coroutine[Any, Any, Response]
+Answer = HttpResponse | Coroutine[Any, Any, HttpResponse]
 
 
 def watch_objects(services: Services, call: Call) -> Answer:
@@ -51,7 +51,7 @@ async def _watch_ahead(
     view: View,
     wanted: Matches | None,
     after: Revision,
-) -> Response:
+) -> HttpResponse:
     """From a revision that only another server has seen yet, or that is of a past that is gone.
 
     After a restore from a backup, a client may know revisions that have not happened: such a watch would be silent, and
@@ -71,7 +71,7 @@ def _watch(
     tenant: TenantId | None,
     view: View,
     wanted: Matches | None,
-) -> Response:
+) -> HttpResponse:
     cache, resource = services.cache, call.kind.storage_resource
     sources = lookup.sources(tenant, resource)
     is_fresh = options.initial_events or (options.initial_events is None and not options.revision)
@@ -107,7 +107,7 @@ def _watch(
         bookmarks=options.bookmarks,
         is_still_allowed=call.is_still_allowed,
     )
-    return Response(200, watcher)
+    return HttpResponse(200, watcher)
 
 
 def _history(
@@ -144,8 +144,8 @@ def _in_scope(event: Event, call: Call) -> bool:
     return (namespace is None or key.namespace == namespace) and (not name or key.name == name)
 
 
-def _refused(why: str) -> Response:
-    return Response(200, _Refused(watch.error_event(Expired(why))))
+def _refused(why: str) -> HttpResponse:
+    return HttpResponse(200, _Refused(watch.error_event(Expired(why))))
 
 
 class _Refused:
@@ -154,7 +154,7 @@ class _Refused:
     def __init__(self, event: bytes) -> None:
         self._event = event
 
-    def start(self, writer: Writer) -> None:
+    def start(self, writer: ResponseWriter) -> None:
         writer.write(self._event)
         writer.finish()
 

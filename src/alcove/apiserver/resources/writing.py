@@ -18,11 +18,11 @@ from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
 from alcove.apiserver.services import Services
+from alcove.http.messages import HttpResponse
 from alcove.store.base import Mismatch, Op, Unavailable, Unsure
 
 ATTEMPTS_MAX = 30
@@ -275,8 +275,8 @@ def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:
     return Entry(key, entry.revision if entry else Revision(0), encode(obj))
 
 
-async def answer(call: Call, code: int, entry: Entry) -> Response:
+async def answer(call: Call, code: int, entry: Entry) -> HttpResponse:
     view = call.view
     if view.kind.convert is not None:
         [entry] = await versions.entries_at(view.kind, [entry])
-    return Response(code, render(view, entry), view.content_type)
+    return HttpResponse(code, render(view, entry), view.content_type)

@@ -2,10 +2,8 @@
 
 options     what a request asks for, and the container it means
 places      where a node is: from ring0's Node, never from anything a tenant writes
-agents      mutual TLS to a node's agent
-requests    one request to an agent, up to the head of its answer
+agents      requests to a node's agent, over mutual TLS
 relays      bytes both ways, or an answer's body, with what either side can take
-hanging_up  the end of a connection to an agent, also to one that takes nothing
 counting    how many streams a tenant may have
 proxynames  which pod and port a proxied request means
 proxyheaders  what of its headers, and of its answer's, goes on

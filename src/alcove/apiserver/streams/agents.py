@@ -1,16 +1,16 @@
-"""Mutual TLS to nodes' agents: who this server is to them, and that they are who they should be."""
+"""Requests to nodes' agents over mutual TLS: who this server is to them, and that they are who they should be."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
+import orjson
 from cryptography import x509
 
-from alcove.api.errors import ServiceUnavailable
+from alcove.api.errors import ApiError, InternalError, ServiceUnavailable, from_status
 from alcove.api.ids import SYSTEM
 from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER, NODE_GROUP, NODE_USER_PREFIX
 from alcove.apiserver.auth import keyfiles, subjects
@@ -18,13 +18,16 @@ from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, Authority
 from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.streams.places import Place
+from alcove.component import request_ids
+from alcove.http.client import HttpClientConnection
+from alcove.http.errors import HttpError
 
 CERTIFICATE = "apiserver-node-client.pem"
 CONNECT_SECONDS_MAX = 5.0
+HEAD_SECONDS_MAX = 30.0
+ERROR_BYTES_MAX = 64 << 10
 GOODBYE_SECONDS_MAX = 5.0
 """For TLS' own end, which an agent that reads nothing does not answer."""
-
-_P = TypeVar("_P", bound=asyncio.Protocol)
 
 
 class Agents:
@@ -57,13 +60,13 @@ class Agents:
             raise KeyFileError(f"cannot use {self._path}: {error}") from error
         self._renew_at = now + CLIENT_LIFETIME.total_seconds() * 2 / 3
 
-    async def connect(self, place: Place, made: Callable[[], _P]) -> _P:
-        """A protocol of `made` on a connection to the node's agent. Raises ServiceUnavailable."""
+    async def connect(self, place: Place) -> HttpClientConnection:
+        """A connection to the node's agent. Raises ServiceUnavailable."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                transport, protocol = await loop.create_connection(
-                    made,
+                transport, connection = await loop.create_connection(
+                    HttpClientConnection,
                     place.host,
                     place.port,
                     ssl=self._context,
@@ -75,7 +78,30 @@ class Agents:
         if not _is_node(transport.get_extra_info("ssl_object"), place.node):
             transport.abort()
             raise unreachable(place.node, "who answers there is not that node")
-        return protocol
+        return connection
+
+
+async def ask(
+    agent: HttpClientConnection, place: Place, method: str, path: str, headers: Mapping[str, str]
+) -> None:
+    """Sends a request; returns when the head of its response has come. Raises ServiceUnavailable."""
+    try:
+        async with asyncio.timeout(HEAD_SECONDS_MAX):
+            agent.begin(method, path, {"Host": place.node, **request_ids.outgoing(), **headers})
+            await agent.response()
+    except (ConnectionError, HttpError, TimeoutError) as error:
+        raise unreachable(place.node, "it does not answer") from error
+
+
+async def error_of(agent: HttpClientConnection) -> ApiError:
+    """The error that a response's body tells of."""
+    try:
+        told = orjson.loads(await agent.body(ERROR_BYTES_MAX))
+    except (orjson.JSONDecodeError, ConnectionError, HttpError):
+        told = None
+    if not isinstance(told, dict):
+        return InternalError(f"the node's agent answered with status {agent.status}")
+    return from_status(told)
 
 
 def unreachable(node: str, why: str) -> ServiceUnavailable:

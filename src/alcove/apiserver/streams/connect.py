@@ -12,17 +12,16 @@ from alcove.api.nodeapi import pod_path
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.services import Services
 from alcove.apiserver.streams import options as streams
-from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.agents import Agents, ask, error_of
 from alcove.apiserver.streams.counting import Counting
 from alcove.apiserver.streams.places import Place, place_of
 from alcove.apiserver.streams.proxy import Proxy
 from alcove.apiserver.streams.relays import Body, Relay
-from alcove.apiserver.streams.requests import AgentRequest
-from alcove.component import request_ids
+from alcove.http.client import HttpClientConnection
+from alcove.http.messages import HttpResponse
 
 _TEXT = b"text/plain"
 _ASKED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol", "x-stream-protocol-version")
@@ -49,7 +48,7 @@ class Streams:
         self._proxy = Proxy(services.cache, agents, plane)
         self._release = release
 
-    async def answer(self, call: Call) -> Response:
+    async def answer(self, call: Call) -> HttpResponse:
         """log, exec, attach, portforward of a pod; proxy of a pod, service or node. Raises ApiError."""
         verb = call.target.subresource
         if verb == "proxy":
@@ -64,7 +63,7 @@ class Streams:
         container = "" if verb == "portforward" else streams.container_of(pod, asked)
         node = objects.get(pod, "spec", "nodeName", default="")
         if not node and verb == "log":
-            return Response(200, b"", _TEXT)
+            return HttpResponse(200, b"", _TEXT)
         if not node:
             raise BadRequest(f"pod {call.target.name} does not have a host assigned")
         place = place_of(self._services.cache, node)
@@ -75,10 +74,10 @@ class Streams:
             done()
             raise
 
-    async def _proxied(self, call: Call) -> Response:
+    async def _proxied(self, call: Call) -> HttpResponse:
         await self._admit(call, self._proxy.options(call))
         way = self._proxy.way(call)
-        if isinstance(way, Response):
+        if isinstance(way, HttpResponse):
             return way
         done = self.counting.enter(call.tenant)
         # A backend takes its time, which is none of this server's.
@@ -133,9 +132,9 @@ class Streams:
 
     async def _open(
         self, call: Call, place: Place, pod: Object, asked: Object, container: str, done: Callable[[], None]
-    ) -> Response:
+    ) -> HttpResponse:
         verb = call.target.subresource
-        agent = await self._agents.connect(place, AgentRequest)
+        agent = await self._agents.connect(place)
         try:
             await self._send(agent, call, place, pod, streams.query_of(verb, asked, container))
             if agent.status == 101:
@@ -144,10 +143,10 @@ class Streams:
                     for name in _ANSWERED
                     if name in agent.headers
                 ]
-                return Response(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
+                return HttpResponse(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
             if agent.status == 200 and verb == "log":
-                return Response(200, Body(agent, done), _TEXT)
-            error = await agent.error()
+                return HttpResponse(200, Body(agent, done), _TEXT)
+            error = await error_of(agent)
             if verb == "log" and error.code == 404:
                 raise BadRequest(streams.waiting(pod, container))
             raise error
@@ -156,16 +155,18 @@ class Streams:
             raise
 
     async def _send(
-        self, agent: AgentRequest, call: Call, place: Place, pod: Object, query: Mapping[str, list[str]]
+        self,
+        agent: HttpClientConnection,
+        call: Call,
+        place: Place,
+        pod: Object,
+        query: Mapping[str, list[str]],
     ) -> None:
         where = (self._plane, call.tenant, call.namespace, call.target.name, pod["metadata"]["uid"])
         path = f"{pod_path(*where, call.target.subresource)}?{urlencode(query, doseq=True)}"
-        headers = {"Host": place.node, **request_ids.outgoing()}
+        headers: dict[str, str] = {}
         given = call.request.headers
         if call.target.subresource != "log":
             headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}
             headers |= {name: given[name] for name in _ASKED if name in given}
-        try:
-            await agent.send(call.request.method, path, headers)
-        except (ConnectionError, TimeoutError) as error:
-            raise unreachable(place.node, "it does not answer") from error
+        await ask(agent, place, call.request.method, path, headers)

@@ -7,6 +7,7 @@ answer comes down as either side takes them, and an upgraded connection is bytes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from urllib.parse import urlencode
 
@@ -18,16 +19,16 @@ from alcove.api.ids import SYSTEM, GroupResource
 from alcove.api.nodeapi import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
 from alcove.api.objects import Object
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.reader import Reader
 from alcove.apiserver.streams import proxyheaders, proxynames
-from alcove.apiserver.streams.agents import Agents, unreachable
+from alcove.apiserver.streams.agents import Agents, ask, error_of
 from alcove.apiserver.streams.places import NODES, Place, place_of
 from alcove.apiserver.streams.proxynames import Asked, Path, unreached
 from alcove.apiserver.streams.relays import Body, Relay
-from alcove.apiserver.streams.requests import AgentRequest
 from alcove.apiserver.streams.sending import Sending
-from alcove.component import request_ids
+from alcove.http.client import HttpClientConnection
+from alcove.http.errors import HttpError
+from alcove.http.messages import HttpResponse
 
 PODS = GroupResource("", "pods")
 ANSWER_SECONDS_MAX = 3_600.0
@@ -57,13 +58,13 @@ class Proxy:
         path = _path(call)
         return {"kind": f"{call.kind.kind}ProxyOptions", "apiVersion": "v1", "path": path.rest}
 
-    def way(self, call: Call) -> Way | Response:
+    def way(self, call: Call) -> Way | HttpResponse:
         """Where the request goes, or the answer without that. Raises ApiError."""
         path = _path(call)
         if not path.rest and call.request.method in ("GET", "HEAD"):
             # Relative links of what is there are to lead to what is below it.
             query = f"?{call.request.raw_query}" if call.request.raw_query else ""
-            return Response(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
+            return HttpResponse(301, b"", b"text/html", [(b"Location", f"proxy/{query}".encode("latin-1"))])
         match call.kind.resource:
             case "pods":
                 return self._to_pod(call, path)
@@ -115,9 +116,9 @@ class Proxy:
         query = urlencode({"port": proxynames.port_of(asked.port), "scheme": asked.scheme})
         return Way(place, f"{NODE_PORT_PATH}?{query}", _target(call, path))
 
-    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> Response:
+    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> HttpResponse:
         """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
-        agent = await self._agents.connect(way.place, AgentRequest)
+        agent = await self._agents.connect(way.place)
         try:
             backend = await self._tunnel(agent, way)
             await self._ask(call, way, backend)
@@ -126,31 +127,24 @@ class Proxy:
             agent.close()
             raise
 
-    async def _tunnel(self, agent: AgentRequest, way: Way) -> AgentRequest:
+    async def _tunnel(self, agent: HttpClientConnection, way: Way) -> HttpClientConnection:
         if not way.tunnel:
             return agent
-        headers = {"Host": way.place.node, "Connection": "Upgrade", "Upgrade": TUNNEL}
-        headers |= request_ids.outgoing()
-        try:
-            await agent.send("GET", way.tunnel, headers)
-        except (ConnectionError, TimeoutError) as error:
-            raise unreachable(way.place.node, "it does not answer") from error
+        await ask(agent, way.place, "GET", way.tunnel, {"Connection": "Upgrade", "Upgrade": TUNNEL})
         if agent.status != 101:
-            raise await agent.error()
-        backend = AgentRequest()
-        backend.succeed(agent)
-        return backend
+            raise await error_of(agent)
+        return agent.tunnelled()
 
-    async def _ask(self, call: Call, way: Way, backend: AgentRequest) -> None:
+    async def _ask(self, call: Call, way: Way, backend: HttpClientConnection) -> None:
         request = call.request
-        backend.begin(request.method, way.path, proxyheaders.request_headers(request, _path(call)))
-        if request.upload is not None:
-            Sending(request.upload, backend)
-        elif request.body:
-            backend.transport.write(request.body)
+        headers = proxyheaders.request_headers(request, _path(call))
         try:
-            await backend.head(ANSWER_SECONDS_MAX)
-        except ConnectionError as error:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                backend.begin(request.method, way.path, headers, request.body)
+                if request.upload is not None:
+                    Sending(request.upload, backend)
+                await backend.response()
+        except (ConnectionError, HttpError) as error:
             raise unreached("EOF") from error
         except TimeoutError as error:
             raise unreached("i/o timeout") from error
@@ -168,22 +162,22 @@ def _target(call: Call, path: Path) -> str:
     return (path.rest or "/") + (f"?{query}" if query else "")
 
 
-def _answer(call: Call, backend: AgentRequest, done: Callable[[], None]) -> Response:
+def _answer(call: Call, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("it switched to another protocol, which nobody asked for")
     path, host = _path(call), call.request.headers.get("host", "")
     headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
     if is_upgrade:
-        return Response(101, Relay(backend, done), b"", headers)
+        return HttpResponse(101, Relay(backend, done), b"", headers)
     kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS
     length = proxyheaders.length_of(backend.headers)
     if call.request.method == "HEAD" or backend.status in _BODILESS:
         backend.close()
         done()
-        response = Response(backend.status, b"", kind, headers)
+        response = HttpResponse(backend.status, b"", kind, headers)
         response.length = -1 if length is None else length
         return response
-    response = Response(backend.status, Body(backend, done), kind, headers)
+    response = HttpResponse(backend.status, Body(backend, done), kind, headers)
     response.length = length
     return response

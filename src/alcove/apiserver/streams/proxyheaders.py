@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from alcove.apiserver.http.messages import Request
 from alcove.apiserver.streams.proxynames import Path
 from alcove.component import request_ids
+from alcove.http.messages import HttpRequest
 
 _HOP_BY_HOP = frozenset(
     (
@@ -28,12 +28,12 @@ _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 Header = tuple[bytes, bytes]
 
 
-def asks_upgrade(request: Request) -> bool:
+def asks_upgrade(request: HttpRequest) -> bool:
     named = _listed(request.headers.get("connection", ""))
     return "upgrade" in named and bool(request.headers.get("upgrade"))
 
 
-def request_headers(request: Request, path: Path) -> dict[str, str]:
+def request_headers(request: HttpRequest, path: Path) -> dict[str, str]:
     """What the backend is sent."""
     given = request.headers
     dropped = _HOP_BY_HOP | _OURS | _listed(given.get("connection", ""))

@@ -10,9 +10,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from alcove.apiserver.http.messages import Writer
-from alcove.apiserver.streams.hanging_up import FLUSH_SECONDS_MAX
-from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.client import HttpClientConnection
+from alcove.http.closing import FLUSH_SECONDS_MAX
+from alcove.http.messages import ResponseWriter
 
 IDLE_SECONDS_MAX = 4 * 3600.0
 HELD_SECONDS = 5.0
@@ -20,11 +20,11 @@ _ESTABLISHED = 1
 
 
 class Relay:
-    """A connection's `Takeover`, and the `Receiver` of what the agent sends."""
+    """An `UpgradedConnection`, and the `BodyReceiver` of what the agent sends."""
 
     def __init__(
         self,
-        agent: AgentRequest,
+        agent: HttpClientConnection,
         done: Callable[[], None],
         idle_seconds_max: float = IDLE_SECONDS_MAX,
     ) -> None:
@@ -39,7 +39,7 @@ class Relay:
         self._is_held = False
         """The client is not read from."""
 
-    # The client's side (http.messages.Takeover)
+    # The client's side (http.messages.UpgradedConnection)
 
     def start(self, transport: asyncio.Transport) -> None:
         self._client = transport
@@ -51,24 +51,24 @@ class Relay:
         self._agent.transport.write(data)
 
     def pause(self) -> None:
-        _set_reading(self._agent.transport, False)
+        self._agent.pause()
 
     def resume(self) -> None:
-        _set_reading(self._agent.transport, True)
+        self._agent.resume()
 
     def stop(self) -> None:
         self._client = None
         self._agent.close()
         self._finish()
 
-    # The agent's side (requests.Receiver)
+    # The agent's side (http.client.BodyReceiver)
 
     def take(self, data: bytes) -> None:
         self._moved = self._loop.time()
         if self._client is not None:
             self._client.write(data)
 
-    def ended(self, is_whole: bool) -> None:
+    def ended(self, is_complete: bool) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -114,40 +114,40 @@ class Relay:
 
 
 class Body:
-    """A response's `Stream`, and the `Receiver` of an answer's body."""
+    """A `ResponseStream`, and the `BodyReceiver` of an answer's body."""
 
-    def __init__(self, agent: AgentRequest, done: Callable[[], None]) -> None:
+    def __init__(self, agent: HttpClientConnection, done: Callable[[], None]) -> None:
         self._agent = agent
         self._done = done
-        self._writer: Writer | None = None
+        self._writer: ResponseWriter | None = None
 
-    # The client's side (http.messages.Stream)
+    # The client's side (http.messages.ResponseStream)
 
-    def start(self, writer: Writer) -> None:
+    def start(self, writer: ResponseWriter) -> None:
         self._writer = writer
         self._agent.follow(self)
 
     def resume(self) -> None:
-        _set_reading(self._agent.transport, True)
+        self._agent.resume()
 
     def stop(self) -> None:
         self._writer = None
         self._end()
 
-    # The agent's side (requests.Receiver)
+    # The agent's side (http.client.BodyReceiver)
 
     def take(self, data: bytes) -> None:
         if self._writer is not None and data:
             self._writer.write(data)
             if self._writer.paused:
-                _set_reading(self._agent.transport, False)
+                self._agent.pause()
 
-    def ended(self, is_whole: bool) -> None:
+    def ended(self, is_complete: bool) -> None:
         writer, self._writer = self._writer, None
         self._end()
         if writer is not None:
             # What broke off is not to look like what ended.
-            (writer.finish if is_whole else writer.abort)()
+            (writer.finish if is_complete else writer.abort)()
 
     def hold(self) -> None:
         """Nothing more is written to the agent."""

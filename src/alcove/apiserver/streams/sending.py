@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from alcove.apiserver.http.upload import Upload
-from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.client import HttpClientConnection
+from alcove.http.upload import RequestUpload
+from alcove.http.writing import LAST_CHUNK, chunk
 
 
 class Sending:
-    """An upload's `Taker`."""
+    """An `UploadReceiver`."""
 
-    def __init__(self, upload: Upload, backend: AgentRequest) -> None:
+    def __init__(self, upload: RequestUpload, backend: HttpClientConnection) -> None:
         self._is_chunked = upload.length is None
         self._backend = backend
         backend.upload = upload
@@ -17,11 +18,11 @@ class Sending:
 
     def take(self, data: bytes) -> None:
         if data:
-            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+            self._write(chunk(data) if self._is_chunked else data)
 
     def ended(self) -> None:
         if self._is_chunked:
-            self._write(b"0\r\n\r\n")
+            self._write(LAST_CHUNK)
 
     def _write(self, data: bytes) -> None:
         transport = self._backend.transport

@@ -13,13 +13,13 @@ from alcove.api.nodeapi import PodUsage, Summary, Usage
 from alcove.api.objects import Object
 from alcove.apiserver.cache.entries import Entry
 from alcove.apiserver.call import Call
-from alcove.apiserver.http.messages import Response
 from alcove.apiserver.nodes import NODES, PODS
 from alcove.apiserver.render import render, render_list
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import list_options
 from alcove.apiserver.services import Services
 from alcove.apiserver.usage.collecting import Collecting
+from alcove.http.messages import HttpResponse
 
 GROUP = "metrics.k8s.io"
 AT_ONCE_MAX = 256
@@ -31,15 +31,15 @@ class UsageAnswers:
         self._services = services
         self._collecting = collecting
 
-    async def answer(self, call: Call) -> Response:
+    async def answer(self, call: Call) -> HttpResponse:
         is_pods = call.kind.resource == "pods"
         found = await (self._pods(call) if is_pods else self._nodes(call))
         if call.verb == "list":
             body = render_list(call.view, found, self._services.cache.revision, {})
-            return Response(200, body, call.view.content_type)
+            return HttpResponse(200, body, call.view.content_type)
         if not found:
             raise NotFound.of(call.kind.group_resource, call.target.name)
-        return Response(200, render(call.view, found[0]), call.view.content_type)
+        return HttpResponse(200, render(call.view, found[0]), call.view.content_type)
 
     def _entries(self, call: Call) -> list[Entry]:
         """The pods or nodes whose usage is asked for."""

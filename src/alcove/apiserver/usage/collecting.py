@@ -16,11 +16,10 @@ from msgspec import Struct
 from alcove.api.errors import ApiError
 from alcove.api.nodeapi import USAGE_PATH, Summary
 from alcove.apiserver.reader import Reader
-from alcove.apiserver.streams.agents import Agents
+from alcove.apiserver.streams.agents import Agents, ask, error_of
 from alcove.apiserver.streams.places import Place, place_of
-from alcove.apiserver.streams.requests import AgentRequest
-from alcove.component import request_ids
 from alcove.component.tasks import spawn
+from alcove.http.errors import HttpError
 
 KEPT_SECONDS = 10.0
 FETCH_SECONDS_MAX = 5.0
@@ -79,7 +78,7 @@ class Collecting:
         try:
             async with self._room, asyncio.timeout(FETCH_SECONDS_MAX):
                 summary = await self._ask(place_of(self._reader, node))
-        except (ApiError, ConnectionError, TimeoutError, msgspec.MsgspecError):
+        except (ApiError, ConnectionError, HttpError, TimeoutError, msgspec.MsgspecError):
             pass  # Its metrics are missing: that is all that is to be told.
         finally:
             del self._fetching[node]
@@ -88,11 +87,11 @@ class Collecting:
             self._kept[node] = _Kept(self._clock(), summary)
 
     async def _ask(self, place: Place) -> Summary:
-        agent = await self._agents.connect(place, AgentRequest)
+        agent = await self._agents.connect(place)
         try:
-            await agent.send("GET", USAGE_PATH, {"Host": place.node, **request_ids.outgoing()})
+            await ask(agent, place, "GET", USAGE_PATH, {})
             if agent.status != 200:
-                raise await agent.error()
+                raise await error_of(agent)
             return msgspec.json.decode(await agent.body(SUMMARY_BYTES_MAX), type=Summary)
         finally:
             agent.close()

@@ -9,11 +9,12 @@ import aiohttp
 import orjson
 import pytest
 
-from alcove.agent.server import channels, http
+from alcove.agent.server import channels
 from alcove.agent.server.channels import STDERR, STDOUT, Channels, Size, Wanted
-from alcove.agent.server.http import Connection, Request
 from alcove.agent.server.inbox import Inbox
+from alcove.agent.server.requests import NodeRequest, read_request, refuse
 from alcove.api.errors import ApiError, BadRequest
+from alcove.http.streams import HttpServerStream
 
 Work = Callable[[Channels], Awaitable[None]]
 ALL = Wanted(True, True, True)
@@ -24,9 +25,9 @@ async def serving(work: Work, wanted: Wanted = ALL) -> AsyncIterator[str]:
     """The address of a server that does `work` with each client's streams."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer)
+        connection = HttpServerStream(reader, writer)
         try:
-            request = await http.read_request(reader)
+            request = await read_request(connection)
             async with channels.opened(connection, request, wanted) as client:
 
                 async def do() -> None:
@@ -34,10 +35,10 @@ async def serving(work: Work, wanted: Wanted = ALL) -> AsyncIterator[str]:
 
                 await client.during(do())
         except ApiError as error:
-            await connection.refuse(error)
+            await refuse(connection, error)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=http.HEAD_BYTES_MAX)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/exec"
 
@@ -196,7 +197,7 @@ async def test_sizes_come_in_any_pieces() -> None:
 
 
 def test_a_terminal_has_no_errors_of_its_own() -> None:
-    request = Request("GET", (), {name: ["true"] for name in ("tty", "stdin", "stdout", "stderr")}, {})
+    request = NodeRequest("GET", (), {name: ["true"] for name in ("tty", "stdin", "stdout", "stderr")}, {})
     assert Wanted.of(request) == Wanted(True, True, False, True)
     with pytest.raises(BadRequest, match="at least one"):
-        Wanted.of(Request("GET", (), {}, {}))
+        Wanted.of(NodeRequest("GET", (), {}, {}))

@@ -15,12 +15,12 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.http.messages import Request, Response, Stream
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
 from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
+from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
 from alcove.store.base import Op
 from alcove.store.sqlite import SqliteStore
 
@@ -49,7 +49,7 @@ async def put(services: Services, name: str, value: str = "") -> None:
 
 
 def call(query: str, verb: str = "list") -> Call:
-    made = Call(Request("GET", MAPS, query, {}), parse(MAPS), 0.0)
+    made = Call(HttpRequest("GET", MAPS, query, {}), parse(MAPS), 0.0)
     kind = KINDS.find("", "v1", "configmaps")
     assert kind is not None
     made.tenant, made.kind, made.verb = SYSTEM, kind, verb
@@ -58,7 +58,7 @@ def call(query: str, verb: str = "list") -> Call:
 
 async def listed(services: Services, query: str) -> Any:
     answer = list_objects(services, call(query))
-    response = answer if isinstance(answer, Response) else await answer
+    response = answer if isinstance(answer, HttpResponse) else await answer
     assert isinstance(response.body, bytes)
     return json.loads(response.body)
 
@@ -86,10 +86,10 @@ class Client:
         raise AssertionError("a watch ends, or the client does")
 
 
-def watching(services: Services, asked: Call) -> Stream:
+def watching(services: Services, asked: Call) -> ResponseStream:
     response = watch_objects(services, asked)
-    assert isinstance(response, Response)
-    return cast(Stream, response.body)
+    assert isinstance(response, HttpResponse)
+    return cast(ResponseStream, response.body)
 
 
 async def test_a_page_token_outlives_compaction_inconsistently(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.crds.sharing import CRDS, LABEL
-from alcove.apiserver.http.messages import Request, Response, Stream
 from alcove.apiserver.paths import parse
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLES
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
 from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
+from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
 from alcove.store.base import Op
 from alcove.store.sqlite import SqliteStore
 
@@ -55,7 +55,7 @@ async def running(directory: Path) -> AsyncIterator[Services]:
 
 def call(resource: GroupResource, query: str, verb: str) -> Call:
     path = PATHS[resource]
-    made = Call(Request("GET", path, query, {}), parse(path), 0.0)
+    made = Call(HttpRequest("GET", path, query, {}), parse(path), 0.0)
     kind = KINDS.find(resource.group, "v1", resource.resource)
     assert kind is not None
     made.tenant, made.kind, made.verb = ACME, kind, verb
@@ -73,11 +73,11 @@ class Mirror:
         self.revision = ""
         self.told: list[tuple[str, str]] = []
         self.faults: list[tuple[str, str]] = []
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
 
     def list(self) -> "Mirror":
         answer = list_objects(self._services, call(self._resource, f"labelSelector={self._selector}", "list"))
-        assert isinstance(answer, Response) and isinstance(answer.body, bytes)
+        assert isinstance(answer, HttpResponse) and isinstance(answer.body, bytes)
         listed = json.loads(answer.body)
         self.revision = listed["metadata"]["resourceVersion"]
         self.objects = {each["metadata"]["name"]: each for each in listed["items"]}
@@ -87,8 +87,8 @@ class Mirror:
         since = query or f"resourceVersion={self.revision}"
         watching = call(self._resource, f"watch=true&{since}&labelSelector={self._selector}", "watch")
         answer = watch_objects(self._services, watching)
-        assert isinstance(answer, Response)
-        self._stream = cast(Stream, answer.body)
+        assert isinstance(answer, HttpResponse)
+        self._stream = cast(ResponseStream, answer.body)
         self._stream.start(self)
         return self
 
@@ -197,7 +197,7 @@ async def test_lists_and_watches_agree(
 async def test_a_second_page_shows_what_the_first_would_have(tmp_path: Path) -> None:
     async def page(services: Services, resource: GroupResource, query: str) -> Any:
         answer = list_objects(services, call(resource, query, "list"))
-        response = answer if isinstance(answer, Response) else await answer
+        response = answer if isinstance(answer, HttpResponse) else await answer
         assert isinstance(response.body, bytes)
         return json.loads(response.body)
 

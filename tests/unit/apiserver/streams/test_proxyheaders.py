@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from alcove.apiserver.http.messages import Request
 from alcove.apiserver.streams.proxyheaders import answer_headers, length_of, relocated, request_headers
 from alcove.apiserver.streams.proxynames import Path
+from alcove.http.messages import HttpRequest
 
 PREFIX = "/api/v1/namespaces/a/pods/p/proxy"
 
@@ -47,7 +47,7 @@ def test_what_the_backend_is_not_told() -> None:
         "expect": "100-continue",
         "accept": "*/*",
     }
-    request = Request("DELETE", f"{PREFIX}/x", "", headers, address="2.2.2.2")
+    request = HttpRequest("DELETE", f"{PREFIX}/x", "", headers, address="2.2.2.2")
     assert request_headers(request, Path(PREFIX, "/x")) == {
         "host": "h:1",
         "accept": "*/*",

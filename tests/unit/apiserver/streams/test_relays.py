@@ -6,16 +6,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from alcove.api.errors import NotFound
-from alcove.apiserver.http.messages import Request, Response
-from alcove.apiserver.http.server import Server
+from alcove.api.errors import NotFound, ServiceUnavailable
+from alcove.apiserver.streams.agents import ask, error_of
+from alcove.apiserver.streams.places import Place
 from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, Body, Relay
-from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http.client import HttpClientConnection
+from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.server import HttpServer
 
 Agent = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 LOG = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ASK = b"GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+PLACE = Place("n", "127.0.0.1", 0)
 
 
 class Ended:
@@ -34,27 +39,28 @@ async def relayed(
         await reader.readuntil(b"\r\n\r\n")
         await agent(reader, writer)
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> HttpResponse:
         loop = asyncio.get_running_loop()
         _, asked = await loop.create_connection(
-            AgentRequest, "127.0.0.1", listener.sockets[0].getsockname()[1]
+            HttpClientConnection, "127.0.0.1", listener.sockets[0].getsockname()[1]
         )
-        await asked.send("GET", request.path, {"Host": "n", "Connection": "Upgrade", "Upgrade": "websocket"})
+        asked.begin("GET", request.path, {"Host": "n", "Connection": "Upgrade", "Upgrade": "websocket"})
+        await asked.response()
 
         def done() -> None:
             ended.count += 1
 
         if asked.status == 101:
-            return Response(101, Relay(asked, done, idle_seconds_max), b"")
+            return HttpResponse(101, Relay(asked, done, idle_seconds_max), b"")
         if asked.status == 200:
-            return Response(200, Body(asked, done), b"text/plain")
-        raise await asked.error()
+            return HttpResponse(200, Body(asked, done), b"text/plain")
+        raise await error_of(asked)
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with (
         asyncio.timeout(30),
         listener,
-        Server(lambda request: answer(request), "127.0.0.1", 0, None, None) as server,
+        HttpServer(lambda request: answer(request), "127.0.0.1", 0) as server,
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(ASK)
@@ -213,15 +219,16 @@ async def test_a_log_that_breaks_off_does_not_look_whole() -> None:
     ],
 )
 async def test_an_agents_refusal_is_the_clients(answer: bytes, told: str) -> None:
-    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Status\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
 
     listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with listener, asyncio.timeout(10):
         port = listener.sockets[0].getsockname()[1]
-        _, asked = await asyncio.get_running_loop().create_connection(AgentRequest, "127.0.0.1", port)
-        await asked.send("GET", "/", {"Host": "n"})
-        error = await asked.error()
+        _, asked = await asyncio.get_running_loop().create_connection(HttpClientConnection, "127.0.0.1", port)
+        await ask(asked, PLACE, "GET", "/", {})
+        error = await error_of(asked)
         assert told in error.message
         assert isinstance(error, NotFound) or "status" in told
         asked.close()
@@ -239,6 +246,8 @@ async def test_an_agent_that_hangs_up_or_talks_nonsense_is_an_error() -> None:
         listener = await asyncio.start_server(rude, "127.0.0.1", 0)
         async with listener, asyncio.timeout(10):
             port = listener.sockets[0].getsockname()[1]
-            _, asked = await asyncio.get_running_loop().create_connection(AgentRequest, "127.0.0.1", port)
-            with pytest.raises(ConnectionError):
-                await asked.send("GET", "/", {"Host": "n"})
+            _, asked = await asyncio.get_running_loop().create_connection(
+                HttpClientConnection, "127.0.0.1", port
+            )
+            with pytest.raises(ServiceUnavailable):
+                await ask(asked, PLACE, "GET", "/", {})

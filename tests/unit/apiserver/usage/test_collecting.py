@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -9,9 +8,9 @@ from alcove.api.ids import SYSTEM
 from alcove.api.nodeapi import Summary, Usage
 from alcove.apiserver.streams.agents import Agents
 from alcove.apiserver.streams.places import NODES, Place
-from alcove.apiserver.streams.requests import AgentRequest
 from alcove.apiserver.usage import collecting
 from alcove.apiserver.usage.collecting import KEPT_SECONDS, Collecting
+from alcove.http.client import HttpClientConnection
 from alcove.testing.memory_reader import MemoryReader
 
 SUMMARY = Summary(1.0, 1.0, Usage(5, 6), ())
@@ -33,20 +32,23 @@ class Fleet:
             status = {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}
             self.reader.put(SYSTEM, NODES, {"metadata": {"name": name}, "status": status})
 
-    async def connect(self, place: Place, _made: Callable[[], AgentRequest]) -> AgentRequest:
+    async def connect(self, place: Place) -> HttpClientConnection:
         self.asked.append(place.node)
         if place.node in self.hangs:
             await asyncio.sleep(1_000)
         if place.node in self.dead:
             raise ServiceUnavailable("dead")
-        return cast(AgentRequest, Answering())
+        return cast(HttpClientConnection, Answering())
 
 
 class Answering:
     status = 200
 
-    async def send(self, method: str, path: str, headers: dict[str, str]) -> None:
+    def begin(self, method: str, path: str, headers: dict[str, str]) -> None:
         assert (method, path) == ("GET", "/usage")
+
+    async def response(self) -> None:
+        pass
 
     async def body(self, _bytes_max: int) -> bytes:
         return msgspec.json.encode(SUMMARY)

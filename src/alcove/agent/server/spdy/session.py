@@ -7,8 +7,8 @@ and not read is bounded; beyond it the whole session waits, since SPDY as client
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
-from alcove.agent.server.http import Wire
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.spdy.frames import (
@@ -25,6 +25,18 @@ from alcove.agent.server.spdy.frames import (
 STREAMS_MAX = 512
 _REFUSED = 3
 _OWN_PING = 2
+
+
+class Wire(Protocol):
+    """Bytes both ways, once the protocol on a connection was agreed on."""
+
+    async def read(self) -> bytes:
+        """Empty when the other side has ended."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Returns when there is room for more. Raises ConnectionError."""
+        ...
 
 
 class Stream:

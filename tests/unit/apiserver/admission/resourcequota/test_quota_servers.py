@@ -16,12 +16,12 @@ from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.call import Call
 from alcove.apiserver.crds.kinds import CustomKinds
-from alcove.apiserver.http.messages import Request
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources import writing
 from alcove.apiserver.services import Services
 from alcove.apiserver.watch import Hub
+from alcove.http.messages import HttpRequest
 from alcove.store.base import ABSENT, Op, Store
 from alcove.store.sqlite import SqliteStore
 
@@ -29,7 +29,7 @@ ACME = TenantId("acme")
 MAPS = GroupResource("", "configmaps")
 KINDS = registry.load()
 PATH = "/api/v1/namespaces/n/configmaps"
-CALL = Call(Request("POST", PATH, "", {}), parse(PATH), 0.0)
+CALL = Call(HttpRequest("POST", PATH, "", {}), parse(PATH), 0.0)
 
 
 class Server:

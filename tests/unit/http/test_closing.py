@@ -1,19 +1,19 @@
-"""An agent that takes nothing notices all the same that it was hung up on."""
+"""A peer that takes nothing notices all the same that it was hung up on."""
 
 import asyncio
 import socket
 
 import pytest
 
-from alcove.apiserver.streams import hanging_up
-from alcove.apiserver.streams.requests import AgentRequest
+from alcove.http import closing
+from alcove.http.client import HttpClientConnection
 
 
-async def connected() -> tuple[AgentRequest, socket.socket]:
+async def connected() -> tuple[HttpClientConnection, socket.socket]:
     """A request's connection, and its other end, which nobody reads from."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         loop = asyncio.get_running_loop()
-        _, request = await loop.create_connection(AgentRequest, *listener.getsockname())
+        _, request = await loop.create_connection(HttpClientConnection, *listener.getsockname())
         other, _ = listener.accept()
     return request, other
 
@@ -31,7 +31,7 @@ async def test_what_was_written_goes_out_before_the_end() -> None:
 
 
 async def test_a_full_window_is_no_hiding_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging_up, "FLUSH_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(closing, "FLUSH_SECONDS_MAX", 0.1)
     request, other = await connected()
     with other:
         request.transport.write(bytes(64 << 20))

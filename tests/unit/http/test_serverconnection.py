@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from alcove.api.errors import Forbidden
-from alcove.apiserver.http.messages import Request, Response, error_response
-from alcove.apiserver.http.server import Server
+from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.server import HttpServer
 
 ASK = b"GET /up HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 PLAIN = b"GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -41,20 +40,20 @@ class Handler:
     def __init__(self) -> None:
         self.takeovers: list[Echo] = []
         self.done = 0
-        self.seen: list[Request] = []
+        self.seen: list[HttpRequest] = []
         self.go = asyncio.Event()
         self.go.set()
 
-    def __call__(self, request: Request) -> Response | Coroutine[Any, Any, Response]:
+    def __call__(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         self.seen.append(request)
-        return Response(200, b"plain") if request.path == "/plain" else self._answer(request)
+        return HttpResponse(200, b"plain") if request.path == "/plain" else self._answer(request)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         await self.go.wait()
         if request.path == "/no":
-            return error_response(Forbidden("no"))
+            return HttpResponse(403, b"{}")
         self.takeovers.append(Echo())
-        response = Response(101, self.takeovers[-1], b"", [(b"Connection", b"Upgrade")])
+        response = HttpResponse(101, self.takeovers[-1], b"", [(b"Connection", b"Upgrade")])
         response.done = self._count
         return response
 
@@ -63,9 +62,9 @@ class Handler:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Handler, Server]]:
+async def serving() -> AsyncIterator[tuple[Handler, HttpServer]]:
     handler = Handler()
-    async with Server(handler, "127.0.0.1", 0, None, None) as server:
+    async with HttpServer(handler, "127.0.0.1", 0) as server:
         yield handler, server
 
 
@@ -74,7 +73,7 @@ async def until(check: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def connected(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connected(server: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", server.port)
 
 
@@ -164,4 +163,4 @@ async def test_every_protocol_that_is_offered_is_seen() -> None:
         await reader.readuntil(b"plain")
         headers = handler.seen[0].headers
         assert headers["x-stream-protocol-version"] == "v4, v3"
-        assert headers["accept"] == "b"
+        assert headers["accept"] == "a, b"

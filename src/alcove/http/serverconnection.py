@@ -1,8 +1,8 @@
-"""One client connection: HTTP/1.1, received (`http/receiving.py`) and answered in order.
+"""One client's connection to a server: requests are answered in the order in which they came.
 
-A handler that needs no waiting answers within `data_received`: no task is made for it. Requests
-that arrive while one is being answered wait in a short queue; beyond it the socket is not read. After a 101 the
-connection is no longer HTTP: its transport gets another protocol (`http/tunnel.py`), and this one is not asked again.
+A handler that does not need to wait answers within `data_received`: no task is made for it. Requests that arrive
+while one is being answered wait in a short queue; beyond it the socket is not read. After a 101 the connection is
+no longer HTTP: its transport gets another protocol, `_Tunnel`, and this one only hears of its end.
 """
 
 from __future__ import annotations
@@ -13,45 +13,33 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from alcove.api.errors import ApiError, InternalError
-from alcove.apiserver.http.closed import CLOSED
-from alcove.apiserver.http.messages import (
-    REASONS,
-    Request,
-    Response,
-    Stream,
-    Takeover,
-    error_response,
-)
-from alcove.apiserver.http.receiving import Receiving
-from alcove.apiserver.http.tunnel import Tunnel
-from alcove.apiserver.identity import Identity
+from alcove.http.closing import CLOSED
+from alcove.http.errors import HttpError
+from alcove.http.limits import WRITE_BUFFER_BYTES_MAX
+from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream, UpgradedConnection
+from alcove.http.requests import RequestReceiver
+from alcove.http.writing import LAST_CHUNK, REASONS, chunk, status_line
 
 if TYPE_CHECKING:
-    from alcove.apiserver.http.server import Server
+    from alcove.http.server import HttpServer
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Request], Response | Coroutine[Any, Any, Response]]
+HttpHandler = Callable[[HttpRequest], HttpResponse | Coroutine[Any, Any, HttpResponse]]
 
-PIPELINED_MAX = 8
-WRITE_BUFFER_BYTES_MAX = 256 * 1024
-SLICE_BYTES = 256 * 1024
+SLICE_BYTES = 256 << 10
 """Large bodies are written in slices of this size, so that other connections get their turn."""
 
+_CACHE = b"\r\nCache-Control: no-cache, private"
 _LENGTH = b"\r\nContent-Length: "
 _TYPE = b"\r\nContent-Type: "
-_HEADS = {
-    code: b"HTTP/1.1 %d %s\r\nCache-Control: no-cache, private" % (code, text)
-    for code, text in REASONS.items()
-}
+_HEADS = {status: status_line(status) + _CACHE for status in REASONS}
 
 
-class Connection(asyncio.Protocol):
+class HttpServerConnection(asyncio.Protocol):
     __slots__ = (
-        "_answering",
         "_is_chunked",
-        "_receiving",
+        "_receiver",
         "_refused",
         "_request",
         "_response",
@@ -61,42 +49,43 @@ class Connection(asyncio.Protocol):
         "_task",
         "_waiting",
         "address",
-        "certificate",
         "deadline",
+        "is_answering",
         "paused",
+        "peer",
         "transport",
     )
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HttpServer) -> None:
         self._server = server
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._receiving = Receiving(self)
-        self.certificate: Identity | ApiError | None = None
+        self._receiver = RequestReceiver(self, server.limits)
+        self.peer: object = None
         self.address = ""
         self.paused = False
         self.deadline = 0.0
         """When the server may close this connection for idling or dawdling; 0: never."""
-        self._waiting: deque[Request | bytes] = deque()
-        """What came while another request was being answered; bytes follow a request to change the protocol,
-        and whose they are is not known before it is answered."""
-        self._answering = False
-        self._request: Request | None = None
-        self._response: Response | None = None
+        self._waiting: deque[HttpRequest | bytes] = deque()
+        """What came while another request was being answered. Bytes follow a request to upgrade: whether they are
+        HTTP is known when it has been answered."""
+        self.is_answering = False
+        self._request: HttpRequest | None = None
+        self._response: HttpResponse | None = None
         self._rest: memoryview | None = None
         self._task: asyncio.Task[None] | None = None
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._is_chunked = True
         """The stream's bytes are sent as chunks."""
-        self._refused: ApiError | None = None
+        self._refused: HttpError | None = None
 
-    # The transport's side
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else ""
-        self.certificate = self._server.identify(transport.get_extra_info("ssl_object"))
+        self.peer = self._server.identify(transport.get_extra_info("ssl_object"))
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -105,12 +94,12 @@ class Connection(asyncio.Protocol):
             self._stream.stop()
             self._stream = None
         self._rest = None
-        self._receiving.end()
+        self._receiver.end()
         self._release()
         if self._task is not None:
             self._task.cancel()
-        # The transport holds this object as it holds the transport: left so, each connection would wait, with all the
-        # memory of its TLS, for somebody to look for such circles.
+        # The transport and this object hold each other: left so, each connection would wait, with all the memory of
+        # its TLS, for the garbage collector.
         self.transport = CLOSED
 
     def pause_writing(self) -> None:
@@ -127,62 +116,66 @@ class Connection(asyncio.Protocol):
         if self._refused is not None:
             return
         try:
-            following = self._receiving.feed(data)
-        except ApiError as error:
+            following = self._receiver.parser.feed(data)
+        except HttpError as error:
             self._refuse(error)
             return
         if following is None:
+            parser = self._receiver.parser
+            if parser.unread_bytes and not self.is_answering and parser.is_in_head:
+                # Counted from the first piece of a head, however many follow.
+                self.deadline = min(self.deadline, self._server.head_deadline())
             return
-        if self._answering:
+        if self.is_answering:
             self._waiting.append(following)
             self.transport.pause_reading()
         elif following:
-            # The request was answered as if it had not asked; what follows is the next request.
+            # The upgrade was declined, and the request answered; what follows is the next request.
             self.data_received(following)
 
-    # What is received
+    # Called by the receiver
 
-    def hands_on(self, path: str) -> bool:
-        return not self._answering and self._server.hands_on(path)
+    def streams_body(self, request: HttpRequest) -> bool:
+        return not self.is_answering and self._server.streams_body(request)
 
-    def received(self, request: Request) -> None:
+    def received(self, request: HttpRequest) -> None:
         self.deadline = 0.0
-        if self._answering:
+        if self.is_answering:
             self._waiting.append(request)
-            if len(self._waiting) >= PIPELINED_MAX:
+            if len(self._waiting) >= self._server.limits.pipelined_max:
                 self.transport.pause_reading()
         else:
             self._answer(request)
 
     def uploaded(self) -> None:
-        if not self._answering:
+        if not self.is_answering:
             self._next()
 
     # Answering
 
-    def _answer(self, request: Request) -> None:
-        self._answering = True
+    def _answer(self, request: HttpRequest) -> None:
+        self.is_answering = True
         self._request = request
         result = self._server.handle(request)
-        if isinstance(result, Response):
+        if isinstance(result, HttpResponse):
             self._respond(request, result)
         else:
             self._task = asyncio.get_running_loop().create_task(self._wait(request, result))
 
-    async def _wait(self, request: Request, result: Coroutine[Any, Any, Response]) -> None:
+    async def _wait(self, request: HttpRequest, result: Coroutine[Any, Any, HttpResponse]) -> None:
         try:
             response = await result
         except asyncio.CancelledError:
             raise
         except Exception:
             log.exception("request failed", extra={"method": request.method, "path": request.path})
-            response = error_response(
-                InternalError("an unexpected error occurred; the server's log has more")
+            response = self._server.render_error(
+                HttpError("an unexpected error occurred; the server's log has more")
             )
         self._task = None
         self._respond(request, response)
 
-    def _respond(self, request: Request, response: Response) -> None:
+    def _respond(self, request: HttpRequest, response: HttpResponse) -> None:
         body = response.body
         if self.transport.is_closing():
             if not isinstance(body, bytes):
@@ -209,11 +202,11 @@ class Connection(asyncio.Protocol):
             self._rest = memoryview(body if request.method != "HEAD" else b"")
             self._write_rest()
 
-    def _begin(self, head: list[bytes], response: Response) -> None:
+    def _begin(self, head: list[bytes], response: HttpResponse) -> None:
         if response.status == 101:
-            self._hand_over(head, cast(Takeover, response.body))
+            self._hand_over(head, cast(UpgradedConnection, response.body))
             return
-        body = cast(Stream, response.body)
+        body = cast(ResponseStream, response.body)
         self._is_chunked = response.length is None
         if response.length is None:
             head.append(b"\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -223,11 +216,11 @@ class Connection(asyncio.Protocol):
         self._stream = body
         body.start(self)
 
-    def _hand_over(self, head: list[bytes], body: Takeover) -> None:
-        """From here on the connection's bytes are not HTTP's; only its end is still told to this protocol."""
+    def _hand_over(self, head: list[bytes], body: UpgradedConnection) -> None:
+        """From here on the connection's bytes are not HTTP; this protocol is only told of its end."""
         del head[1:3]  # There is no body for a content type.
         self.transport.write(b"".join([*head, b"\r\n\r\n"]))
-        self.transport.set_protocol(Tunnel(self, body))
+        self.transport.set_protocol(_Tunnel(self, body))
         body.start(self.transport)
         if self.paused:
             body.pause()
@@ -255,10 +248,10 @@ class Connection(asyncio.Protocol):
 
     def _done(self) -> None:
         self._release()
-        self._answering = False
-        if self._receiving.upload is not None:
-            # Hanging up on a client that still sends would take the answer from it.
-            self._receiving.upload.discard()
+        self.is_answering = False
+        if self._receiver.upload is not None:
+            # Hanging up on a client that still sends would lose the answer.
+            self._receiver.upload.discard()
             self.deadline = self._server.idle_deadline()
         else:
             self._next()
@@ -270,54 +263,83 @@ class Connection(asyncio.Protocol):
         elif self._waiting:
             self._answer_next(self._waiting.popleft())
         else:
-            self.deadline = self._server.idle_deadline()
+            self._idle()
 
-    def _answer_next(self, following: Request | bytes) -> None:
+    def _idle(self) -> None:
+        """No request is being answered; some of the next one may have come."""
+        receiver, server = self._receiver, self._server
+        if receiver.owes_continue:
+            receiver.send_continue()
+        is_in_head = receiver.parser.unread_bytes and receiver.parser.is_in_head
+        self.deadline = server.head_deadline() if is_in_head else server.idle_deadline()
+
+    def _answer_next(self, following: HttpRequest | bytes) -> None:
         if isinstance(following, bytes):
-            # The protocol was not changed: more requests.
-            self.deadline = self._server.idle_deadline()
+            # The upgrade was declined: these are further requests.
+            self._idle()
             self.transport.resume_reading()
             self.data_received(following)
             return
-        if len(self._waiting) == PIPELINED_MAX - 1 and isinstance(self._waiting[-1], Request):
+        limit = self._server.limits.pipelined_max
+        if len(self._waiting) == limit - 1 and isinstance(self._waiting[-1], HttpRequest):
             self.transport.resume_reading()
         self._answer(following)
 
-    def _refuse(self, error: ApiError) -> None:
-        """Answers a request that cannot be read to its end, and closes."""
+    def _refuse(self, error: HttpError) -> None:
+        """Answers a request that cannot be read to its end. What still comes is dropped until the client closes, or
+        the server does."""
         self._refused = error
-        if self._receiving.upload is not None:
+        if self._receiver.upload is not None:
             # Its answer may wait for a rest that is never understood.
             self.transport.abort()
             return
-        if self._answering:
+        if self.is_answering:
             return
-        response = error_response(error)
+        response = self._server.render_error(error)
         assert isinstance(response.body, bytes)
-        head = (_HEADS.get(error.code) or _head(error.code)) + _TYPE + response.content_type
+        head = _head(response.status) + _TYPE + response.content_type
         length = _LENGTH + str(len(response.body)).encode()
         self.transport.write(head + length + b"\r\nConnection: close\r\n\r\n" + response.body)
-        self.transport.close()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.deadline = self._server.linger_deadline()
 
-    # The streams' side (messages.Writer)
+    # Called by streams (messages.ResponseWriter)
 
     @property
     def closed(self) -> bool:
         return self.transport.is_closing()
 
     def write(self, data: bytes) -> None:
-        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+        self.transport.write(chunk(data) if self._is_chunked else data)
 
     def finish(self) -> None:
         self._stream = None
         if not self.transport.is_closing():
             if self._is_chunked:
-                self.transport.write(b"0\r\n\r\n")
+                self.transport.write(LAST_CHUNK)
             self._done()
 
     def abort(self) -> None:
         self.transport.abort()
 
 
-def _head(code: int) -> bytes:
-    return b"HTTP/1.1 %d Status\r\nCache-Control: no-cache, private" % code
+class _Tunnel(asyncio.Protocol):
+    """The protocol of a connection that is no longer HTTP."""
+
+    def __init__(self, before: asyncio.Protocol, upgraded: UpgradedConnection) -> None:
+        self._before = before
+        self._upgraded = upgraded
+        # Bound once: bytes are handed on without another call.
+        self.data_received = upgraded.received  # type: ignore[method-assign]
+        self.pause_writing = upgraded.pause  # type: ignore[method-assign]
+        self.resume_writing = upgraded.resume  # type: ignore[method-assign]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._upgraded.stop()
+        self._before.connection_lost(exc)
+        vars(self).clear()  # What it held holds it, too, by way of the transport.
+
+
+def _head(status: int) -> bytes:
+    return _HEADS.get(status) or status_line(status) + _CACHE

@@ -1,10 +1,10 @@
-"""A body that is still coming: read as it is taken, never lost, never kept without end."""
+"""A request's body that is still coming: read as it is taken, never lost, never kept without end."""
 
 from __future__ import annotations
 
 import asyncio
 
-from alcove.apiserver.http.upload import HELD_BYTES_MAX, Upload
+from alcove.http.upload import HELD_BYTES_MAX, RequestUpload
 
 
 class Reading(asyncio.Transport):
@@ -38,7 +38,7 @@ class Taking:
 
 def test_what_came_before_anybody_took_it_is_kept_in_bounds() -> None:
     transport, taking = Reading(), Taking()
-    upload = Upload(transport, None)
+    upload = RequestUpload(transport, None)
     upload.received(b"a")
     assert transport.is_read
     upload.received(b"b" * HELD_BYTES_MAX)
@@ -53,7 +53,7 @@ def test_what_came_before_anybody_took_it_is_kept_in_bounds() -> None:
 
 def test_one_that_was_whole_before_anybody_took_it() -> None:
     taking = Taking()
-    upload = Upload(Reading(), 1)
+    upload = RequestUpload(Reading(), 1)
     upload.received(b"a")
     upload.finished()
     upload.follow(taking)
@@ -62,7 +62,7 @@ def test_one_that_was_whole_before_anybody_took_it() -> None:
 
 def test_requests_that_follow_are_read_though_it_was_paused_at_its_end() -> None:
     transport = Reading()
-    upload = Upload(transport, None)
+    upload = RequestUpload(transport, None)
     upload.follow(Taking())
     upload.pause()
     assert not transport.is_read
@@ -74,7 +74,7 @@ def test_requests_that_follow_are_read_though_it_was_paused_at_its_end() -> None
 
 def test_what_nobody_wants_is_dropped() -> None:
     transport = Reading()
-    upload = Upload(transport, None)
+    upload = RequestUpload(transport, None)
     upload.received(b"a" * (HELD_BYTES_MAX + 1))
     upload.discard()
     assert transport.is_read

@@ -1,0 +1,34 @@
+"""What can be wrong with HTTP messages and connections.
+
+HttpError                     has the status that a server answers it with
+├── MalformedMessage (400)    not HTTP/1.1, or ambiguous
+├── HeadTooLarge (431)
+└── BodyTooLarge (413)
+ConnectionError               (built in) the peer is gone; its outcome is unknown
+└── RequestNotSent            it was gone before the request was written
+"""
+
+
+class HttpError(Exception):
+    status = 500
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        if status is not None:
+            self.status = status
+
+
+class MalformedMessage(HttpError):
+    status = 400
+
+
+class HeadTooLarge(HttpError):
+    status = 431
+
+
+class BodyTooLarge(HttpError):
+    status = 413
+
+
+class RequestNotSent(ConnectionError):
+    pass

@@ -1,0 +1,248 @@
+"""Bytes to messages. The only module that uses httptools, whose parser is llhttp in its strict mode.
+
+A message that two parsers could read differently is refused, on both sides and for all users: both kinds of length,
+repeated lengths or hosts, bare line feeds, transfer codings other than `chunked`, other versions than 1.0 and 1.1.
+Trailers are dropped. Whatever is not body is bounded, also between the chunks of a body and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import httptools
+
+from alcove.http.errors import HeadTooLarge, MalformedMessage
+from alcove.http.limits import HttpLimits
+from alcove.http.messages import Field, HttpHead
+
+_VERSIONS = ("1.1", "1.0")
+_UPGRADE_FIELDS = frozenset((b"connection", b"upgrade", b"http2-settings"))
+
+
+class MessageSink(Protocol):
+    """Who gets what a parser finds, in this order, message by message. May raise HttpError."""
+
+    def head_received(self, head: HttpHead) -> None: ...
+
+    def body_received(self, data: bytes) -> None: ...
+
+    def message_ended(self) -> None: ...
+
+
+class HttpParser:
+    __slots__ = (
+        "_fed_bytes",
+        "_fields",
+        "_head_bytes_max",
+        "_headers_max",
+        "_in_head",
+        "_interim",
+        "_interim_max",
+        "_is_replayed",
+        "_parser",
+        "_reason",
+        "_requests",
+        "_sink",
+        "_target",
+        "is_bodiless",
+        "unread_bytes",
+    )
+
+    def __init__(self, sink: MessageSink, limits: HttpLimits, *, requests: bool) -> None:
+        self._sink = sink
+        self._head_bytes_max = limits.head_bytes_max
+        self._headers_max = limits.headers_max
+        self._interim_max = limits.interim_responses_max
+        self._requests = requests
+        self._fed_bytes = 0
+        self._interim = 0
+        self.is_bodiless = False
+        """The next final response answers a HEAD: its head describes a body that does not come."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets the message under way: the next byte begins another one."""
+        kind = httptools.HttpRequestParser if self._requests else httptools.HttpResponseParser
+        self._parser: Any = kind(self)
+        self._fields: list[Field] = []
+        self._target, self._reason = b"", b""
+        self._in_head = True
+        self._is_replayed = False
+        self.unread_bytes = 0
+        """Received in a row without being body, counted by whole reads; 0 between two messages."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of the next message has come."""
+        return self._in_head and not self.unread_bytes
+
+    @property
+    def is_in_head(self) -> bool:
+        """Some of the next message has come, but not all of its head."""
+        return self._in_head and self.unread_bytes > 0
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Gives the messages in `data` to the sink. Returns None, or the bytes after a message that ends HTTP on this
+        connection (a request to upgrade, a 101); they belong to the next protocol, or to a further message if
+        the upgrade is declined. Raises HttpError: nothing that follows can be understood."""
+        self._fed_bytes = len(data)
+        self.unread_bytes += self._fed_bytes
+        rest: bytes | None = None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            if isinstance(error, httptools.HttpParserCallbackError) and cause is not None:
+                raise cause from None
+            raise MalformedMessage(f"malformed HTTP message: {error}") from error
+        if rest is not None:
+            return self._replay(rest) if self._is_replayed else self._upgraded(rest)
+        if self.unread_bytes > self._head_bytes_max:
+            raise self._too_large()
+        if self.is_bodiless and not self._in_head:
+            self._end_bodiless()
+        return None
+
+    def close(self) -> None:
+        """Nothing more comes. httptools' parser and this one hold each other, and the sink: left so, all three would
+        wait for the garbage collector."""
+        del self._parser, self._sink
+
+    def _upgraded(self, rest: bytes) -> bytes:
+        self.restart()
+        return rest
+
+    def _replay(self, rest: bytes) -> bytes | None:
+        """Parses a request that has a body and offers h2c (curl does) again, without the offer: llhttp would take its
+        body for the next protocol's bytes, or for a request. A server may ignore an upgrade (RFC 9110, 7.8)."""
+        kept = [field for field in self._fields if field[0].lower() not in _UPGRADE_FIELDS]
+        first = b"%b %b HTTP/%b" % (
+            self._parser.get_method(),
+            self._target,
+            self._parser.get_http_version().encode(),
+        )
+        if not self._parser.should_keep_alive():
+            kept.append((b"Connection", b"close"))
+        lines = [first, *(b"%b: %b" % field for field in kept), b"", b""]
+        self.restart()
+        return self.feed(b"\r\n".join(lines) + rest)
+
+    def _end_bodiless(self) -> None:
+        self.is_bodiless = False
+        self.restart()
+        self._sink.message_ended()
+
+    def _too_large(self) -> HeadTooLarge:
+        return HeadTooLarge(
+            f"request line and headers may have at most {self._head_bytes_max} bytes"
+            if self._requests
+            else f"the response has more than {self._head_bytes_max} bytes of headers"
+        )
+
+    # Called by httptools
+
+    def on_message_begin(self) -> None:
+        self._fields = []
+        self._target, self._reason = b"", b""
+        # Its first bytes may have come behind the end of another message, and were counted there.
+        self.unread_bytes = self.unread_bytes or 1
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_status(self, part: bytes) -> None:
+        self._reason += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        fields, parser = self._fields, self._parser
+        if len(fields) > self._headers_max:
+            raise HeadTooLarge(f"at most {self._headers_max} headers are accepted")
+        if max(self.unread_bytes, self._fed_bytes) > self._head_bytes_max:
+            self._check_size()
+        # Names are ASCII: llhttp accepts no others.
+        headers = {name.lower().decode(): value.decode("latin-1") for name, value in fields}
+        if len(headers) != len(fields):
+            headers = combined(fields)
+        version = parser.get_http_version()
+        is_chunked = "transfer-encoding" in headers
+        if is_chunked or version != "1.1":
+            self._check_framing(headers, version)
+        length = int(headers["content-length"]) if "content-length" in headers else None
+        head = HttpHead(
+            fields, headers, version, parser.should_keep_alive(), parser.should_upgrade(), is_chunked, length
+        )
+        if not self._requests:
+            head.status, head.reason = parser.get_status_code(), self._reason
+            self._count_interim(head.status)
+        elif version == "1.1" and "host" not in headers:
+            raise MalformedMessage("malformed HTTP message: missing required Host header")
+        elif head.upgrade and head.has_body:
+            if headers.get("upgrade", "").lower() != "h2c":
+                raise MalformedMessage("malformed HTTP message: a request to upgrade has a body")
+            self._is_replayed = True
+            return
+        else:
+            head.method, head.target = parser.get_method(), self._target
+        self._in_head = False
+        self.unread_bytes = 0
+        self._fields = []  # Trailers, which are dropped.
+        self._sink.head_received(head)
+
+    def on_body(self, data: bytes) -> None:
+        if self.is_bodiless:
+            raise MalformedMessage("a response to HEAD has a body")
+        self.unread_bytes = 0
+        self._sink.body_received(data)
+
+    def on_message_complete(self) -> None:
+        if self._is_replayed:
+            return
+        self._in_head = True
+        self.unread_bytes = 0
+        self._sink.message_ended()
+
+    # What a head must be
+
+    def _check_size(self) -> None:
+        size = len(self._target) + sum(len(name) + len(value) for name, value in self._fields)
+        if size > self._head_bytes_max:
+            raise self._too_large()
+
+    def _check_framing(self, headers: dict[str, str], version: str) -> None:
+        if version not in _VERSIONS:
+            raise MalformedMessage(f"HTTP/{version} is not supported", 505)
+        coding = headers.get("transfer-encoding")
+        if coding is None:
+            return
+        if coding.strip().lower() != "chunked":
+            raise MalformedMessage(f'transfer encoding "{coding}" is not supported', 501)
+        if self._requests and version == "1.0":
+            raise MalformedMessage("malformed HTTP message: chunks in HTTP/1.0")
+
+    def _count_interim(self, status: int) -> None:
+        if status >= 200 or status == 101:
+            self._interim = 0
+            return
+        self._interim += 1
+        if self._interim > self._interim_max:
+            raise MalformedMessage("too many interim responses")
+
+
+def combined(fields: Sequence[Field]) -> dict[str, str]:
+    """Fields by their names in lower case; repeated ones are joined by commas, as their meaning is (RFC 9110, 5.3).
+    Raises MalformedMessage for a repeated Host."""
+    headers: dict[str, str] = {}
+    for name, value in fields:
+        key, text = name.lower().decode(), value.decode("latin-1")
+        if key in headers:
+            if key == "host":
+                raise MalformedMessage("malformed HTTP message: more than one Host header")
+            text = f"{headers[key]}{'; ' if key == 'cookie' else ', '}{text}"
+        headers[key] = text
+    return headers

@@ -1,0 +1,116 @@
+"""Listening: sockets, TLS, the connections that are open, and those that idle or dawdle."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+
+from alcove.http.errors import HttpError
+from alcove.http.limits import LIMITS, HttpLimits
+from alcove.http.messages import HttpRequest, HttpResponse
+from alcove.http.serverconnection import HttpHandler, HttpServerConnection
+
+SWEEP_SECONDS = 5.0
+BACKLOG = 4_096
+
+
+def plain_error(error: HttpError) -> HttpResponse:
+    return HttpResponse(error.status, f"{error}\n".encode(), b"text/plain; charset=utf-8")
+
+
+class HttpServer:
+    """`async with HttpServer(…)` listens; leaving it stops taking requests, ends streams and closes."""
+
+    def __init__(
+        self,
+        handler: HttpHandler,
+        host: str | Sequence[str],
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        *,
+        identify: Callable[[bytes], object] | None = None,
+        render_error: Callable[[HttpError], HttpResponse] = plain_error,
+        streams_body: Callable[[HttpRequest], bool] = lambda _request: False,
+        limits: HttpLimits = LIMITS,
+    ) -> None:
+        """`host`: one address to listen on, or several at the same port. `identify`: a client's certificate (DER) to
+        what its requests have as `peer`; asked once per connection. `render_error`: how a request that cannot be read or
+        whose handler failed is answered, with bytes. `streams_body`: whether a request that has a body, of which
+        only the head has come, is handled at once, with an upload and without a limit of size."""
+        self.handle = handler
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._identify = identify
+        self.render_error = render_error
+        self.streams_body = streams_body
+        self.limits = limits
+        self._connections: set[HttpServerConnection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.stopping = False
+
+    async def __aenter__(self) -> HttpServer:
+        self._loop = asyncio.get_running_loop()
+        self._listener = await self._loop.create_server(
+            lambda: HttpServerConnection(self),
+            self._host,
+            self._port,
+            ssl=self._tls,
+            ssl_handshake_timeout=self.limits.handshake_seconds_max if self._tls is not None else None,
+            backlog=BACKLOG,
+            reuse_address=True,
+        )
+        self._sweep()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self.stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.transport.close()
+        # One turn for the transports to flush and call connection_lost.
+        await asyncio.sleep(0)
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    # Called by connections
+
+    def identify(self, tls: ssl.SSLObject | None) -> object:
+        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        return self._identify(certificate) if certificate and self._identify is not None else None
+
+    def opened(self, connection: HttpServerConnection) -> None:
+        if len(self._connections) >= self.limits.connections_max:
+            connection.transport.abort()
+            return
+        self._connections.add(connection)
+        connection.deadline = self.idle_deadline()
+
+    def lost(self, connection: HttpServerConnection) -> None:
+        self._connections.discard(connection)
+
+    def idle_deadline(self) -> float:
+        return self._loop.time() + self.limits.idle_seconds_max
+
+    def head_deadline(self) -> float:
+        return self._loop.time() + self.limits.head_seconds_max
+
+    def linger_deadline(self) -> float:
+        return self._loop.time() + self.limits.linger_seconds_max
+
+    def _sweep(self) -> None:
+        """Closes connections past their deadline. One timer for all: a timer per request would cost more than the
+        request."""
+        now = self._loop.time()
+        for connection in list(self._connections):
+            if 0.0 < connection.deadline < now:
+                connection.transport.close()
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,38 @@
+"""Messages to bytes."""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+from alcove.http.messages import Field
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+
+REASONS: dict[int, bytes] = {status.value: status.phrase.encode() for status in HTTPStatus}
+# Newer names that the standard library of 3.11 does not have yet, and Go's where clients show them.
+REASONS |= {413: b"Request Entity Too Large", 418: b"I'm a teapot", 422: b"Unprocessable Entity"}
+
+
+def status_line(status: int, reason: bytes | None = None) -> bytes:
+    """Without its line end. `reason` None: the usual one."""
+    return b"HTTP/1.1 %d %b" % (status, REASONS.get(status, b"Status") if reason is None else reason)
+
+
+def head(first: bytes, fields: Iterable[Field]) -> bytes:
+    """A message's head: `first` is its request line or status line."""
+    return b"\r\n".join([first, *(name + b": " + value for name, value in fields), b"", b""])
+
+
+def request_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def response_head(status: int, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    return status_line(status) + "\r\n".join(["", *lines, "", ""]).encode("latin-1")
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a body; `data` is not empty, as an empty chunk would be the last."""
+    return b"%x\r\n%b\r\n" % (len(data), data)

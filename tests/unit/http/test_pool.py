@@ -1,0 +1,75 @@
+"""Connections that wait for their next use: the one used last first, none that is old, closed or one too many."""
+
+import asyncio
+
+from alcove.http.pool import IdleConnections, PoolLimits
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.is_reusable = True
+
+    def abort(self) -> None:
+        self.is_reusable = False
+
+
+def pool(**limits: float) -> IdleConnections[str, Connection]:
+    given = {"per_target_max": 3, "total_max": 4, "idle_seconds_max": 30.0, **limits}
+    return IdleConnections(PoolLimits(**given))  # type: ignore[arg-type]
+
+
+async def test_the_one_used_last_is_taken_first() -> None:
+    idle, (first, second) = pool(), (Connection(), Connection())
+    idle.put("a", first)
+    idle.put("a", second)
+    assert idle.take("b") is None
+    assert [idle.take("a"), idle.take("a"), idle.take("a")] == [second, first, None]
+    idle.close()
+
+
+async def test_there_are_never_more_than_allowed() -> None:
+    idle = pool()
+    connections = {target: [Connection() for _ in range(4)] for target in "ab"}
+    for target, each in connections.items():
+        for connection in each:
+            idle.put(target, connection)
+    assert [[each.is_reusable for each in connections[target]] for target in "ab"] == [
+        [True, True, True, False],
+        [True, False, False, False],
+    ]
+    assert len(idle) == 4
+    idle.close()
+    assert len(idle) == 0 and not any(each.is_reusable for each in connections["a"])
+
+
+async def test_one_that_was_closed_meanwhile_is_not_taken() -> None:
+    idle, (first, second) = pool(), (Connection(), Connection())
+    idle.put("a", first)
+    idle.put("a", second)
+    second.abort()
+    assert idle.take("a") is first
+    idle.put("a", second)
+    assert len(idle) == 0
+    idle.close()
+
+
+async def test_what_nobody_used_for_long_is_closed() -> None:
+    idle, connection = pool(idle_seconds_max=0.05), Connection()
+    idle.put("a", connection)
+    async with asyncio.timeout(10):
+        while len(idle):  # noqa: ASYNC110 - what is closed tells nobody
+            await asyncio.sleep(0.01)
+    assert not connection.is_reusable
+
+
+async def test_what_only_a_burst_needed_is_closed_sooner() -> None:
+    idle, connections = pool(kept=1, spare_seconds_max=0.05), [Connection() for _ in range(3)]
+    for connection in connections:
+        idle.put("a", connection)
+    async with asyncio.timeout(10):
+        while len(idle) > 1:  # noqa: ASYNC110 - what is closed tells nobody
+            await asyncio.sleep(0.01)
+    assert [each.is_reusable for each in connections] == [False, False, True]
+    await asyncio.sleep(0.1)
+    assert idle.take("a") is connections[2]
+    idle.close()
