@@ -25,8 +25,8 @@ from msgspec import Struct
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Client, Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Client, ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
@@ -69,10 +69,10 @@ class Pods:
     def __init__(self, planes: Planes) -> None:
         self._count: dict[TenantId, int] = {}
         self._waiting: list[tuple[TenantId, int, asyncio.Future[None]]] = []
-        planes.mirror(Selection(PODS, metadata_only=True)).subscribe(self._on_pod)
+        planes.mirror(ListSelection(PODS, metadata_only=True)).subscribe(self._on_pod)
 
-    def _on_pod(self, change: Change) -> None:
-        step = {Kind.ADDED: 1, Kind.UPDATED: 0, Kind.DELETED: -1}[change.kind]
+    def _on_pod(self, change: ObjectChange) -> None:
+        step = {ChangeType.ADDED: 1, ChangeType.UPDATED: 0, ChangeType.DELETED: -1}[change.kind]
         tenant = change.key.tenant
         self._count[tenant] = self._count.get(tenant, 0) + step
         for who, wanted, future in self._waiting:

@@ -92,7 +92,7 @@ def port_ms(count: int) -> float:
         for number in range(count):
             pod = node.make_pod(f"p{number}", 7, f"10.0.{number >> 8}.{number & 255}/16")
             start = time.perf_counter()
-            node.plane.add_port(pod.port, pod.namespace)
+            node.plane.add_port(pod.veth, pod.namespace)
             taken.append((time.perf_counter() - start) * 1e3)
             node.pods.append(pod)
     return statistics.median(taken)
@@ -150,10 +150,10 @@ def show(figures: Figures, medians: dict[str, dict[str, float]]) -> None:
     print()
     for key, value in figures.items():
         if key in MOST:
-            good, told = value <= MOST[key], f"at most {MOST[key]}"
+            good, message = value <= MOST[key], f"at most {MOST[key]}"
         else:
-            good, told = value >= TARGETS[key], f"at least {TARGETS[key]}"
-        print(f"{key:48} {value:8.3f}   {told:16} {'' if good else 'MISSED'}")
+            good, message = value >= TARGETS[key], f"at least {TARGETS[key]}"
+        print(f"{key:48} {value:8.3f}   {message:16} {'' if good else 'MISSED'}")
 
 
 def main() -> int:

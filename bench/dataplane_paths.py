@@ -13,21 +13,21 @@ from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 from msgspec import Struct
 
 from alcove.dataplane import namespaces
-from alcove.dataplane.model import (
-    Backend,
-    Block,
-    Endpoint,
-    Network,
+from alcove.dataplane.model import (  # fmt: skip
+    DataplaneNetwork,
+    DataplaneService,
     PortRange,
-    Profile,
+    PrefixBlock,
     Protocol,
-    Rule,
-    Service,
+    RemoteEndpoint,
+    ServiceBackend,
     Subnet,
+    TrafficProfile,
+    TrafficRule,
     Vpc,
-)  # fmt: skip
+)
 from alcove.dataplane.namespaces import inside
-from alcove.testing.nodes import Lab, Node, plain_bridges
+from alcove.testing.nodes import Lab, TestNode, plain_bridges
 
 SERVICE_PORT, POD_PORT = 80, 5000
 VNI, SERVED_VNI, POLICED_VNI = 100, 101, 102
@@ -44,9 +44,9 @@ class Path(Struct, frozen=True):
     listen: tuple[str, int]
 
 
-def _inside(namespace: str, words: list[str], told: str = "") -> None:
+def _inside(namespace: str, words: list[str], message: str = "") -> None:
     words = ["nsenter", f"--net=/run/netns/{namespace}", *words]
-    done = subprocess.run(words, input=told, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, input=message, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
@@ -228,24 +228,28 @@ def flannel(plain: Plain) -> tuple[Path, Path]:
     return direct, Path(client, server, ("172.20.0.1", 80), ("10.80.2.11", 5001))
 
 
-POLICY = Profile(
+POLICY = TrafficProfile(
     (
-        Rule(peers=tuple(Block(ip_network(f"10.{n}.0.0/16")) for n in range(16)), ports=(PortRange(Protocol.TCP, 5000, 5999),)),
-        Rule(peers=(Block(ip_network("0.0.0.0/0"), (ip_network("10.0.0.0/8"),)),), ports=None),
+        TrafficRule(peers=tuple(PrefixBlock(ip_network(f"10.{n}.0.0/16")) for n in range(16)), ports=(PortRange(Protocol.TCP, 5000, 5999),)),
+        TrafficRule(peers=(PrefixBlock(ip_network("0.0.0.0/0"), (ip_network("10.0.0.0/8"),)),), ports=None),
     )
 )  # fmt: skip
 
 
-def _services(vni: int, count: int, *backends: str) -> tuple[Service, ...]:
+def _services(vni: int, count: int, *backends: str) -> tuple[DataplaneService, ...]:
     """`count` services; the last ones have the given backends."""
     first = SERVICES.network_address
     many = [
-        Service(vni, first + 256 + n, 80, Protocol.TCP, (Backend(ip_address("10.250.0.0") + n, 5001),))
+        DataplaneService(
+            vni, first + 256 + n, 80, Protocol.TCP, (ServiceBackend(ip_address("10.250.0.0") + n, 5001),)
+        )
         for n in range(count - len(backends))
     ]
     for number, backend in enumerate(backends, 1):
         many.append(
-            Service(vni, first + number, SERVICE_PORT, Protocol.TCP, (Backend(ip_address(backend), 5001),))
+            DataplaneService(
+                vni, first + number, SERVICE_PORT, Protocol.TCP, (ServiceBackend(ip_address(backend), 5001),)
+            )
         )
     return tuple(many)
 
@@ -259,12 +263,12 @@ def ours(lab: Lab) -> dict[str, Path]:
         for node, name, address in ((one, "a", 11), (one, "b", 12), (two, "c", 13)):
             pods[vni, name] = node.add_pod(f"{name}{vni}", vni, f"10.0.0.{address}/24", **rules)
     endpoints = tuple(
-        Endpoint(vni, ip_address(pod.address), pod.node.address) for (vni, _), pod in pods.items()
+        RemoteEndpoint(vni, ip_address(pod.address), pod.node.address) for (vni, _), pod in pods.items()
     )
     vnis = (VNI, SERVED_VNI, POLICED_VNI)
     for node in lab.nodes:
         node.apply(
-            networks=tuple(Network(vni, service_prefixes=(SERVICES,)) for vni in vnis),
+            networks=tuple(DataplaneNetwork(vni, service_prefixes=(SERVICES,)) for vni in vnis),
             vpcs=tuple(Vpc(vni, (VPC,)) for vni in vnis),
             subnets=tuple(Subnet(vni, ip_network("10.0.0.0/24")) for vni in vnis),
             endpoints=endpoints,
@@ -287,16 +291,16 @@ def ours(lab: Lab) -> dict[str, Path]:
 
 def scaled(lab: Lab, endpoints: int, services: int) -> Path:
     """Two pods of one node in a network with that many endpoints and services; by a service."""
-    node: Node = lab.nodes[0]
+    node: TestNode = lab.nodes[0]
     client = node.add_pod("a", VNI, "10.0.0.11/24")
     server = node.add_pod("b", VNI, "10.0.0.12/24")
     other = IPv4Address("192.168.77.200")
     first = ip_address("10.1.0.0")
     node.apply(
-        networks=(Network(VNI, service_prefixes=(SERVICES,)),),
+        networks=(DataplaneNetwork(VNI, service_prefixes=(SERVICES,)),),
         vpcs=(Vpc(VNI, (VPC,)),),
         subnets=(Subnet(VNI, VPC),),
-        endpoints=tuple(Endpoint(VNI, first + n, other) for n in range(endpoints)),
+        endpoints=tuple(RemoteEndpoint(VNI, first + n, other) for n in range(endpoints)),
         services=_services(VNI, services, "10.0.0.12"),
     )
     return Path(client.namespace, server.namespace, ("172.20.0.1", SERVICE_PORT), ("10.0.0.12", 5001))

@@ -27,9 +27,9 @@ import uvloop
 from dnslib import EDNS0, QTYPE, DNSHeader, DNSQuestion, DNSRecord
 
 from alcove.api.ids import TenantId
-from alcove.dns.model import Endpoint, EndpointSlice, NetworkId, ObjectId, Pod, Port, Service
+from alcove.dns.model import DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, NetworkId, ObjectId
 from alcove.dns.server import DnsServer, bind
-from alcove.dns.zone import Zone
+from alcove.dns.zone import DnsZone
 
 Figures = dict[str, float]
 LEAST = {"dns_per_s": 15_000.0}
@@ -50,17 +50,17 @@ def address_of(number: int) -> str:
 # The server's process
 
 
-def zone_of(number: int) -> Zone:
-    zone = Zone(NetworkId(TenantId(f"t{number}"), "default"), [ip_network("10.0.0.0/8")])
+def zone_of(number: int) -> DnsZone:
+    zone = DnsZone(NetworkId(TenantId(f"t{number}"), "default"), [ip_network("10.0.0.0/8")])
     first = IPv4Address("10.96.0.10")
     for each in range(SERVICES):
-        ports = (Port("http", "TCP", 80),)
-        zone.put_service(Service(ObjectId("default", f"s{each}"), (first + each,), ports))
-    zone.put_service(Service(ObjectId("default", "db")))
-    endpoints = tuple(Endpoint((IPv4Address("10.0.0.1") + each,), f"db-{each}") for each in range(3))
-    zone.put_slice(EndpointSlice(ObjectId("default", "db-x"), "db", (Port("db", "TCP", 5432),), endpoints))
+        ports = (DnsPort("http", "TCP", 80),)
+        zone.put_service(DnsService(ObjectId("default", f"s{each}"), (first + each,), ports))
+    zone.put_service(DnsService(ObjectId("default", "db")))
+    endpoints = tuple(DnsEndpoint((IPv4Address("10.0.0.1") + each,), f"db-{each}") for each in range(3))
+    zone.put_slice(EndpointSlice(ObjectId("default", "db-x"), "db", (DnsPort("db", "TCP", 5432),), endpoints))
     for each in range(PODS):
-        zone.put_pod(Pod(ObjectId("default", f"p{each}"), (IPv4Address("10.0.1.0") + each,)))
+        zone.put_pod(DnsPod(ObjectId("default", f"p{each}"), (IPv4Address("10.0.1.0") + each,)))
     return zone
 
 
@@ -91,10 +91,10 @@ def server_process(networks: int, core: int) -> Iterator[tuple[int, Figures]]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        told = process.stdout.readline()
-        if not told:
+        output = process.stdout.readline()
+        if not output:
             raise SystemExit("the server did not start")
-        yield process.pid, json.loads(told)
+        yield process.pid, json.loads(output)
     finally:
         process.stdin.close()
         process.wait(10)

@@ -33,17 +33,17 @@ import uvloop
 from alcove.api import objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client import kubeconfig
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Client, Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Client, ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import NETWORKS, PODS, SERVICE_ACCOUNTS, TENANTS, VPC_ENDPOINTS
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.server import LocalServer
-from alcove.vpc.addressing import Place, Purpose
-from alcove.vpc.allocator import Allocator
-from alcove.vpc.world import World
+from alcove.vpc.addressing import AddressPool, EndpointPurpose
+from alcove.vpc.allocator import AddressAllocator
+from alcove.vpc.vpc_cache import VpcCache
 
 ENDPOINTS = 10_000
 SLICE = 1_000
@@ -65,15 +65,17 @@ async def connected(path: Path) -> AsyncIterator[Planes]:
 # Addresses
 
 
-async def allocate(allocator: Allocator, cidr: str, many: int) -> list[float]:
+async def allocate(allocator: AddressAllocator, cidr: str, many: int) -> list[float]:
     """Seconds since the start at which each of the endpoints was there."""
     scope = next(_SCOPES)
-    place = Place(vpc="bench", net=f"bench-{scope}", network=ip_network(cidr), scope=scope, vni=scope)
+    pool = AddressPool(vpc="bench", net=f"bench-{scope}", network=ip_network(cidr), scope=scope, vni=scope)
     numbers, done, started = iter(range(many)), [], time.perf_counter()
 
     async def work() -> None:
         for number in numbers:
-            await allocator.claim(place, Purpose(owner_uid=f"bench-{number}", what=f"bench/{scope}/{number}"))
+            await allocator.claim(
+                pool, EndpointPurpose(owner_uid=f"bench-{number}", what=f"bench/{scope}/{number}")
+            )
             done.append(time.perf_counter() - started)
 
     async with asyncio.TaskGroup() as tasks:
@@ -84,9 +86,9 @@ async def allocate(allocator: Allocator, cidr: str, many: int) -> list[float]:
 
 async def addresses(path: Path, rounds: int) -> Figures:
     async with connected(path) as planes:
-        world = World(planes, time.time)
+        cache = VpcCache(planes, time.time)
         await planes.synced()
-        allocator = Allocator(world, time.monotonic)
+        allocator = AddressAllocator(cache, time.monotonic)
         await allocate(allocator, "10.0.0.0/16", SLICE)
         rates, ratios = [], []
         for _ in range(rounds):
@@ -111,15 +113,15 @@ class Watcher:
     def __init__(self, planes: Planes) -> None:
         self.seen: dict[str, float] = {}
         self._changed = asyncio.Event()
-        planes.mirror(Selection(NETWORKS)).subscribe(self._network)
-        planes.mirror(Selection(VPC_ENDPOINTS), tenant=SYSTEM).subscribe(self._endpoint)
+        planes.mirror(ListSelection(NETWORKS)).subscribe(self._network)
+        planes.mirror(ListSelection(VPC_ENDPOINTS), tenant=SYSTEM).subscribe(self._endpoint)
 
-    def _network(self, change: Change) -> None:
+    def _network(self, change: ObjectChange) -> None:
         if objects.get(change.obj, "status", "phase") == "Ready":
             self._note(f"{change.key.tenant}/{change.key.name}")
 
-    def _endpoint(self, change: Change) -> None:
-        if change.kind is Kind.ADDED:
+    def _endpoint(self, change: ObjectChange) -> None:
+        if change.kind is ChangeType.ADDED:
             self._note(str(objects.get(change.obj, "spec", "pod")))
 
     def _note(self, what: str) -> None:

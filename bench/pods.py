@@ -28,8 +28,8 @@ import uvloop
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Client, Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Client, ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
@@ -60,11 +60,11 @@ class Watching:
         self._ready: dict[str, float] = {}
         self._there: set[str] = set()
         self._changed = asyncio.Event()
-        planes.mirror(Selection(PODS), tenant=TENANT).subscribe(self._hear)
+        planes.mirror(ListSelection(PODS), tenant=TENANT).subscribe(self._hear)
 
-    def _hear(self, change: Change) -> None:
+    def _hear(self, change: ObjectChange) -> None:
         name = change.key.name
-        if change.kind is Kind.DELETED:
+        if change.kind is ChangeType.DELETED:
             self._there.discard(name)
         else:
             self._there.add(name)

@@ -173,8 +173,8 @@ def _repeat(what: str, is_quick: bool, run: Callable[[int], T]) -> list[T]:
     results = []
     for number in range(1 if is_quick else RUNS):
         if not is_quick:
-            told = f"[{time.perf_counter() - STARTED:4.0f} s] {what}, run {number + 1} of {RUNS}"
-            print(told, file=sys.stderr, flush=True)
+            message = f"[{time.perf_counter() - STARTED:4.0f} s] {what}, run {number + 1} of {RUNS}"
+            print(message, file=sys.stderr, flush=True)
         results.append(run(number))
     return results
 
@@ -208,8 +208,8 @@ def _decide(shape: Shape, pods: int, _number: int) -> shapes.Measured:
 def memory(figures: Figures) -> None:
     """In a process of its own: nothing else is in the figure."""
     command = [sys.executable, "-m", "bench.scheduler_memory", "5000", "100000"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    figures["rss_mb"] = float(told)
+    message = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    figures["rss_mb"] = float(message)
     print(f"\nmemory, 100,000 pods and 5,000 nodes: {figures['rss_mb']:.0f} MB (goal 400)", flush=True)
 
 
@@ -243,8 +243,8 @@ def competition(is_quick: bool, directory: Path, figures: Figures) -> None:
         }
         for name, values in found.items():
             figures[f"regular_{name}_ms_{how}"] = round(statistics.median(values), 1)
-        told = ", ".join(f"{name} {figures[f'regular_{name}_ms_{how}']:,.0f} ms" for name in found)
-        print(f"  {how}: {told} ({goal})  {_apart(found['p99'])}", flush=True)
+        message = ", ".join(f"{name} {figures[f'regular_{name}_ms_{how}']:,.0f} ms" for name in found)
+        print(f"  {how}: {message} ({goal})  {_apart(found['p99'])}", flush=True)
 
 
 def _compete(directory: Path, how: str, number: int) -> api.Greedy:

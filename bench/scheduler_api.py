@@ -19,10 +19,10 @@ from msgspec import Struct
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.client import Client, Selection
+from alcove.client.client import Client, ListSelection
 from alcove.client.pool import HttpPool
 from alcove.client.resources import NODES, PODS
-from alcove.client.watching import Happened
+from alcove.client.watch_events import WatchEventType
 from alcove.testing.scheduler import LocalScheduler
 from alcove.testing.scheduling import node, pod
 from alcove.testing.server import LocalServer
@@ -239,9 +239,9 @@ async def compete(directory: Path, scale: Scale, is_fair: bool) -> Greedy:
 
 
 async def _watch(client: Client, tenant: TenantId, bound: asyncio.Queue[str]) -> None:
-    selection = Selection(PODS, namespace="default")
+    selection = ListSelection(PODS, namespace="default")
     async with client.watch(tenant, selection, after=None, seconds_max=600) as watch:
         async for batch in watch.batches():
             for event in batch:
-                if event.happened is not Happened.BOOKMARK and event.obj["spec"].get("nodeName"):
+                if event.happened is not WatchEventType.BOOKMARK and event.obj["spec"].get("nodeName"):
                     bound.put_nowait(event.obj["metadata"]["name"])

@@ -14,8 +14,8 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, PodRef
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.decisions import BindPod, ScheduledPodRef
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.testing.scheduling import node, pod
 
 WEIGHTS = (1, 1, 2, 3, 5, 8)
@@ -31,17 +31,19 @@ class Backlogged:
         self._count = 0
         self._objects: dict[str, Object] = {}
         self._pending: Counter[TenantId] = Counter()
-        self.running: list[PodRef] = []
+        self.running: list[ScheduledPodRef] = []
         self.tenants = {
             TenantId(f"weight-{weight}-{number}"): weight for number, weight in enumerate(WEIGHTS)
         }
         for number in range(NODES):
             self.core.observe(
-                Event(HOME, SYSTEM, Kind.NODE, node(f"n{number}", cpu="32", memory="128Gi", pods="1000"))
+                SchedulerEvent(
+                    HOME, SYSTEM, ObjectKind.NODE, node(f"n{number}", cpu="32", memory="128Gi", pods="1000")
+                )
             )
         for tenant, weight in self.tenants.items():
             made: Object = {"metadata": {"name": tenant}, "spec": {"weight": weight}}
-            self.core.observe(Event(HOME, SYSTEM, Kind.TENANT, made))
+            self.core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.TENANT, made))
 
     def fill(self, pending: int = PENDING) -> None:
         """Every tenant has so many in line; place all that fits."""
@@ -52,9 +54,9 @@ class Backlogged:
                 made = pod(f"p{self._count}", cpu=asked, memory=f"{self._random.choice((128, 512, 1024))}Mi")
                 self._objects[made["metadata"]["uid"]] = made
                 self._pending[tenant] += 1
-                self.core.observe(Event(HOME, tenant, Kind.POD, made))
+                self.core.observe(SchedulerEvent(HOME, tenant, ObjectKind.POD, made))
         while (decision := self.core.schedule_next(may_tell=False)) or self.core.fairness.has_ready:
-            if isinstance(decision, Bind):
+            if isinstance(decision, BindPod):
                 self.core.bound(decision.pod)
                 self._pending[decision.pod.tenant] -= 1
                 self.running.append(decision.pod)
@@ -65,7 +67,7 @@ class Backlogged:
             self.running[index], self.running[-1] = self.running[-1], self.running[index]
             ended = self.running.pop()
             gone = self._objects.pop(ended.uid)
-            self.core.observe(Event(HOME, ended.tenant, Kind.POD, gone, True))
+            self.core.observe(SchedulerEvent(HOME, ended.tenant, ObjectKind.POD, gone, True))
 
 
 def share_error(rounds: int, seed: int = 7) -> float:

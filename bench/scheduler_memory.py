@@ -15,15 +15,15 @@ import orjson
 
 from alcove.api.ids import SYSTEM, Revision
 from alcove.api.objects import Object
-from alcove.client.changes import Change
-from alcove.client.client import Selection
+from alcove.client.changes import ObjectChange
+from alcove.client.client import ListSelection
 from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
-from alcove.client.part import Part
+from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.resources import NODES, PODS
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.trimming import trim_node, trim_pod
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
+from alcove.scheduler.object_trimming import trim_node, trim_pod
 from alcove.testing.scheduling import node, pod
 from bench.servers import resident_mb
 
@@ -60,18 +60,18 @@ class Known:
         self._core = Scheduler(time.monotonic)
         self._revision = 0
         self._parts = {
-            Kind.NODE: self._follow(Kind.NODE, Mirror(Selection(NODES), trim=trim_node)),
-            Kind.POD: self._follow(Kind.POD, Mirror(Selection(PODS), trim=trim_pod)),
+            ObjectKind.NODE: self._follow(ObjectKind.NODE, Mirror(ListSelection(NODES), trim=trim_node)),
+            ObjectKind.POD: self._follow(ObjectKind.POD, Mirror(ListSelection(PODS), trim=trim_pod)),
         }
 
-    def _follow(self, kind: Kind, mirror: Mirror) -> Part:
-        def hear(change: Change) -> None:
-            self._core.observe(Event(change.key.plane, change.key.tenant, kind, change.obj))
+    def _follow(self, kind: ObjectKind, mirror: Mirror) -> PlaneMirror:
+        def hear(change: ObjectChange) -> None:
+            self._core.observe(SchedulerEvent(change.key.plane, change.key.tenant, kind, change.obj))
 
         mirror.subscribe(hear)
         return mirror.add_plane(HOME)
 
-    def put(self, kind: Kind, tenant: str, body: bytes) -> None:
+    def put(self, kind: ObjectKind, tenant: str, body: bytes) -> None:
         self._revision += 1
         obj = orjson.loads(body)
         obj["metadata"]["tenant"] = tenant
@@ -79,13 +79,13 @@ class Known:
 
     @property
     def placed(self) -> int:
-        return sum(len(pods) for pods in self._core.world.on_node.values())
+        return sum(len(pods) for pods in self._core.cache.on_node.values())
 
 
 def main(nodes: int, pods: int) -> None:
     known = Known()
     for number in range(nodes):
-        known.put(Kind.NODE, SYSTEM, orjson.dumps(node(f"node-{number}", cpu="64", memory="256Gi")))
+        known.put(ObjectKind.NODE, SYSTEM, orjson.dumps(node(f"node-{number}", cpu="64", memory="256Gi")))
     for number in range(pods):
         controller = number // REPLICAS
         made = pod(
@@ -97,7 +97,7 @@ def main(nodes: int, pods: int) -> None:
             owner=f"owner-{controller}",
             on=f"node-{number % nodes}",
         )
-        known.put(Kind.POD, f"tenant-{controller % TENANTS}", _dressed(made))
+        known.put(ObjectKind.POD, f"tenant-{controller % TENANTS}", _dressed(made))
     assert known.placed == pods
     gc.collect()
     print(f"{resident_mb(os.getpid()):.1f}")

@@ -21,8 +21,8 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Preempt
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.decisions import BindPod, Preempt
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.scheduler.nodes import HOSTNAME, ZONE
 from alcove.testing.scheduling import far, near, node, pod, spread, term
 
@@ -46,10 +46,10 @@ class Bench:
         self._pods: dict[str, Object] = {}
         for number in range(nodes):
             labels = {ZONE: zones[number % len(zones)]} if zones else {}
-            self.see(Kind.NODE, node(f"node-{number}", labels), SYSTEM)
+            self.see(ObjectKind.NODE, node(f"node-{number}", labels), SYSTEM)
 
-    def see(self, kind: Kind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> None:
-        self.core.observe(Event(HOME, tenant, kind, obj, gone))
+    def see(self, kind: ObjectKind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> None:
+        self.core.observe(SchedulerEvent(HOME, tenant, kind, obj, gone))
 
     def add(self, count: int, make: Callable[[int], Object]) -> None:
         for number in range(count):
@@ -57,7 +57,7 @@ class Bench:
 
     def put(self, made: Object) -> None:
         self._pods[made["metadata"]["uid"]] = made
-        self.see(Kind.POD, made)
+        self.see(ObjectKind.POD, made)
 
     def run(self, churn: Iterator[None] | None = None, every: int = 100, counted: str = "") -> Measured:
         """Decide all there is. `churn` is asked to do its worst after so many decisions; counted are pods
@@ -66,12 +66,12 @@ class Bench:
         started = time.process_time()
         while (decision := self.core.schedule_next()) is not None or self.core.fairness.has_ready:
             decided += 1
-            if isinstance(decision, Bind):
+            if isinstance(decision, BindPod):
                 placed += decision.pod.name.startswith(counted)
                 self.core.bound(decision.pod)
             elif isinstance(decision, Preempt):
                 for victim in decision.victims:
-                    self.see(Kind.POD, self._pods[victim.uid], gone=True)
+                    self.see(ObjectKind.POD, self._pods[victim.uid], gone=True)
             if churn is not None and decided % every == 0:
                 next(churn, None)
         return Measured(placed, time.process_time() - started)
@@ -88,7 +88,7 @@ def basic(nodes: int, pods: int) -> Measured:
 def daemon_set(nodes: int, pods: int) -> Measured:
     """Each pod names the one node it is for, which takes all of them."""
     bench = Bench(nodes)
-    bench.see(Kind.NODE, node("the-node", pods="90000"), SYSTEM)
+    bench.see(ObjectKind.NODE, node("the-node", pods="90000"), SYSTEM)
     expression = {"key": "metadata.name", "operator": "In", "values": ["the-node"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -209,11 +209,11 @@ def mixed_churn(nodes: int, pods: int) -> Measured:
         for number in count():
             useless = node(f"churn-{number}", pods="0")
             large = pod(f"large-{number}", cpu="9", priority=10)
-            bench.see(Kind.NODE, useless, SYSTEM)
-            bench.see(Kind.POD, large)
+            bench.see(ObjectKind.NODE, useless, SYSTEM)
+            bench.see(ObjectKind.POD, large)
             yield
-            bench.see(Kind.NODE, useless, SYSTEM, gone=True)
-            bench.see(Kind.POD, large, gone=True)
+            bench.see(ObjectKind.NODE, useless, SYSTEM, gone=True)
+            bench.see(ObjectKind.POD, large, gone=True)
 
     return bench.run(churn())
 
@@ -229,5 +229,5 @@ def many_tenants(nodes: int, pods: int) -> Measured:
     """Pods of a hundred tenants, taking turns."""
     bench = Bench(nodes)
     for number in range(pods):
-        bench.see(Kind.POD, pod(f"pod-{number}", **SMALL), TenantId(f"tenant-{number % 100}"))
+        bench.see(ObjectKind.POD, pod(f"pod-{number}", **SMALL), TenantId(f"tenant-{number % 100}"))
     return bench.run()

@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.testing.server import LocalServer
 
@@ -48,7 +48,7 @@ def _children(pid: int) -> list[int]:
 
 
 def client_context(
-    authority: Authority, directory: Path, tenant: str, user: str, groups: tuple[str, ...]
+    authority: CertificateAuthority, directory: Path, tenant: str, user: str, groups: tuple[str, ...]
 ) -> ssl.SSLContext:
     """TLS with a client certificate for somebody."""
     issued = authority.client(Subject(TenantId(tenant), user, groups), time.time())
@@ -68,7 +68,7 @@ class Alcove:
 
     def __enter__(self) -> Alcove:
         self.server.start()
-        self.authority = Authority.open(self.server.directory / "pki", time.time())
+        self.authority = CertificateAuthority.open(self.server.directory / "pki", time.time())
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -162,7 +162,7 @@ class Kubernetes:
         pki = self._directory / "pki"
         pki.mkdir(parents=True)
         now = time.time()
-        self._authority = Authority.open(pki, now)
+        self._authority = CertificateAuthority.open(pki, now)
         serving = self._authority.serving(["localhost", "127.0.0.1"], now)
         (pki / "serving.crt").write_bytes(serving.certificate_pem)
         (pki / "serving.key").write_bytes(serving.key_pem)
@@ -227,7 +227,7 @@ class Kubernetes:
                 x509.NameAttribute(NameOID.COMMON_NAME, "bench"),
             ]
         )
-        profile = certificates.Profile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
+        profile = certificates.CertificateProfile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
         signed = self._authority.sign(key.public_key(), name, profile, time.time(), timedelta(days=1))
         pair = self._directory / "client.pem"
         pair.write_bytes(certificates.pem(signed) + certificates.to_pem(key))

@@ -20,7 +20,7 @@ import orjson
 import uvloop
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 PODS = GroupResource("", "pods")
@@ -73,7 +73,7 @@ class Load:
     async def _writer(self, latencies: list[float], end: float) -> None:
         while (started := perf_counter()) < end:
             self._next += 1
-            await self._store.write([Op(key(self._next), BODY, expected=Revision(0))])
+            await self._store.write([WriteOp(key(self._next), BODY, expected=Revision(0))])
             latencies.append(perf_counter() - started)
 
 
@@ -154,7 +154,7 @@ async def compaction(store: SqliteStore, seconds: float) -> Figures:
     """What writers feel while everything they overwrote is removed."""
     count = 5_000
     for start in range(0, count, 100):
-        await asyncio.gather(*(store.write([Op(key(start + n), BODY)]) for n in range(100)))
+        await asyncio.gather(*(store.write([WriteOp(key(start + n), BODY)]) for n in range(100)))
     load = Load(store)
     load._next = 20_000_000
     started = perf_counter()

@@ -27,8 +27,8 @@ from msgspec import Struct
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client import kubeconfig
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Client, Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Client, ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
@@ -73,21 +73,21 @@ class Ready:
             NETWORKS,
             STORAGE_CLASSES,
         ):
-            planes.mirror(Selection(resource, metadata_only=True)).subscribe(self._on_object)
-        planes.mirror(Selection(TENANTS, metadata_only=True)).subscribe(self._on_tenant)
+            planes.mirror(ListSelection(resource, metadata_only=True)).subscribe(self._on_object)
+        planes.mirror(ListSelection(TENANTS, metadata_only=True)).subscribe(self._on_tenant)
 
-    def _on_object(self, change: Change) -> None:
+    def _on_object(self, change: ObjectChange) -> None:
         tenant = change.key.tenant
-        if change.kind is Kind.ADDED:
+        if change.kind is ChangeType.ADDED:
             self._has[tenant] = self._has.get(tenant, 0) + 1
             if self._has[tenant] == FIRST_OBJECTS:
                 self.ready_at[tenant] = time.perf_counter()
                 _resolve(self._waiting.pop(tenant, None))
-        elif change.kind is Kind.DELETED:
+        elif change.kind is ChangeType.DELETED:
             self._has[tenant] -= 1
 
-    def _on_tenant(self, change: Change) -> None:
-        if change.kind is Kind.DELETED:
+    def _on_tenant(self, change: ObjectChange) -> None:
+        if change.kind is ChangeType.DELETED:
             tenant = TenantId(change.key.name)
             self.gone_at[tenant] = time.perf_counter()
             _resolve(self._gone.pop(tenant, None))

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer.main
 
-from alcove.api.schema.ours import DEFINITIONS
+from alcove.api.schema.alcove_schemas import DEFINITIONS
 from alcove.processes.main import app
 
 FOLDER = Path(__file__).parent / "reference"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from alcove.agent.network.ring0 import Ring0
+from alcove.agent.network.ring0 import Ring0View
 from alcove.api import objects
 from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM, TenantId
@@ -24,19 +24,19 @@ from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.resources import DIVIDERS, SUBNETS, VPCS
-from alcove.controllers.controller import Options
+from alcove.controllers.controller import ControllerOptions
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
-from alcove.controllers.network.pods import PodController
+from alcove.controllers.network.pods import PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.network import owners
-from alcove.network.backings import Backing, Backings
 from alcove.network.endpoints import vni_of
 from alcove.network.fabric import Fabric
-from alcove.network.nics import Nic
-from alcove.network.owners import NetworkId, OwnerRef
+from alcove.network.nics import RequestedNic
+from alcove.network.owners import OwnerRef, TenantNetworkId
+from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
 from alcove.network.providers.base import (
     NetworkLayout,
     NetworkProvider,
@@ -50,13 +50,13 @@ from alcove.testing.controllers import RunningControllers
 from alcove.testing.nodenetworks import register
 from alcove.testing.server import Caller, LocalServer, wait_until
 from alcove.vpc import defaults, ranges
-from alcove.vpc.addressing import place_in
-from alcove.vpc.allocator import Wish
+from alcove.vpc.addressing import pool_in
+from alcove.vpc.allocator import AddressRequest
 from alcove.vpc.claims import divider_name
-from alcove.vpc.errors import Unavailable
-from alcove.vpc.numbers import Numbers
-from alcove.vpc.states import State, is_provisioned
-from alcove.vpc.world import World
+from alcove.vpc.errors import AddressUnavailable
+from alcove.vpc.states import ProvisioningState, is_provisioned
+from alcove.vpc.vnis import VniAllocator
+from alcove.vpc.vpc_cache import VpcCache
 
 
 class LanNetworks(NetworkProvider):
@@ -71,55 +71,62 @@ class LanNetworks(NetworkProvider):
     def has_vpc(self, name: str) -> bool:
         return name == self.vpc
 
-    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
-        world, backings = provisioning.backings.world, provisioning.backings
-        if world.vpc(self.vpc) is None:
+    async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
+        cache, backings = provisioning.backings.cache, provisioning.backings
+        if cache.vpc(self.vpc) is None:
             with suppress(AlreadyExists):
-                await world.client.create(
+                await cache.client.create(
                     SYSTEM, VPCS, defaults.vpc(self.vpc, ip_network("10.200.0.0/16"), dividers=1)
                 )
-            raise Unavailable("waiting for the VPC")
+            raise AddressUnavailable("waiting for the VPC")
         if not backings.dividers(owner):
-            spec = {"vpc": self.vpc, "status": str(State.PROVISIONED)}
+            spec = {"vpc": self.vpc, "status": str(ProvisioningState.PROVISIONED)}
             divider = owners.mark_made({"metadata": {}, "spec": spec}, owner)
             await provisioning.numbers.draw(network["metadata"]["uid"], divider)
         if not backings.subnets(owner):
-            taken = [part for each in world.subnets_of(self.vpc) if (part := ranges.range_of(each))]
+            taken = [part for each in cache.subnets_of(self.vpc) if (part := ranges.range_of(each))]
             part = ranges.free_part(ip_network("10.200.0.0/16"), taken, 24)
             assert part is not None
             subnet = defaults.subnet(_subnet_name(owner), self.vpc, part)
-            await world.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
-        await world.caught_up(world.subnets, world.dividers)
+            await cache.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
+        await cache.caught_up(cache.subnets, cache.dividers)
 
-    def awaited_vpcs(self, owner: NetworkId, network: Object) -> tuple[str, ...]:
+    def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
         return (self.vpc,)
 
-    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+    def backing(
+        self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
+    ) -> ProviderNetwork | None:
         dividers = backings.dividers(owner)
         subnets = [each for each in backings.subnets(owner) if is_provisioned(each)]
         if not dividers or not subnets:
             return None
-        place = place_in(subnets[0], vni_of(dividers[0]))
-        return Backing(self.vpc, place.vni, place.network, {place.net: place})
+        pool = pool_in(subnets[0], vni_of(dividers[0]))
+        return ProviderNetwork(self.vpc, pool.vni, pool.network, {pool.net: pool})
 
-    async def release(self, backings: Backings, owner: NetworkId) -> str:
+    async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         subnets = [each for each in backings.subnets(owner) if each["spec"]["vpc"] == self.vpc]
         dividers = [each for each in backings.dividers(owner) if each["spec"]["vpc"] == self.vpc]
         if left := await backings.release_addresses(dividers):
             return left
         for subnet in subnets:
-            await backings.world.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
+            await backings.cache.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
         if subnets:
             return "its subnet is being deleted"
         for divider in dividers:
-            await backings.world.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
+            await backings.cache.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
         return ""
 
     def interfaces(self, pod: Object) -> list[str]:
         return ["eth0", "eth1"]
 
-    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
-        return [Nic(each, Wish(tuple(backing.subnets.values()))) for each in self.interfaces(pod)]
+    def wanted_nics(
+        self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
+    ) -> list[RequestedNic]:
+        return [
+            RequestedNic(each, AddressRequest(tuple(backing.subnets.values())))
+            for each in self.interfaces(pod)
+        ]
 
     def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
         divider = fabric.divider(divider_name(vni, 0))
@@ -131,7 +138,7 @@ class LanNetworks(NetworkProvider):
         return NetworkLayout(owner=owner, vni=vni, network=part, subnets=(SubnetLayout(part),))
 
 
-def _subnet_name(owner: NetworkId) -> str:
+def _subnet_name(owner: TenantNetworkId) -> str:
     return f"lan-{owner.tenant}-{owner.name}"
 
 
@@ -148,7 +155,7 @@ CONTROLLERS = (
     EndpointController,
     DropletController,
     NetworkController,
-    PodController,
+    PodNetworkController,
     OrphanController,
     ServiceAddressController,
 )
@@ -158,7 +165,7 @@ _NUMBERS = count(1)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     directory: Path = tmp_path_factory.mktemp("providers")
-    options = Options(providers=PROVIDERS)
+    options = ControllerOptions(providers=PROVIDERS)
     with LocalServer(directory) as server, RunningControllers(server.admin_kubeconfig, CONTROLLERS, options):
         register(server, NODE, "192.0.2.1")
         yield server
@@ -230,12 +237,12 @@ async def planes_of(server: LocalServer) -> AsyncIterator[Planes]:
 @asynccontextmanager
 async def provisioning_on(server: LocalServer) -> AsyncIterator[Provisioning]:
     async with planes_of(server) as planes:
-        world = World(planes, time.time)
-        backings = Backings(world)
+        cache = VpcCache(planes, time.time)
+        backings = ProviderNetworks(cache)
         await planes.synced()
         yield Provisioning(
             backings=backings,
-            numbers=Numbers(world),
+            numbers=VniAllocator(cache),
             providers=PROVIDERS,
             fresh_range=lambda _avoid: ip_network("10.9.0.0/16"),
         )
@@ -275,13 +282,13 @@ async def test_a_node_knows_the_networks_of_its_pods(
     names = PROVIDERS.of({"spec": {"type": kind}}).interfaces({"spec": {}})
     uid, _ = attached(acme, ring0, "blue", len(names))
     async with planes_of(cluster) as planes:
-        node = Ring0(planes, NODE, PROVIDERS, lambda: None)
+        node = Ring0View(planes, NODE, PROVIDERS, lambda: None)
         await node.synced()
         nics = node.nics(uid, OwnerRef(TenantId(tenant), "default", "web"))
         assert sorted(nic.interface for nic in nics) == sorted(names)
         for nic in nics:
             backing = node.backing(nic.vpc, nic.vni)
-            assert backing is not None and backing.owner == NetworkId(TenantId(tenant), "blue")
+            assert backing is not None and backing.owner == TenantNetworkId(TenantId(tenant), "blue")
             assert backing.vni == now["vni"] and nic.address.ip in ip_network(now["cidr"])
             assert any(nic.address.ip in subnet.prefix for subnet in backing.subnets)
             assert nic.gateway in [one.ip for one in backing.gateways]
@@ -298,7 +305,7 @@ async def test_what_is_provisioned_is_not_written_again(
     network = acme.get(f"{NETWORKS}/blue").json
     async with provisioning_on(cluster) as provisioning:
         before = marked(ring0, tenant)
-        provider, owner = PROVIDERS.of(network), NetworkId(TenantId(tenant), "blue")
+        provider, owner = PROVIDERS.of(network), TenantNetworkId(TenantId(tenant), "blue")
         await provider.provision(provisioning, owner, network)
         assert before and marked(ring0, tenant) == before
         backing = provider.backing(provisioning.backings, owner, network)
@@ -313,7 +320,9 @@ async def test_a_network_that_nothing_was_made_for_has_nothing_to_release(
     async with provisioning_on(cluster) as provisioning:
         before = marked(ring0, tenant)
         for provider in PROVIDERS:
-            assert await provider.release(provisioning.backings, NetworkId(TenantId(tenant), "red")) == ""
+            assert (
+                await provider.release(provisioning.backings, TenantNetworkId(TenantId(tenant), "red")) == ""
+            )
         assert before and marked(ring0, tenant) == before, "others' networks are left alone"
 
 

@@ -1,4 +1,4 @@
-"""What every `Reader` promises: the watch cache over a real store, and the tests' own in memory."""
+"""What every `CacheReader` promises: the watch cache over a real store, and the tests' own in memory."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +10,8 @@ from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, Key, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.reader import Reader
-from alcove.store.base import Op
+from alcove.apiserver.reader import CacheReader
+from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 from alcove.testing.memory_reader import MemoryReader
 
@@ -22,7 +22,7 @@ PODS, NAMESPACES = GroupResource("", "pods"), GroupResource("", "namespaces")
 class Filled(Protocol):
     """A reader, and how the world it reads is changed."""
 
-    reader: Reader
+    reader: CacheReader
 
     async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None: ...
 
@@ -32,7 +32,7 @@ class Filled(Protocol):
 class InMemory:
     def __init__(self) -> None:
         self._memory = MemoryReader()
-        self.reader: Reader = self._memory
+        self.reader: CacheReader = self._memory
 
     async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None:
         self._memory.put(tenant, resource, obj)
@@ -45,17 +45,17 @@ class Cached:
     def __init__(self, store: SqliteStore, cache: Cache) -> None:
         self._store = store
         self._cache = cache
-        self.reader: Reader = cache
+        self.reader: CacheReader = cache
 
     async def put(self, tenant: TenantId, resource: GroupResource, obj: Object) -> None:
         metadata = obj["metadata"]
         key = Key(resource, tenant, metadata.get("namespace", ""), metadata["name"])
-        await self._write(Op(key, encode(obj)))
+        await self._write(WriteOp(key, encode(obj)))
 
     async def remove(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> None:
-        await self._write(Op(Key(resource, tenant, namespace, name), None))
+        await self._write(WriteOp(Key(resource, tenant, namespace, name), None))
 
-    async def _write(self, op: Op) -> None:
+    async def _write(self, op: WriteOp) -> None:
         await self._cache.reached(await self._store.write([op]))
 
 

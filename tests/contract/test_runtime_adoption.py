@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.base import ContainerId, Phase
-from alcove.agent.runtime.flavors import Flavor
+from alcove.agent.runtime.base import ContainerId, ContainerPhase
+from alcove.agent.runtime.flavors import RuntimeFlavor
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.testing.containers import ContainerLab, working_flavor
 
@@ -47,7 +47,7 @@ asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4] == "fo
 class Maker:
     """Another process that makes containers, and can be killed."""
 
-    def __init__(self, flavor: Flavor, constant: str, folder: Path) -> None:
+    def __init__(self, flavor: RuntimeFlavor, constant: str, folder: Path) -> None:
         self.folder = folder
         (folder / "shared").mkdir()
         self.name = f"alcove-adopt-{os.getpid()}-{time.monotonic_ns()}"
@@ -94,14 +94,14 @@ async def test_running_containers_go_on_and_are_found_again(maker: Maker) -> Non
     lab = maker.lab()
     found = {status.id: status for status in await maker.runtime.list()}
     assert len(found) == 2
-    assert {status.phase for status in found.values()} == {Phase.RUNNING}
+    assert {status.phase for status in found.values()} == {ContainerPhase.RUNNING}
     assert found[container].labels == {"pod": found[container].sandbox}
     await maker.runtime.start(container)
     waiting = asyncio.ensure_future(maker.runtime.wait(container))
     (maker.folder / "shared/end").touch()
     async with asyncio.timeout(30):
         status = await waiting
-    assert (status.phase, status.exit_code) == (Phase.EXITED, 5)
+    assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 5)
     assert lab.lines(container) == ["started", "ended"]
 
 
@@ -127,7 +127,7 @@ async def test_a_container_whose_watcher_was_killed_too_is_over_when_it_is_over(
     await maker.runtime.kill(container, signal.SIGKILL)
     async with asyncio.timeout(30):
         status = await maker.runtime.wait(container)
-    assert (status.phase, status.exit_code) == (Phase.EXITED, 255)
+    assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 255)
 
 
 @pytest.mark.parametrize("milliseconds", [*range(400, 1_000, 100)])
@@ -139,11 +139,11 @@ async def test_killed_at_any_point_nothing_is_broken_for_good(maker: Maker, mill
     lab = maker.lab()
     statuses = await maker.runtime.list()
     for status in statuses:
-        if status.phase is Phase.CREATED and not status.is_sandbox:
+        if status.phase is ContainerPhase.CREATED and not status.is_sandbox:
             await maker.runtime.start(status.id)
             status = await maker.runtime.status(status.id)
-        assert status.phase in (Phase.RUNNING, Phase.BROKEN, Phase.CREATED)
-        if status.phase is Phase.RUNNING and not status.is_sandbox:
+        assert status.phase in (ContainerPhase.RUNNING, ContainerPhase.BROKEN, ContainerPhase.CREATED)
+        if status.phase is ContainerPhase.RUNNING and not status.is_sandbox:
             assert lab.lines(status.id).count("started") <= 1
     for status in sorted(statuses, key=lambda each: each.is_sandbox):
         await maker.runtime.delete(status.id)

@@ -11,16 +11,16 @@ import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime.base import (
-    AlreadyThere,
+    ContainerExists,
     ContainerId,
+    ContainerPhase,
+    ContainerRuntime,
     CreateFailed,
-    Exec,
+    ExecSession,
     NoSuchContainer,
-    Phase,
-    Runtime,
     RuntimeFailure,
 )
-from alcove.agent.runtime.config import IdMapping, Mount
+from alcove.agent.runtime.config import BindMount, IdMapping
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.api.objects import Object
@@ -31,7 +31,7 @@ REAL = ("crun", "runc", "gvisor")
 SLEEP: Object = {"command": ["sleep", "1000"]}
 
 
-async def runtime_of(handler: str, folder: Path) -> Runtime:
+async def runtime_of(handler: str, folder: Path) -> ContainerRuntime:
     if handler == "hollow":
         return HollowRuntime()
     flavor, why = await working_flavor(handler)
@@ -69,12 +69,16 @@ async def test_a_container_is_created_then_started_and_runs(any_lab: ContainerLa
     spec = await any_lab.spec(sandbox, SLEEP)
     await runtime.create(spec)
     created = await runtime.status(spec.id)
-    assert (created.phase, created.sandbox, created.labels) == (Phase.CREATED, sandbox, {"pod": sandbox})
+    assert (created.phase, created.sandbox, created.labels) == (
+        ContainerPhase.CREATED,
+        sandbox,
+        {"pod": sandbox},
+    )
     assert (created.created_at > 0, created.started_at, created.finished_at) == (True, 0.0, 0.0)
     await runtime.start(spec.id)
     await runtime.start(spec.id)
     running = await runtime.status(spec.id)
-    assert running.phase is Phase.RUNNING
+    assert running.phase is ContainerPhase.RUNNING
     assert running.started_at > 0
     assert {status.id: status.is_sandbox for status in await runtime.list()} == {
         sandbox: True,
@@ -94,21 +98,25 @@ async def test_a_killed_container_ends_with_the_signal(any_lab: ContainerLab, nu
     await runtime.kill(container, number)
     async with asyncio.timeout(20):
         for status in await waiting:
-            assert (status.phase, status.exit_code, status.oom_killed) == (Phase.EXITED, 128 + number, False)
+            assert (status.phase, status.exit_code, status.oom_killed) == (
+                ContainerPhase.EXITED,
+                128 + number,
+                False,
+            )
             assert status.finished_at >= status.started_at
     await runtime.kill(container, number)
     await runtime.start(container)
     assert (await runtime.wait(container)).exit_code == 128 + number
-    assert (await runtime.status(sandbox)).phase is Phase.RUNNING
+    assert (await runtime.status(sandbox)).phase is ContainerPhase.RUNNING
 
 
 async def test_an_id_is_used_once(any_lab: ContainerLab) -> None:
     sandbox = await any_lab.sandbox()
     spec = await any_lab.spec(sandbox, SLEEP)
     await any_lab.runtime.create(spec)
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ContainerExists):
         await any_lab.runtime.create(spec)
-    assert (await any_lab.runtime.status(spec.id)).phase is Phase.CREATED
+    assert (await any_lab.runtime.status(spec.id)).phase is ContainerPhase.CREATED
 
 
 async def test_deleting_ends_whatever_runs_and_is_safe_to_repeat(any_lab: ContainerLab) -> None:
@@ -134,7 +142,7 @@ async def test_what_was_never_made_is_not_there(any_lab: ContainerLab) -> None:
     with pytest.raises(NoSuchContainer):
         await runtime.kill(nobody, 9)
     with pytest.raises(NoSuchContainer):
-        await runtime.exec(nobody, Exec(["true"]))
+        await runtime.exec(nobody, ExecSession(["true"]))
 
 
 async def test_a_container_needs_its_sandbox(any_lab: ContainerLab) -> None:
@@ -153,7 +161,7 @@ async def test_exit_codes_and_both_streams(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     container = await lab.container(sandbox, {"command": ["sh", "-c", "echo out; echo err >&2; exit 3"]})
     status = await lab.runtime.wait(container)
-    assert (status.phase, status.exit_code) == (Phase.EXITED, 3)
+    assert (status.phase, status.exit_code) == (ContainerPhase.EXITED, 3)
     assert (lab.lines(container), lab.lines(container, "stderr")) == (["out"], ["err"])
 
 
@@ -178,10 +186,10 @@ async def test_a_command_that_does_not_exist_is_told_and_leaves_nothing(lab: Con
 async def test_containers_of_a_sandbox_share_network_and_name_but_not_processes(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     await lab.container(sandbox, {"command": ["sh", "-c", "nc -l -p 8080 -e echo hello"]})
-    told = await lab.output(
+    messages = await lab.output(
         sandbox, "hostname; until nc 127.0.0.1 8080; do sleep 0.1; done; ls /proc | grep -c '^[0-9]'"
     )
-    name, word, processes, code = told[0], *told[-3:]
+    name, word, processes, code = messages[0], *messages[-3:]
     assert (name, word, code) == ("pod", "hello", "0")
     assert int(processes) < 5
 
@@ -222,7 +230,7 @@ async def test_root_of_a_pod_with_a_user_namespace_is_nobody_on_the_node(
     volume.mkdir()
     sandbox = await lab.sandbox(mapping=mapping)
     script = "id -u; stat -c %u /bin/busybox; echo x >/etc/new && echo y >/v/new; stat -c %u /etc/new /v/new; sleep 1000"
-    mounts = [Mount(str(volume), "/v")]
+    mounts = [BindMount(str(volume), "/v")]
     container = await lab.container(
         sandbox, {"command": ["sh", "-c", script]}, mounts=mounts, mapping=mapping
     )
@@ -239,7 +247,7 @@ async def test_a_root_directory_can_be_read_only_and_mounts_too(lab: ContainerLa
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "file").write_text("content\n")
-    mounts = [Mount(str(shared), "/ro", read_only=True), Mount(str(shared), "/rw")]
+    mounts = [BindMount(str(shared), "/ro", read_only=True), BindMount(str(shared), "/rw")]
     script = "cat /ro/file; echo x >/file || echo 1; echo x >/ro/new || echo 2; echo new >/rw/new && echo 3"
     container: Object = {"command": ["sh", "-c", script], "securityContext": {"readOnlyRootFilesystem": True}}
     id = await lab.container(sandbox, container, mounts=mounts)
@@ -301,7 +309,9 @@ async def _capture(
     input_reading, input_writing = os.pipe()
     os.write(input_writing, stdin)
     os.close(input_writing)
-    code = await lab.runtime.exec(container, Exec(args, stdin=input_reading, stdout=writing, stderr=writing))
+    code = await lab.runtime.exec(
+        container, ExecSession(args, stdin=input_reading, stdout=writing, stderr=writing)
+    )
     os.close(writing)
     os.close(input_reading)
     with os.fdopen(reading, "rb") as file:
@@ -313,24 +323,24 @@ async def test_exec_gives_output_and_exit_code_and_takes_input(lab: ContainerLab
     container = await lab.container(sandbox, {**SLEEP, "securityContext": {"runAsUser": 1_000}})
     assert await _capture(lab, container, "sh", "-c", "id -u; exit 4") == (4, b"1000\n")
     assert await _capture(lab, container, "cat", stdin=b"through\n") == (0, b"through\n")
-    code, told = await _capture(lab, container, "/no/such/command")
+    code, output = await _capture(lab, container, "/no/such/command")
     assert code != 0
-    assert told
+    assert output
 
 
 async def test_exec_on_a_terminal(lab: ContainerLab) -> None:
     sandbox = await lab.sandbox()
     container = await lab.container(sandbox, SLEEP)
     upper, lower = os.openpty()
-    process = Exec(
+    process = ExecSession(
         ["sh", "-c", "tty; test -t 0 && echo terminal"], tty=True, stdin=lower, stdout=lower, stderr=lower
     )
     async with asyncio.timeout(30):
         assert await lab.runtime.exec(container, process) == 0
     os.close(lower)
-    told = os.read(upper, 4_096)
+    output = os.read(upper, 4_096)
     os.close(upper)
-    assert b"terminal" in told
+    assert b"terminal" in output
 
 
 async def test_an_exec_that_is_given_up_ends(lab: ContainerLab) -> None:
@@ -338,10 +348,10 @@ async def test_an_exec_that_is_given_up_ends(lab: ContainerLab) -> None:
     container = await lab.container(sandbox, SLEEP)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.5):
-            await lab.runtime.exec(container, Exec(["sleep", "777"]))
+            await lab.runtime.exec(container, ExecSession(["sleep", "777"]))
     for _ in range(50):
-        _, told = await _capture(lab, container, "ps")
-        if b"777" not in told:
+        _, output = await _capture(lab, container, "ps")
+        if b"777" not in output:
             return
         await asyncio.sleep(0.1)
     pytest.fail("the process goes on")
@@ -352,23 +362,23 @@ async def test_nothing_runs_in_what_does_not_run(lab: ContainerLab) -> None:
     container = await lab.container(sandbox, {"command": ["true"]})
     await lab.runtime.wait(container)
     with pytest.raises(NoSuchContainer):
-        await lab.runtime.exec(container, Exec(["true"]))
+        await lab.runtime.exec(container, ExecSession(["true"]))
 
 
 # Streams of the container itself
 
 
-async def _attached(runtime: Runtime, container: ContainerId, data: bytes) -> bytes:
+async def _attached(runtime: ContainerRuntime, container: ContainerId, data: bytes) -> bytes:
     """What comes out after `data` went in, as whoever attaches sees it."""
     assert isinstance(runtime, OciRuntime)
     with runtime.attach(container) as stream:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(stream, data)
-        told = b""
+        output = b""
         async with asyncio.timeout(20):
-            while b"you said" not in told:
-                told += (await loop.sock_recv(stream, 8_192))[1:]
-        return told
+            while b"you said" not in output:
+                output += (await loop.sock_recv(stream, 8_192))[1:]
+        return output
 
 
 @pytest.mark.parametrize("tty", [False, True])

@@ -16,8 +16,8 @@ import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime import security
-from alcove.agent.runtime.base import Exec, Isolation, SpecRefused
-from alcove.agent.runtime.config import Mount
+from alcove.agent.runtime.base import ExecSession, Isolation, SpecRefused
+from alcove.agent.runtime.config import BindMount
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.api.objects import Object
 from alcove.testing import syscalls
@@ -75,7 +75,8 @@ async def test_commands_fail(lab: ContainerLab) -> None:
     before = settings_of_the_node()
     async with asyncio.timeout(100):
         codes = {
-            case: await lab.runtime.exec(container, Exec(["sh", "-c", COMMANDS[case]])) for case in COMMANDS
+            case: await lab.runtime.exec(container, ExecSession(["sh", "-c", COMMANDS[case]]))
+            for case in COMMANDS
         }
     assert [case for case, code in codes.items() if not code] == []
     assert settings_of_the_node() == before
@@ -142,20 +143,22 @@ async def _run_programs(lab: ContainerLab, folder: Path, programs: dict[str, byt
     for number, content in enumerate(programs.values()):
         (home / str(number)).write_bytes(content)
         (home / str(number)).chmod(0o755)
-    mounts = [Mount(str(home), "/programs", read_only=True)]
+    mounts = [BindMount(str(home), "/programs", read_only=True)]
     container = await lab.container(await lab.sandbox(), {"command": ["sleep", "1000"]}, mounts=mounts)
     codes = {}
     async with asyncio.timeout(100):
         for number, case in enumerate(programs):
-            codes[case] = await lab.runtime.exec(container, Exec([f"/programs/{number}"]))
+            codes[case] = await lab.runtime.exec(container, ExecSession([f"/programs/{number}"]))
     return codes
 
 
 async def test_the_nodes_files_are_not_there(lab: ContainerLab, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(SECRET)
     path = tmp_path / "secret"
-    told = await attempt(lab, f"cat {path} /proc/1/root{path} /../../..{path} /proc/self/root/../..{path}")
-    assert SECRET not in "\n".join(told)
+    messages = await attempt(
+        lab, f"cat {path} /proc/1/root{path} /../../..{path} /proc/self/root/../..{path}"
+    )
+    assert SECRET not in "\n".join(messages)
 
 
 async def test_a_link_in_a_volume_leads_nowhere_outside(lab: ContainerLab, tmp_path: Path) -> None:
@@ -166,23 +169,25 @@ async def test_a_link_in_a_volume_leads_nowhere_outside(lab: ContainerLab, tmp_p
     (volume / "up").symlink_to("../secret")
     sandbox = await lab.sandbox()
     container = await lab.container(
-        sandbox, {"command": ["sh", "-c", "cat /v/link /v/up"]}, mounts=[Mount(str(volume), "/v")]
+        sandbox, {"command": ["sh", "-c", "cat /v/link /v/up"]}, mounts=[BindMount(str(volume), "/v")]
     )
     await lab.runtime.wait(container)
     assert lab.lines(container) == []
 
 
 async def test_the_nodes_network_is_not_there(lab: ContainerLab) -> None:
-    told = await attempt(lab, "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f1")
-    devices = {line.strip() for line in told[:-1]}
+    messages = await attempt(
+        lab, "ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f1"
+    )
+    devices = {line.strip() for line in messages[:-1]}
     assert devices <= {"lo"}
 
 
 async def test_namespaces_cannot_be_entered(lab: ContainerLab) -> None:
     """In gVisor there is nothing to enter: its namespaces are not the node's."""
-    told = await attempt(lab, "nsenter -t 1 -n -m -u ls / || exit 9")
+    messages = await attempt(lab, "nsenter -t 1 -n -m -u ls / || exit 9")
     if lab.runtime.isolation is Isolation.NAMESPACES:
-        assert told[-1] == "9"
+        assert messages[-1] == "9"
 
 
 async def test_abstract_sockets_of_the_node_and_of_others_are_not_there(lab: ContainerLab) -> None:
@@ -191,23 +196,23 @@ async def test_abstract_sockets_of_the_node_and_of_others_are_not_there(lab: Con
         name = f"alcove-escape-{os.getpid()}"
         listening.bind(f"\0{name}")
         listening.listen()
-        told = await attempt(lab, "cat /proc/net/unix")
-    assert name not in "\n".join(told)
+        messages = await attempt(lab, "cat /proc/net/unix")
+    assert name not in "\n".join(messages)
 
 
 async def test_processes_of_the_node_and_of_others_are_not_there(lab: ContainerLab) -> None:
     first, second = await lab.sandbox(), await lab.sandbox()
     await lab.container(first, {"command": ["sh", "-c", "sleep 4242"]})
-    told = await lab.output(second, "cat /proc/*/cmdline | tr '\\0' ' '; kill -9 -1; echo survived")
-    assert "4242" not in "\n".join(told)
-    assert "pytest" not in "\n".join(told)
+    messages = await lab.output(second, "cat /proc/*/cmdline | tr '\\0' ' '; kill -9 -1; echo survived")
+    assert "4242" not in "\n".join(messages)
+    assert "pytest" not in "\n".join(messages)
 
 
 async def test_messages_of_the_kernel_are_not_there(lab: ContainerLab) -> None:
-    told = await attempt(lab, "dmesg && cat /dev/kmsg")
+    messages = await attempt(lab, "dmesg && cat /dev/kmsg")
     if lab.runtime.isolation is Isolation.NAMESPACES:
-        assert told[-1] != "0"
-    assert "Linux version " + os.uname().release not in "\n".join(told)
+        assert messages[-1] != "0"
+    assert "Linux version " + os.uname().release not in "\n".join(messages)
 
 
 async def test_a_device_in_an_image_or_volume_is_not_opened(lab: ContainerLab, tmp_path: Path) -> None:
@@ -218,7 +223,7 @@ async def test_a_device_in_an_image_or_volume_is_not_opened(lab: ContainerLab, t
     container = await lab.container(
         sandbox,
         {"command": ["sh", "-c", "head -c 1 /v/disk | grep -c ''"]},
-        mounts=[Mount(str(volume), "/v")],
+        mounts=[BindMount(str(volume), "/v")],
     )
     await lab.runtime.wait(container)
     assert lab.lines(container) == ["0"]
@@ -237,8 +242,8 @@ async def test_what_a_tenant_may_not_ask_for_is_refused_before_anything_runs(lab
 
 async def test_rights_are_the_few_that_were_given(lab: ContainerLab) -> None:
     script = "grep -E 'CapEff|CapBnd|Seccomp:|NoNewPrivs' /proc/self/status"
-    told = await attempt(lab, script, {"securityContext": {"allowPrivilegeEscalation": False}})
-    fields = dict(line.split(":\t") for line in told[:-1])
+    messages = await attempt(lab, script, {"securityContext": {"allowPrivilegeEscalation": False}})
+    fields = dict(line.split(":\t") for line in messages[:-1])
     assert bin(int(fields["CapEff"], 16)).count("1") == len(security.DEFAULT_CAPABILITIES)
     assert fields["CapEff"] == fields["CapBnd"]
     if lab.runtime.isolation is Isolation.NAMESPACES:
@@ -246,8 +251,8 @@ async def test_rights_are_the_few_that_were_given(lab: ContainerLab) -> None:
 
 
 async def test_another_user_than_root_has_no_rights_at_all(lab: ContainerLab) -> None:
-    told = await attempt(lab, "grep CapEff /proc/self/status", {"securityContext": {"runAsUser": 1_000}})
-    assert told[0] == "CapEff:\t0000000000000000"
+    messages = await attempt(lab, "grep CapEff /proc/self/status", {"securityContext": {"runAsUser": 1_000}})
+    assert messages[0] == "CapEff:\t0000000000000000"
 
 
 async def test_the_attempts_are_real_a_privileged_container_of_ring0_succeeds(tmp_path: Path) -> None:
@@ -261,4 +266,4 @@ async def test_the_attempts_are_real_a_privileged_container_of_ring0_succeeds(tm
         )
         await runtime.create(spec)
         await runtime.start(spec.id)
-        assert await runtime.exec(spec.id, Exec(["sh", "-c", COMMANDS["mount a file system"]])) == 0
+        assert await runtime.exec(spec.id, ExecSession(["sh", "-c", COMMANDS["mount a file system"]])) == 0

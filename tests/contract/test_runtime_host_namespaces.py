@@ -12,7 +12,7 @@ import pytest
 
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.runtime import security
-from alcove.agent.runtime.base import Exec, Phase
+from alcove.agent.runtime.base import ContainerPhase, ExecSession
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.api.objects import Object
 from alcove.testing.containers import ContainerLab, working_flavor
@@ -63,16 +63,16 @@ async def test_what_is_asked_for_is_the_nodes_and_nothing_else(
     lab: ContainerLab, pod: Object, shared: set[str]
 ) -> None:
     kinds = ("pid", "ipc", "uts", "net", "mnt")
-    told = await said(lab, pod, f"for k in {' '.join(kinds)}; do readlink /proc/self/ns/$k; done")
-    found = {kind for kind, each in zip(kinds, told, strict=True) if each == namespace(kind)}
+    messages = await said(lab, pod, f"for k in {' '.join(kinds)}; do readlink /proc/self/ns/$k; done")
+    found = {kind for kind, each in zip(kinds, messages, strict=True) if each == namespace(kind)}
     assert found == shared
 
 
 async def test_the_nodes_processes_are_seen_and_can_be_signalled(lab: ContainerLab) -> None:
-    told = await said(
+    messages = await said(
         lab, {"hostPID": True}, f"cat /proc/{os.getpid()}/comm; kill -0 {os.getpid()} && echo can"
     )
-    assert told == [own_name(), "can"]
+    assert messages == [own_name(), "can"]
     hidden = await said(lab, {}, "ls -d /proc/[0-9]* | wc -l")
     assert int(hidden[0]) < 10
 
@@ -98,7 +98,7 @@ async def test_what_a_container_leaves_running_ends_with_it(lab: ContainerLab) -
     await lab.runtime.wait(container)
     await lab.runtime.delete(container)
     wait_until(lambda: not _running(mark))
-    assert (await lab.runtime.status(sandbox)).phase is Phase.RUNNING
+    assert (await lab.runtime.status(sandbox)).phase is ContainerPhase.RUNNING
 
 
 async def test_a_container_that_is_killed_takes_its_children_with_it(lab: ContainerLab) -> None:
@@ -119,7 +119,7 @@ async def test_commands_in_it_see_the_same(lab: ContainerLab) -> None:
     script = "readlink /proc/self/ns/pid; readlink /proc/self/ns/ipc"
     with os.fdopen(read) as told:
         with os.fdopen(write, "w") as out:
-            code = await lab.runtime.exec(container, Exec(("sh", "-c", script), stdout=out.fileno()))
+            code = await lab.runtime.exec(container, ExecSession(("sh", "-c", script), stdout=out.fileno()))
         assert code == 0
         assert told.read().split() == [namespace("pid"), namespace("ipc")]
 

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.base import ContainerId, Exec
+from alcove.agent.runtime.base import ContainerId, ExecSession
 from alcove.agent.runtime.oci import OciRuntime
-from alcove.agent.server.descriptors import Sink, Source
+from alcove.agent.server.descriptors import DescriptorReader, DescriptorWriter
 from alcove.testing.containers import ContainerLab, working_flavor
 
 pytestmark = [pytest.mark.root]
@@ -57,7 +57,7 @@ class Screen:
         try:
             async with asyncio.timeout(20):
                 await self._taken.wait()
-                source = Source(self.upper)
+                source = DescriptorReader(self.upper)
                 while text not in self.shown and (data := await source.read()):
                     self.shown += data
         except TimeoutError:
@@ -71,10 +71,10 @@ async def sleeping(lab: ContainerLab) -> ContainerId:
 
 async def test_a_terminal_is_typed_at_shows_and_is_resized(lab: ContainerLab) -> None:
     container, screen = await sleeping(lab), Screen()
-    process = Exec(["sh", "-c", f"echo begun; {SCRIPT}"], tty=True, on_terminal=screen.take)
+    process = ExecSession(["sh", "-c", f"echo begun; {SCRIPT}"], tty=True, on_terminal=screen.take)
     running = asyncio.create_task(lab.runtime.exec(container, process))
     await screen.shows(b"begun")
-    await Sink(screen.upper).write(b"hello\r")
+    await DescriptorWriter(screen.upper).write(b"hello\r")
     await screen.shows(b"heard hello")
     await screen.shows(b"ready")
     async with asyncio.timeout(20):
@@ -90,7 +90,7 @@ async def test_a_terminal_is_typed_at_shows_and_is_resized(lab: ContainerLab) ->
 
 async def test_what_cannot_be_started_says_so_on_the_terminal(lab: ContainerLab) -> None:
     container, screen = await sleeping(lab), Screen()
-    process = Exec(["/no/such/command"], tty=True, on_terminal=screen.take)
+    process = ExecSession(["/no/such/command"], tty=True, on_terminal=screen.take)
     async with asyncio.timeout(20):
         assert await lab.runtime.exec(container, process) != 0
     await screen.shows(b"/no/such/command")
@@ -100,7 +100,7 @@ async def test_what_cannot_be_started_says_so_on_the_terminal(lab: ContainerLab)
 async def test_who_gives_a_terminal_up_ends_its_process(lab: ContainerLab) -> None:
     container, screen = await sleeping(lab), Screen()
     script = "echo begun; exec sleep 777"
-    process = Exec(["sh", "-c", script], tty=True, on_terminal=screen.take)
+    process = ExecSession(["sh", "-c", script], tty=True, on_terminal=screen.take)
     running = asyncio.create_task(lab.runtime.exec(container, process))
     await screen.shows(b"begun")
     running.cancel()
@@ -114,7 +114,7 @@ async def test_who_gives_a_terminal_up_ends_its_process(lab: ContainerLab) -> No
 async def _processes(lab: ContainerLab, container: ContainerId) -> bytes:
     reading, writing = os.pipe()
     try:
-        assert await lab.runtime.exec(container, Exec(["ps"], stdout=writing)) == 0
+        assert await lab.runtime.exec(container, ExecSession(["ps"], stdout=writing)) == 0
         return os.read(reading, 65_536)
     finally:
         os.close(writing)

@@ -9,16 +9,16 @@ from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.store.base import (
     ABSENT,
     OPS_MAX,
-    Ahead,
-    Change,
     Compacted,
-    Event,
-    Lagged,
-    Mismatch,
-    Op,
-    Record,
+    FeedLagged,
+    RevisionInFuture,
+    RevisionMismatch,
     Store,
-    Unavailable,
+    StoreChangeType,
+    StoreEvent,
+    StoreRecord,
+    StoreUnavailable,
+    WriteOp,
 )
 from alcove.store.feed import JOIN_WITHIN_REVISIONS
 from alcove.store.queue import QUEUED_EVENTS_MAX
@@ -33,8 +33,8 @@ def pod(name: str, tenant: str = "acme", namespace: str = "default") -> Key:
     return Key(PODS, TenantId(tenant), namespace, name)
 
 
-def put(name: str, body: bytes = b"{}", expected: Revision | None = None) -> Op:
-    return Op(pod(name), body, expected)
+def put(name: str, body: bytes = b"{}", expected: Revision | None = None) -> WriteOp:
+    return WriteOp(pod(name), body, expected)
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ async def store(open_store: Open) -> AsyncIterator[Store]:
     await opened.close()
 
 
-async def take(store: Store, after: Revision, count: int) -> list[Event]:
+async def take(store: Store, after: Revision, count: int) -> list[StoreEvent]:
     """The first `count` events after a revision."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     async with asyncio.timeout(20), store.feed(after) as feed:
         while len(events) < count:
             events += await anext(feed)
@@ -63,7 +63,7 @@ async def bodies(store: Store, at: Revision | None = None) -> dict[str, bytes]:
 async def test_ordered_events_come_in_revision_order(store: Store) -> None:
     async with store.feed(await store.revision()) as feed:
         written = await asyncio.gather(*(store.write([put(f"p{n}")]) for n in range(100)))
-        events: list[Event] = []
+        events: list[StoreEvent] = []
         while len(events) < 100:
             events += await anext(feed)
     assert [event.revision for event in events] == sorted(written)
@@ -98,7 +98,7 @@ async def test_unique_an_event_comes_once_though_writes_go_on_while_a_feed_catch
         await store.write([put(f"old{n}")])
     async with asyncio.timeout(20), store.feed(start) as feed:
         writing = asyncio.gather(*(store.write([put(f"new{n}")]) for n in range(300)))
-        events: list[Event] = []
+        events: list[StoreEvent] = []
         while len(events) < 600:
             events += await anext(feed)
         await writing
@@ -111,7 +111,7 @@ async def test_unique_an_event_comes_once_though_writes_go_on_while_a_feed_catch
 
 async def test_atomic_a_transaction_has_one_revision_and_one_batch(store: Store) -> None:
     start = await store.revision()
-    revision = await store.write([put("a"), put("b"), Op(pod("c", namespace="other"), b"{}")])
+    revision = await store.write([put("a"), put("b"), WriteOp(pod("c", namespace="other"), b"{}")])
     async with store.feed(start) as feed:
         batch = await anext(feed)
     assert {event.key.name for event in batch} == {"a", "b", "c"}
@@ -120,7 +120,7 @@ async def test_atomic_a_transaction_has_one_revision_and_one_batch(store: Store)
 
 async def test_atomic_one_mismatch_leaves_everything_as_it_was(store: Store) -> None:
     revision = await store.write([put("a", b"old")])
-    with pytest.raises(Mismatch) as caught:
+    with pytest.raises(RevisionMismatch) as caught:
         await store.write([put("a", b"new"), put("b", expected=Revision(77))])
     assert (caught.value.key, caught.value.actual) == (pod("b"), ABSENT)
     assert await bodies(store) == {"a": b"old"}
@@ -130,7 +130,7 @@ async def test_atomic_one_mismatch_leaves_everything_as_it_was(store: Store) -> 
 async def test_atomic_a_refused_transaction_does_not_fail_its_neighbours(store: Store) -> None:
     writes = [store.write([put(f"p{n}", expected=ABSENT if n % 2 else Revision(5_000))]) for n in range(20)]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    assert [isinstance(outcome, Mismatch) for outcome in outcomes] == [True, False] * 10
+    assert [isinstance(outcome, RevisionMismatch) for outcome in outcomes] == [True, False] * 10
     assert len(await bodies(store)) == 10
 
 
@@ -156,19 +156,19 @@ async def test_atomic_a_write_that_cannot_be_stored_does_not_fail_its_neighbours
 async def test_atomic_what_only_has_to_be_as_expected_is_kept(store: Store) -> None:
     other = await store.write([put("other")])
     start = await store.revision()
-    kept = Op(pod("other"), None, other, keeps=True)
+    kept = WriteOp(pod("other"), None, other, keeps=True)
     await store.write([put("p"), kept])
     assert await bodies(store) == {"p": b"{}", "other": b"{}"}
     async with store.feed(start) as feed:
         assert [event.key.name for event in await anext(feed)] == ["p"]
     now = await store.write([put("other", b"2")])
-    with pytest.raises(Mismatch) as refused:
+    with pytest.raises(RevisionMismatch) as refused:
         await store.write([put("p", b"2"), kept])
     assert (refused.value.key, refused.value.actual) == (pod("other"), now)
     assert (await bodies(store))["p"] == b"{}"
     # Alone it writes nothing, and needs no revision.
-    assert await store.write([Op(pod("other"), None, now, keeps=True)]) == now
-    assert await store.write([Op(pod("gone"), None, ABSENT, keeps=True)]) == now
+    assert await store.write([WriteOp(pod("other"), None, now, keeps=True)]) == now
+    assert await store.write([WriteOp(pod("gone"), None, ABSENT, keeps=True)]) == now
 
 
 # resumable
@@ -211,7 +211,7 @@ async def test_resumable_after_falling_too_far_behind(store: Store) -> None:
     async with store.feed(start) as feed:
         for _ in range(transactions):
             await store.write([put(f"p{n}") for n in range(OPS_MAX)])
-        with pytest.raises(Lagged):
+        with pytest.raises(FeedLagged):
             while True:
                 await anext(feed)
     assert len(await take(store, start, transactions * OPS_MAX)) == transactions * OPS_MAX
@@ -220,18 +220,22 @@ async def test_resumable_after_falling_too_far_behind(store: Store) -> None:
 async def test_resumable_across_a_restart(open_store: Open) -> None:
     store = await open_store()
     start = await store.revision()
-    written = [await store.write([put("a")]), await store.write([Op(pod("a"), None)])]
+    written = [await store.write([put("a")]), await store.write([WriteOp(pod("a"), None)])]
     await store.close()
     store = await open_store()
     written.append(await store.write([put("a")]))
     events = await take(store, start, 3)
     await store.close()
     assert [event.revision for event in events] == written
-    assert [event.change for event in events] == [Change.CREATED, Change.DELETED, Change.CREATED]
+    assert [event.change for event in events] == [
+        StoreChangeType.CREATED,
+        StoreChangeType.DELETED,
+        StoreChangeType.CREATED,
+    ]
 
 
 async def test_resumable_not_from_the_future(store: Store) -> None:
-    with pytest.raises(Ahead):
+    with pytest.raises(RevisionInFuture):
         async with store.feed(Revision(await store.revision() + 1_000)):
             pass
 
@@ -268,11 +272,11 @@ async def test_bookmarkable_a_waiting_consumer_has_the_event_before_the_writer_g
 async def test_durable_what_was_acknowledged_is_there_after_a_restart(open_store: Open) -> None:
     store = await open_store()
     revision = await store.write([put("kept", b"body"), put("gone")])
-    deleted = await store.write([Op(pod("gone"), None, expected=revision)])
+    deleted = await store.write([WriteOp(pod("gone"), None, expected=revision)])
     await store.close()
     store = await open_store()
     assert await store.revision() == deleted
-    assert (await store.snapshot()).records == [Record(pod("kept"), revision, b"body")]
+    assert (await store.snapshot()).records == [StoreRecord(pod("kept"), revision, b"body")]
     assert await store.write([put("kept", expected=revision)]) > deleted
     await store.close()
 
@@ -282,7 +286,7 @@ async def test_durable_revisions_never_go_back_though_the_newest_was_a_compacted
 ) -> None:
     store = await open_store()
     await store.write([put("a")])
-    deleted = await store.write([Op(pod("a"), None)])
+    deleted = await store.write([WriteOp(pod("a"), None)])
     await store.compact(deleted)
     await store.close()
     store = await open_store()
@@ -316,11 +320,11 @@ async def test_linearizable_expected_is_compared_with_the_newest_revision(store:
     first = await store.write([put("a", expected=ABSENT)])
     second = await store.write([put("a", expected=first)])
     for stale in (ABSENT, first):
-        with pytest.raises(Mismatch) as caught:
+        with pytest.raises(RevisionMismatch) as caught:
             await store.write([put("a", expected=stale)])
         assert caught.value.actual == second
-    third = await store.write([Op(pod("a"), None, expected=second)])
-    with pytest.raises(Mismatch):
+    third = await store.write([WriteOp(pod("a"), None, expected=second)])
+    with pytest.raises(RevisionMismatch):
         await store.write([put("a", expected=third)])
     await store.write([put("a", expected=ABSENT)])
 
@@ -329,7 +333,7 @@ async def test_linearizable_of_many_creates_of_one_key_one_wins(store: Store) ->
     writes = [store.write([put("a", str(n).encode(), expected=ABSENT)]) for n in range(50)]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     (winner,) = [outcome for outcome in outcomes if isinstance(outcome, int)]
-    losers = [outcome for outcome in outcomes if isinstance(outcome, Mismatch)]
+    losers = [outcome for outcome in outcomes if isinstance(outcome, RevisionMismatch)]
     assert len(losers) == 49
     assert {loser.actual for loser in losers} == {winner}
 
@@ -344,7 +348,7 @@ async def test_linearizable_counting_with_expected_loses_no_step(store: Store) -
             try:
                 await store.write([put("count", body, expected=record.revision)])
                 steps -= 1
-            except Mismatch:
+            except RevisionMismatch:
                 pass
 
     await asyncio.gather(*(step_up(5) for _ in range(8)))
@@ -356,34 +360,34 @@ async def test_linearizable_counting_with_expected_loses_no_step(store: Store) -
 
 async def test_deleting_tells_the_last_body(store: Store) -> None:
     start = await store.write([put("a", b"stored"), put("b", b"stored")])
-    await store.write([Op(pod("a"), None), Op(pod("b"), None, last=b"final")])
+    await store.write([WriteOp(pod("a"), None), WriteOp(pod("b"), None, last=b"final")])
     events = await take(store, start, 2)
     assert {(event.key.name, event.change, event.body) for event in events} == {
-        ("a", Change.DELETED, b"stored"),
-        ("b", Change.DELETED, b"final"),
+        ("a", StoreChangeType.DELETED, b"stored"),
+        ("b", StoreChangeType.DELETED, b"final"),
     }
 
 
 async def test_deleting_what_was_just_written_by_a_neighbour_tells_the_last_body(store: Store) -> None:
     start = await store.revision()
-    await asyncio.gather(store.write([put("a", b"brief")]), store.write([Op(pod("a"), None)]))
+    await asyncio.gather(store.write([put("a", b"brief")]), store.write([WriteOp(pod("a"), None)]))
     if (await store.snapshot()).records:
         # Nobody promises an order between concurrent writes: here the deletion came first, to nothing.
-        assert [event.change for event in await take(store, start, 1)] == [Change.CREATED]
+        assert [event.change for event in await take(store, start, 1)] == [StoreChangeType.CREATED]
         return
     events = await take(store, start, 2)
     assert [(event.change, event.body) for event in events] == [
-        (Change.CREATED, b"brief"),
-        (Change.DELETED, b"brief"),
+        (StoreChangeType.CREATED, b"brief"),
+        (StoreChangeType.DELETED, b"brief"),
     ]
 
 
 async def test_deleting_what_is_absent_changes_nothing(store: Store) -> None:
     start = await store.write([put("a")])
-    assert await store.write([Op(pod("b"), None)]) == start
-    with pytest.raises(Mismatch):
-        await store.write([Op(pod("b"), None, expected=start)])
-    mixed = await store.write([Op(pod("b"), None), put("c")])
+    assert await store.write([WriteOp(pod("b"), None)]) == start
+    with pytest.raises(RevisionMismatch):
+        await store.write([WriteOp(pod("b"), None, expected=start)])
+    mixed = await store.write([WriteOp(pod("b"), None), put("c")])
     assert [event.key.name for event in await take(store, start, 1)] == ["c"]
     assert mixed > start
 
@@ -398,14 +402,14 @@ async def test_snapshot_of_every_revision_is_what_was_there_then(store: Store) -
         name = f"p{n % 4}"
         if n % 5 == 4:
             state.pop(name, None)
-            revision = await store.write([Op(pod(name), None)])
+            revision = await store.write([WriteOp(pod(name), None)])
         else:
             state[name] = str(n).encode()
             revision = await store.write([put(name, state[name])])
         expected[revision] = dict(state)
     for revision, then in expected.items():
         assert await bodies(store, revision) == then
-    with pytest.raises(Ahead):
+    with pytest.raises(RevisionInFuture):
         await store.snapshot(Revision(max(expected) + 1_000))
 
 
@@ -416,7 +420,7 @@ async def test_snapshot_is_narrowed(store: Store) -> None:
         for tenant in ("a", "a-b", "b")
         for namespace in ("", "default", "default-2")
     ]
-    await store.write([Op(key, b"{}") for key in keys])
+    await store.write([WriteOp(key, b"{}") for key in keys])
 
     async def found(
         resource: GroupResource | None = None, tenant: TenantId | None = None, namespace: str | None = None
@@ -448,7 +452,7 @@ async def test_snapshot_of_many_objects_is_whole(store: Store) -> None:
 
 async def test_compaction_forgets_history_and_keeps_what_exists(store: Store) -> None:
     first = await store.write([put("kept", b"1"), put("gone")])
-    second = await store.write([put("kept", b"2"), Op(pod("gone"), None)])
+    second = await store.write([put("kept", b"2"), WriteOp(pod("gone"), None)])
     third = await store.write([put("kept", b"3")])
     await store.compact(second)
     assert await store.compacted() == second
@@ -470,7 +474,7 @@ async def test_compaction_twice_and_backwards_is_no_error(store: Store) -> None:
     for revision in (second, second, first):
         await store.compact(revision)
     assert await store.compacted() == second
-    with pytest.raises(Ahead):
+    with pytest.raises(RevisionInFuture):
         await store.compact(Revision(second + 1_000))
 
 
@@ -478,10 +482,10 @@ async def test_compaction_keeps_no_reader_waiting(store: Store) -> None:
     """Who reads what is newest waits for a feed to have come so far, whatever took the last revisions."""
     first = await store.write([put("gone")])
     async with asyncio.timeout(20), store.feed(first) as feed:
-        second = await store.write([Op(pod("gone"), None, last=b"secret")])
+        second = await store.write([WriteOp(pod("gone"), None, last=b"secret")])
         await store.compact(second)
         newest = await store.revision()
-        given: list[Event] = []
+        given: list[StoreEvent] = []
         while feed.position < newest:
             given += await anext(feed)
         assert [event.body for event in given] == [b"secret"]
@@ -516,7 +520,7 @@ async def test_closed_store_answers_unavailable(store: Store) -> None:
             store.feed(revision).__aenter__(),
         )
         for attempt in attempts:
-            with pytest.raises(Unavailable):
+            with pytest.raises(StoreUnavailable):
                 await attempt
 
 
@@ -527,7 +531,7 @@ async def test_closing_while_writes_wait_acknowledges_only_what_is_kept(open_sto
     await store.close()
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     acknowledged = {f"p{n}" for n, outcome in enumerate(outcomes) if isinstance(outcome, int)}
-    assert all(isinstance(outcome, int | Unavailable) for outcome in outcomes)
+    assert all(isinstance(outcome, int | StoreUnavailable) for outcome in outcomes)
     store = await open_store()
     assert acknowledged <= set(await bodies(store))
     await store.close()

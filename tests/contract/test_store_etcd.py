@@ -10,7 +10,17 @@ from typing import Protocol
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import ABSENT, CannotOpen, Change, Compacted, Event, Mismatch, Op, Unavailable, Unsure
+from alcove.store.base import (
+    ABSENT,
+    Compacted,
+    RevisionMismatch,
+    StoreChangeType,
+    StoreEvent,
+    StoreOpenError,
+    StoreUnavailable,
+    WriteOp,
+    WriteOutcomeUnknown,
+)
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
@@ -32,8 +42,8 @@ class Server(Protocol):
     def send(self, number: signal.Signals) -> None: ...
 
 
-def put(name: str, body: bytes = b"{}", expected: Revision | None = None) -> Op:
-    return Op(Key(PODS, TenantId("a"), "n", name), body, expected)
+def put(name: str, body: bytes = b"{}", expected: Revision | None = None) -> WriteOp:
+    return WriteOp(Key(PODS, TenantId("a"), "n", name), body, expected)
 
 
 @pytest.fixture
@@ -56,7 +66,7 @@ async def raw_put(endpoint: str, path: str, value: bytes) -> None:
     await client.close()
 
 
-async def collect(store: EtcdStore, after: Revision, into: list[Event], entered: asyncio.Event) -> None:
+async def collect(store: EtcdStore, after: Revision, into: list[StoreEvent], entered: asyncio.Event) -> None:
     async with store.feed(after) as feed:
         entered.set()
         async for batch in feed:
@@ -103,10 +113,10 @@ async def test_servers_see_each_others_writes(etcd_endpoint: str, store: EtcdSto
         ours = await store.write([put("a", expected=theirs)])
         events = [event for _ in range(2) for event in await anext(feed)]
     assert [(event.change, event.revision) for event in events] == [
-        (Change.CREATED, theirs),
-        (Change.UPDATED, ours),
+        (StoreChangeType.CREATED, theirs),
+        (StoreChangeType.UPDATED, ours),
     ]
-    with pytest.raises(Mismatch):
+    with pytest.raises(RevisionMismatch):
         await other.write([put("a", expected=theirs)])
     await other.close()
 
@@ -151,14 +161,14 @@ async def test_feed_may_start_after_revisions_that_were_others(etcd_endpoint: st
 
 async def test_last_body_of_the_absent_is_not_kept(store: EtcdStore) -> None:
     start = await store.write([put("a")])
-    gone = Op(put("b").key, None, last=b"secret")
+    gone = WriteOp(put("b").key, None, last=b"secret")
     assert await store.write([gone]) == start
     assert await store.revision() == start
 
 
 async def test_last_bodies_go_with_history(etcd_endpoint: str, store: EtcdStore, prefix: str) -> None:
     await store.write([put("a")])
-    await store.write([Op(put("a").key, None, last=b"secret")])
+    await store.write([WriteOp(put("a").key, None, last=b"secret")])
     await store.compact(await store.revision())
     await store.compact(await store.revision())
     client, keys = EtcdClient([etcd_endpoint]), EtcdKeys(prefix)
@@ -173,7 +183,7 @@ async def test_last_bodies_go_with_history(etcd_endpoint: str, store: EtcdStore,
 
 async def test_nobody_there_is_told_at_once() -> None:
     async with asyncio.timeout(15):
-        with pytest.raises(CannotOpen, match="etcd"):
+        with pytest.raises(StoreOpenError, match="etcd"):
             await EtcdStore.open(["127.0.0.1:1"])
 
 
@@ -191,15 +201,15 @@ async def test_a_write_without_an_answer_may_have_happened_and_one_that_was_not_
     await store.write([put("a")])
     monkeypatch.setattr(etcd_client, "CALL_SECONDS_MAX", 1.0)
     server.send(signal.SIGSTOP)
-    with pytest.raises(Unsure):
+    with pytest.raises(WriteOutcomeUnknown):
         await store.write([put("b")])
     server.send(signal.SIGCONT)
     await asyncio.to_thread(server.kill)
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(StoreUnavailable) as refused:
         async with asyncio.timeout(10):
             while True:
                 # Once the connection is known to be gone, nothing is sent.
-                with suppress(Unsure):
+                with suppress(WriteOutcomeUnknown):
                     await store.write([put("c")])
     assert "failed to connect" in str(refused.value)
     await store.close()
@@ -208,7 +218,7 @@ async def test_a_write_without_an_answer_may_have_happened_and_one_that_was_not_
 async def test_feed_survives_kill_9_of_etcd_without_gap_or_repetition(new_etcd: Callable[[], Server]) -> None:
     server = new_etcd()
     store = await EtcdStore.open([server.endpoint])
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     entered = asyncio.Event()
     consumer = asyncio.create_task(collect(store, await store.revision(), events, entered))
     await entered.wait()
@@ -218,12 +228,12 @@ async def test_feed_survives_kill_9_of_etcd_without_gap_or_repetition(new_etcd: 
         for number in range(count):
             try:
                 acknowledged.append(await store.write([put(f"p{len(acknowledged)}", str(number).encode())]))
-            except Unavailable:
+            except StoreUnavailable:
                 await asyncio.sleep(0.05)
 
     await write_on(20)
     await asyncio.to_thread(server.kill)
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.write([put("nobody")])
     await asyncio.to_thread(server.start)
     async with asyncio.timeout(30):

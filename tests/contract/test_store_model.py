@@ -10,7 +10,16 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from msgspec import Struct
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import ABSENT, Change, Compacted, Event, Mismatch, Op, Record, Store
+from alcove.store.base import (
+    ABSENT,
+    Compacted,
+    RevisionMismatch,
+    Store,
+    StoreChangeType,
+    StoreEvent,
+    StoreRecord,
+    WriteOp,
+)
 
 Open = Callable[[], Awaitable[Store]]
 T = TypeVar("T")
@@ -52,25 +61,25 @@ class Model:
     """The store's promises in a few lines: the whole history, kept."""
 
     def __init__(self, revision: Revision, compacted: Revision) -> None:
-        self.states: dict[Revision, dict[Key, Record]] = {revision: {}}
-        self.events: list[Event] = []
+        self.states: dict[Revision, dict[Key, StoreRecord]] = {revision: {}}
+        self.events: list[StoreEvent] = []
         self.revision = revision
         self.compacted = compacted
 
     @property
-    def state(self) -> dict[Key, Record]:
+    def state(self) -> dict[Key, StoreRecord]:
         return self.states[self.revision]
 
     def actual(self, key: Key) -> Revision:
         return self.state[key].revision if key in self.state else ABSENT
 
-    def mismatches(self, ops: list[Op]) -> set[Key]:
+    def mismatches(self, ops: list[WriteOp]) -> set[Key]:
         return {op.key for op in ops if op.expected not in (None, self.actual(op.key))}
 
-    def count_changes(self, ops: list[Op]) -> int:
+    def count_changes(self, ops: list[WriteOp]) -> int:
         return sum((op.body is not None or op.key in self.state) and not op.keeps for op in ops)
 
-    def apply(self, ops: list[Op], revision: Revision) -> None:
+    def apply(self, ops: list[WriteOp], revision: Revision) -> None:
         state = dict(self.state)
         events = []
         for op in ops:
@@ -78,12 +87,12 @@ class Model:
                 continue
             old = state.pop(op.key, None)
             if op.body is not None:
-                state[op.key] = Record(op.key, revision, op.body)
-                change = Change.CREATED if old is None else Change.UPDATED
-                events.append(Event(change, op.key, revision, op.body))
+                state[op.key] = StoreRecord(op.key, revision, op.body)
+                change = StoreChangeType.CREATED if old is None else StoreChangeType.UPDATED
+                events.append(StoreEvent(change, op.key, revision, op.body))
             elif old is not None:
                 last = op.last if op.last is not None else old.body
-                events.append(Event(Change.DELETED, op.key, revision, last))
+                events.append(StoreEvent(StoreChangeType.DELETED, op.key, revision, last))
         if events:
             assert revision > self.revision
             self.events += events
@@ -111,8 +120,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self.store.close())
         self.runner.close()
 
-    def ops(self, wishes: list[Asked]) -> list[Op]:
-        return [Op(wish.key, wish.body, self.expected(wish), wish.last, wish.keeps) for wish in wishes]
+    def ops(self, wishes: list[Asked]) -> list[WriteOp]:
+        return [WriteOp(wish.key, wish.body, self.expected(wish), wish.last, wish.keeps) for wish in wishes]
 
     def expected(self, wish: Asked) -> Revision | None:
         match wish.expect:
@@ -137,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
             revision = self.run(self.store.write(ops))
             assert not wrong
             self.model.apply(ops, revision)
-        except Mismatch as mismatch:
+        except RevisionMismatch as mismatch:
             assert mismatch.key in wrong
             assert mismatch.actual == self.model.actual(mismatch.key)
 
@@ -149,8 +158,8 @@ class StoreMachine(RuleBasedStateMachine):
             return await asyncio.gather(*map(self.store.write, writes), return_exceptions=True)
 
         outcomes = self.run(together())
-        assert all(isinstance(outcome, int | Mismatch) for outcome in outcomes)
-        done: dict[Revision, list[list[Op]]] = {}
+        assert all(isinstance(outcome, int | RevisionMismatch) for outcome in outcomes)
+        done: dict[Revision, list[list[WriteOp]]] = {}
         for outcome, ops in zip(outcomes, writes, strict=True):
             if isinstance(outcome, int):
                 done.setdefault(Revision(outcome), []).append(ops)
@@ -184,8 +193,8 @@ class StoreMachine(RuleBasedStateMachine):
         after = self.revision_at(place)
         expected = [event for event in self.model.events if event.revision > after]
 
-        async def followed() -> list[Event]:
-            events: list[Event] = []
+        async def followed() -> list[StoreEvent]:
+            events: list[StoreEvent] = []
             async with asyncio.timeout(20), self.store.feed(after) as feed:
                 while len(events) < len(expected):
                     events += await anext(feed)

@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import FLOW, ROUTE, TUPLE, FlowKind, MapName, PathTaken, RouteKind
-from alcove.dataplane.model import Endpoint
+from alcove.dataplane.model import RemoteEndpoint
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Node, Pod
+from alcove.testing.nodes import Lab, NamespacePod, TestNode
 from alcove.testing.probes import ping, tcp_server, tcp_talks, udp_socket
 
 VNI = 4001
@@ -33,12 +33,12 @@ class Bounced:
         self.other = self.add(RECEIVER, "other", "10.0.2.13/24")
         tell(lab, self.network)
 
-    def add(self, node: int, name: str, address: str) -> Pod:
+    def add(self, node: int, name: str, address: str) -> NamespacePod:
         pod = self.lab.nodes[node].add_pod(name, VNI, address)
         self.network.pods.append(pod)
         return pod
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> TestNode:
         return next(node for node in self.lab.nodes if node.number == number)
 
     def counts(self, number: int) -> dict[PathTaken, int]:
@@ -60,7 +60,7 @@ def sent(before: dict[PathTaken, int], after: dict[PathTaken, int]) -> dict[Path
     }
 
 
-def asked_routes(node: Node) -> list[bytes]:
+def asked_routes(node: TestNode) -> list[bytes]:
     asked = (RouteKind.SUBNET, RouteKind.VPC)
     return [raw for raw in node.plane.held[MapName.ROUTES].values() if ROUTE.unpack(raw)["kind"] in asked]
 
@@ -112,9 +112,9 @@ def test_an_endpoint_that_moves_is_followed(bounced: Bounced) -> None:
     assert ping(bounced.sender.namespace, bounced.same.address)
     assert ping(bounced.sender.namespace, bounced.same.address)
     old = bounced.node(RECEIVER)
-    old.plane.remove_port(bounced.same.port.name)
+    old.plane.remove_port(bounced.same.veth.name)
     old.pods.remove(bounced.same)
-    old.world = replace(old.world, ports=tuple(pod.port for pod in old.pods))
+    old.state = replace(old.state, veths=tuple(pod.veth for pod in old.pods))
     bounced.network.pods.remove(bounced.same)
     moved = bounced.add(DIVIDER, "moved", "10.0.1.12/24")
     tell(bounced.lab, bounced.network)
@@ -131,8 +131,8 @@ def test_a_dead_node_is_forgotten(bounced: Bounced) -> None:
     assert ping(bounced.sender.namespace, bounced.same.address)
     bounced.node(RECEIVER).kill()
     for node in bounced.lab.nodes:
-        node.world = replace(
-            node.world, nodes=tuple(one.address for one in bounced.lab.nodes if one is not node)
+        node.state = replace(
+            node.state, nodes=tuple(one.address for one in bounced.lab.nodes if one is not node)
         )
     bounced.network.pods.remove(bounced.same)
     bounced.network.pods.remove(bounced.other)
@@ -155,20 +155,20 @@ def test_what_was_learned_is_asked_again_in_time(bounced: Bounced) -> None:
 
 
 def test_an_address_nobody_has_ends_at_the_bouncer(bounced: Bounced) -> None:
-    before = bounced.node(BOUNCER).dropped(Reason.NO_ENDPOINT)
+    before = bounced.node(BOUNCER).dropped(DropReason.NO_ENDPOINT)
     assert not ping(bounced.sender.namespace, "10.0.1.200", timeout=0.05)
-    assert bounced.node(BOUNCER).dropped(Reason.NO_ENDPOINT) == before + 1
-    before = bounced.node(DIVIDER).dropped(Reason.NO_ENDPOINT)
+    assert bounced.node(BOUNCER).dropped(DropReason.NO_ENDPOINT) == before + 1
+    before = bounced.node(DIVIDER).dropped(DropReason.NO_ENDPOINT)
     assert not ping(bounced.sender.namespace, "10.0.99.1", timeout=0.05)
-    assert bounced.node(DIVIDER).dropped(Reason.NO_ENDPOINT) == before + 1
+    assert bounced.node(DIVIDER).dropped(DropReason.NO_ENDPOINT) == before + 1
 
 
 def test_nodes_that_blame_each_other_stop(bounced: Bounced) -> None:
     """Two bouncers with wrong tables send a packet to and fro; its time runs out."""
     one, two = bounced.node(BOUNCER), bounced.node(RECEIVER)
     lost = ip_address("10.0.1.77")
-    one.plane.change_endpoints([Endpoint(VNI, lost, two.address)])
-    two.plane.change_endpoints([Endpoint(VNI, lost, one.address)])
-    before = one.dropped(Reason.RELAY_LIMIT) + two.dropped(Reason.RELAY_LIMIT)
+    one.plane.change_endpoints([RemoteEndpoint(VNI, lost, two.address)])
+    two.plane.change_endpoints([RemoteEndpoint(VNI, lost, one.address)])
+    before = one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT)
     assert not ping(bounced.sender.namespace, str(lost), timeout=0.1)
-    assert one.dropped(Reason.RELAY_LIMIT) + two.dropped(Reason.RELAY_LIMIT) == before + 1
+    assert one.dropped(DropReason.RELAY_LIMIT) + two.dropped(DropReason.RELAY_LIMIT) == before + 1

@@ -9,10 +9,17 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from alcove.dataplane.drops import Reason
-from alcove.dataplane.model import Backend, Block, Profile, Protocol, Rule, Service
+from alcove.dataplane.drops import DropReason
+from alcove.dataplane.model import (
+    DataplaneService,
+    PrefixBlock,
+    Protocol,
+    ServiceBackend,
+    TrafficProfile,
+    TrafficRule,
+)
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import connect, tcp_server
 
 VNI = 6501
@@ -22,7 +29,9 @@ DATA = os.urandom(3_000_000)
 class Pipes:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        everybody = Profile((Rule((Block(ip_network("10.0.0.0/8")), Block(ip_network("fd00::/16")))),))
+        everybody = TrafficProfile(
+            (TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")), PrefixBlock(ip_network("fd00::/16")))),)
+        )
         self.network = LabNetwork(VNI, pods=[])
         for node, name, host in ((0, "client", 11), (0, "near", 12), (1, "far", 13)):
             addresses = (f"10.0.1.{host}/24", f"fd00:0:0:1::{host}/64")
@@ -34,7 +43,9 @@ class Pipes:
         for number, pod in enumerate((self.client, self.near, self.far), 11):
             for vip, address in ((f"172.20.1.{number}", pod.address), (f"fd20::1:{number}", pod.address6)):
                 services.append(
-                    Service(VNI, ip_address(vip), 80, Protocol.TCP, (Backend(ip_address(address), 8080),))
+                    DataplaneService(
+                        VNI, ip_address(vip), 80, Protocol.TCP, (ServiceBackend(ip_address(address), 8080),)
+                    )
                 )
         self.network.services = tuple(services)
         tell(lab, self.network)
@@ -77,7 +88,7 @@ def transfer(sender: socket.socket, receiver: socket.socket) -> bool:
     ],
 )
 def test_both_ways_whole(pipes: Pipes, where: str, by: str, six: bool) -> None:
-    server: Pod = getattr(pipes, where)
+    server: NamespacePod = getattr(pipes, where)
     own = server.address6 if six else server.address
     last = own.split(":" if six else ".")[-1]
     target, port = (
@@ -92,5 +103,5 @@ def test_both_ways_whole(pipes: Pipes, where: str, by: str, six: bool) -> None:
         near.close()
         far.close()
     for node in pipes.lab.nodes:
-        assert node.dropped(Reason.ENCAPSULATION) == 0
-        assert node.dropped(Reason.REWRITE) == 0
+        assert node.dropped(DropReason.ENCAPSULATION) == 0
+        assert node.dropped(DropReason.REWRITE) == 0

@@ -7,12 +7,22 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_net
 
 import pytest
 
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.gateways import UPLINKS
-from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Rule, Service
+from alcove.dataplane.model import (
+    DataplaneService,
+    Gateway,
+    NodePort,
+    PrefixBlock,
+    Protocol,
+    RemoteEndpoint,
+    ServiceBackend,
+    TrafficProfile,
+    TrafficRule,
+)
 from alcove.dataplane.namespaces import path_of
 from alcove.testing.networks import LabNetwork, endpoints_of, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.probes import (
     IMPATIENT,
@@ -52,19 +62,19 @@ class Gated:
             network.gateways[number] = Gateway(vni, shared, IPv4Address(own), egress, six)
         return network
 
-    def tell(self, *doors: Door) -> None:
+    def tell(self, *doors: NodePort) -> None:
         tell(self.lab, self.open, self.closed)
         for node in self.lab.nodes:
             # What the adapter would: the gateways' own addresses are endpoints like any.
             more = tuple(
-                Endpoint(vni, ip_address(addresses[one.number]), one.address)
+                RemoteEndpoint(vni, ip_address(addresses[one.number]), one.address)
                 for vni in (OPEN, CLOSED)
                 for one in self.lab.nodes
                 for addresses in (NODE_ADDRESSES, NODE_ADDRESSES6)
             )
             known = endpoints_of(self.open) + endpoints_of(self.closed)
             own = (node.address, node.address6, ip_address(LB))
-            mine = tuple(door for door in doors if door.address in own)
+            mine = tuple(node_port for node_port in doors if node_port.address in own)
             node.apply(endpoints=known + more, doors=mine)
 
     @contextmanager
@@ -104,8 +114,8 @@ def test_a_socket_in_the_gateway_serves_its_network_only(gated: Gated, family: i
 
 def test_a_service_may_be_the_gateways(gated: Gated) -> None:
     vip = "172.20.0.53"
-    backend = (Backend(ip_address(GATEWAYS[0]), 5353),)
-    gated.open.services = (Service(OPEN, ip_address(vip), 53, Protocol.UDP, backend),)
+    backend = (ServiceBackend(ip_address(GATEWAYS[0]), 5353),)
+    gated.open.services = (DataplaneService(OPEN, ip_address(vip), 53, Protocol.UDP, backend),)
     gated.tell()
     for node, pod in ((0, gated.open.pods[0]), (1, gated.open.pods[2])):
         with gated.inside_gateway(OPEN, node) as place, udp_socket(place, GATEWAYS[0], 5353) as server:
@@ -116,7 +126,7 @@ def test_a_service_may_be_the_gateways(gated: Gated) -> None:
 
 def test_probes_reach_pods_that_let_nobody_in(gated: Gated) -> None:
     pod = gated.open.pods[0]
-    pod.node.set_port(pod, ingress=Profile(), egress=Profile())
+    pod.node.set_port(pod, ingress=TrafficProfile(), egress=TrafficProfile())
     gated.tell()
     with gated.inside_gateway(OPEN) as place, tcp_server(pod.namespace, pod.address, 8080) as server:
         assert tcp_talks(place, pod.address, 8080, server)
@@ -125,7 +135,7 @@ def test_probes_reach_pods_that_let_nobody_in(gated: Gated) -> None:
     gated.tell()
 
 
-def assert_world(gated: Gated, pod: Pod, works: bool, world: str = WORLD) -> None:
+def assert_world(gated: Gated, pod: NamespacePod, works: bool, world: str = WORLD) -> None:
     """The pod reaches the world by TCP, UDP and ping, or by none of them."""
     patience = TIMEOUT if works else IMPATIENT
     with tcp_server(gated.world, world, 80) as tcp80, udp_socket(gated.world, world, 53) as udp53:
@@ -140,7 +150,7 @@ def test_the_world_is_open_to_networks_that_allow_it(gated: Gated, world: str) -
         assert_world(gated, pod, True, world)
     for pod in gated.closed.pods:
         assert_world(gated, pod, False, world)
-    assert gated.lab.nodes[0].dropped(Reason.NO_ROUTE) > 0
+    assert gated.lab.nodes[0].dropped(DropReason.NO_ROUTE) > 0
 
 
 @pytest.mark.parametrize("world", [WORLD, WORLD6])
@@ -160,7 +170,7 @@ def test_the_world_sees_the_node_and_its_share_of_ports(gated: Gated, world: str
 def test_egress_policy_holds_for_the_world(gated: Gated) -> None:
     pod = gated.open.pods[0]
     for prefix, works in (("203.0.113.0/24", True), ("203.0.114.0/24", False)):
-        pod.node.set_port(pod, egress=Profile((Rule((Block(ip_network(prefix)),)),)))
+        pod.node.set_port(pod, egress=TrafficProfile((TrafficRule((PrefixBlock(ip_network(prefix)),)),)))
         gated.tell()
         assert_world(gated, pod, works)
     pod.node.set_port(pod, egress=None)
@@ -170,7 +180,7 @@ def test_egress_policy_holds_for_the_world(gated: Gated) -> None:
 def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
     """Neither a node's services nor its tunnel port, its own or another's; nor link-local metadata."""
     pod = gated.open.pods[0]
-    before = pod.node.dropped(Reason.UNDERLAY)
+    before = pod.node.dropped(DropReason.UNDERLAY)
     for node in gated.lab.nodes:
         with (
             tcp_server(node.namespace, str(node.address), 22) as ssh,
@@ -188,14 +198,14 @@ def test_the_way_out_leads_to_no_node(gated: Gated) -> None:
     with Tap(pod.namespace, "eth0") as gun, Tap(gated.lab.nodes[1].namespace, "eth0") as wire:
         gun.send(
             ethernet(
-                pod.port.mac,
+                pod.veth.mac,
                 ROUTER_MAC,
                 0x0800,
                 ipv4(pod.address, str(gated.lab.nodes[1].address), 17, forged),
             )
         )
         assert wire.catch(b"forged tunnel packet", timeout=0.03) is None
-    assert pod.node.dropped(Reason.UNDERLAY) >= before + 7
+    assert pod.node.dropped(DropReason.UNDERLAY) >= before + 7
 
 
 def test_no_network_reaches_anothers_gateway(gated: Gated) -> None:
@@ -223,8 +233,8 @@ def test_the_host_keeps_its_own_traffic(gated: Gated) -> None:
     assert ping(gated.world, str(node.address6))
 
 
-def door(gated: Gated, node: int, **more: bool) -> Door:
-    return Door(
+def door(gated: Gated, node: int, **more: bool) -> NodePort:
+    return NodePort(
         OPEN, gated.lab.nodes[node].address, 30080, Protocol.TCP, IPv4Address("172.20.0.80"), 80, **more
     )
 
@@ -232,8 +242,8 @@ def door(gated: Gated, node: int, **more: bool) -> Door:
 @pytest.mark.parametrize("backend", [0, 2])
 def test_a_node_port_leads_to_backends_on_any_node(gated: Gated, backend: int) -> None:
     pod = gated.open.pods[backend]
-    service = Service(
-        OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, (Backend(ip_address(pod.address), 8080),)
+    service = DataplaneService(
+        OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, (ServiceBackend(ip_address(pod.address), 8080),)
     )
     gated.open.services = (service,)
     gated.tell(door(gated, 0), door(gated, 1))
@@ -255,9 +265,9 @@ def test_a_node_port_leads_to_backends_on_any_node(gated: Gated, backend: int) -
 def test_a_node_port_by_ipv6(gated: Gated, backend: int, keep_client: bool) -> None:
     """To any node's pods as the gateway's own address; to this node's as the client."""
     pod, vip, node = gated.open.pods[backend], ip_address("fd20::80"), gated.lab.nodes[0]
-    backends = (Backend(ip_address(pod.address6), 8080),)
-    gated.open.services = (Service(OPEN, vip, 80, Protocol.TCP, backends),)
-    gated.tell(Door(OPEN, node.address6, 30080, Protocol.TCP, vip, 80, keep_client=keep_client))
+    backends = (ServiceBackend(ip_address(pod.address6), 8080),)
+    gated.open.services = (DataplaneService(OPEN, vip, 80, Protocol.TCP, backends),)
+    gated.tell(NodePort(OPEN, node.address6, 30080, Protocol.TCP, vip, 80, keep_client=keep_client))
     with tcp_server(pod.namespace, pod.address6, 8080) as server:
         assert tcp_talks(gated.world, str(node.address6), 30080, server)
         client = connect(gated.world, str(node.address6), 30080)
@@ -278,8 +288,8 @@ def test_pods_reach_node_ports_of_their_own_network_and_nothing_else_of_a_node(
     """At any node's address, whether the backend is on it or not, or is the client itself; without a way out, too."""
     for network in (gated.open, gated.closed):
         pod = network.pods[backend]
-        to = (Backend(ip_address(pod.address), 8080),)
-        network.services = (Service(network.vni, ip_address("0.0.0.0"), 30090, Protocol.TCP, to),)
+        to = (ServiceBackend(ip_address(pod.address), 8080),)
+        network.services = (DataplaneService(network.vni, ip_address("0.0.0.0"), 30090, Protocol.TCP, to),)
     other = gated.closed if backend else gated.open
     other.services = ()
     gated.tell()
@@ -291,7 +301,7 @@ def test_pods_reach_node_ports_of_their_own_network_and_nothing_else_of_a_node(
             assert not tcp_talks(stranger.namespace, str(node.address), 30090, server, timeout=IMPATIENT)
             with tcp_server(node.namespace, str(node.address), 22) as ssh:
                 assert not tcp_talks(client.namespace, str(node.address), 22, ssh, timeout=IMPATIENT)
-        pod.node.set_port(pod, ingress=Profile())
+        pod.node.set_port(pod, ingress=TrafficProfile())
         gated.tell()
         is_own = pod is client
         near = tcp_talks(client.namespace, str(gated.lab.nodes[0].address), 30090, server, timeout=0.2)
@@ -307,13 +317,19 @@ def test_a_client_may_keep_its_address(gated: Gated, network: str) -> None:
     chosen: LabNetwork = getattr(gated, network)
     pod = chosen.pods[0]
     chosen.services = (
-        Service(
-            chosen.vni, ip_address("172.20.0.80"), 80, Protocol.TCP, (Backend(ip_address(pod.address), 8080),)
+        DataplaneService(
+            chosen.vni,
+            ip_address("172.20.0.80"),
+            80,
+            Protocol.TCP,
+            (ServiceBackend(ip_address(pod.address), 8080),),
         ),
     )
     node = gated.lab.nodes[0]
     gated.tell(
-        Door(chosen.vni, node.address, 30081, Protocol.TCP, IPv4Address("172.20.0.80"), 80, keep_client=True)
+        NodePort(
+            chosen.vni, node.address, 30081, Protocol.TCP, IPv4Address("172.20.0.80"), 80, keep_client=True
+        )
     )
     with tcp_server(pod.namespace, pod.address, 8080) as server:
         client = connect(gated.world, str(node.address), 30081)
@@ -332,8 +348,8 @@ def test_neighbours_of_the_nodes_may_use_their_doors(gated: Gated, keep_client: 
     """From the nodes' own network, which no pod may reach by itself."""
     lan = gated.lab.add_host(f"lan{int(keep_client)}", f"192.168.77.{90 + keep_client}/24")
     pod, node = gated.open.pods[0], gated.lab.nodes[0]
-    backend = (Backend(ip_address(pod.address), 8080),)
-    gated.open.services = (Service(OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, backend),)
+    backend = (ServiceBackend(ip_address(pod.address), 8080),)
+    gated.open.services = (DataplaneService(OPEN, ip_address("172.20.0.80"), 80, Protocol.TCP, backend),)
     gated.tell(door(gated, 0, keep_client=keep_client))
     with tcp_server(pod.namespace, pod.address, 8080) as server:
         assert tcp_talks(lan, str(node.address), 30080, server)
@@ -345,9 +361,15 @@ def test_neighbours_of_the_nodes_may_use_their_doors(gated: Gated, keep_client: 
 def test_a_load_balancers_address_is_a_door_too(gated: Gated) -> None:
     pod = gated.open.pods[2]
     gated.open.services = (
-        Service(OPEN, ip_address("172.20.0.80"), 80, Protocol.UDP, (Backend(ip_address(pod.address), 5000),)),
+        DataplaneService(
+            OPEN,
+            ip_address("172.20.0.80"),
+            80,
+            Protocol.UDP,
+            (ServiceBackend(ip_address(pod.address), 5000),),
+        ),
     )
-    gated.tell(Door(OPEN, IPv4Address(LB), 53, Protocol.UDP, IPv4Address("172.20.0.80"), 80))
+    gated.tell(NodePort(OPEN, IPv4Address(LB), 53, Protocol.UDP, IPv4Address("172.20.0.80"), 80))
     # The world routes the address to a node.
     via = gated.lab.nodes[0]
     with udp_socket(pod.namespace, pod.address, 5000) as server:
@@ -359,7 +381,7 @@ def test_a_load_balancers_address_is_a_door_too(gated: Gated) -> None:
 
 def test_a_gateway_that_is_no_longer_wanted_goes(gated: Gated) -> None:
     node = gated.lab.nodes[1]
-    keep = node.world.gateways
+    keep = node.state.gateways
     node.apply(gateways=tuple(one for one in keep if one.vni == OPEN))
     assert not path_of(node.plane.gateways.namespace_name(CLOSED)).exists()
     node.apply(gateways=keep)

@@ -9,21 +9,29 @@ from ipaddress import IPv4Address, ip_address, ip_interface, ip_network
 
 import pytest
 
-from alcove.agent.ingress.certificates import Certificates
-from alcove.agent.ingress.dialing import Exit, gateway_dial
-from alcove.agent.ingress.doorsteps import Doorsteps
-from alcove.agent.ingress.doorsteps import Service as Behind
-from alcove.agent.ingress.server import Server
-from alcove.agent.ingress.table import Target, Tenant, compiled
+from alcove.agent.ingress.certificates import IngressCertificates
+from alcove.agent.ingress.gateway_dialer import GatewaySource, gateway_dial
+from alcove.agent.ingress.local_node_ports import LocalNodePorts
+from alcove.agent.ingress.local_node_ports import LocalService as Behind
+from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
+from alcove.agent.ingress.server import IngressServer
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.client.keys import HOME, Space
-from alcove.dataplane.model import Backend, Block, Door, Endpoint, Gateway, Profile, Protocol, Service
-from alcove.dataplane.model import Rule as PolicyRule
+from alcove.client.keys import HOME, TenantKey
+from alcove.dataplane.model import (
+    DataplaneService,
+    Gateway,
+    NodePort,
+    PrefixBlock,
+    Protocol,
+    RemoteEndpoint,
+    ServiceBackend,
+    TrafficProfile,
+)
+from alcove.dataplane.model import TrafficRule as PolicyRule
 from alcove.dataplane.namespaces import inside
-from alcove.network.ingress.wanted import Backend as IngressBackend
-from alcove.network.ingress.wanted import PathType, Rule, Wanted
+from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 from alcove.testing.networks import LabNetwork, endpoints_of, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import IMPATIENT, TIMEOUT, connect, tcp_server
 
 BLUE, RED = 7101, 7102
@@ -46,20 +54,20 @@ class Site:
             network.pods.append(self.lab.nodes[node].add_pod(f"web{node}-{vni}", vni, f"10.0.1.{host}/24"))
             gateway = (ip_interface("10.0.1.1/24"),)
             network.gateways[node] = Gateway(vni, gateway, IPv4Address(NODE_ADDRESSES[node]))
-        backends = tuple(Backend(ip_address(pod.address), 8080) for pod in network.pods)
-        network.services = (Service(vni, ip_address(VIP), 80, Protocol.TCP, backends),)
+        backends = tuple(ServiceBackend(ip_address(pod.address), 8080) for pod in network.pods)
+        network.services = (DataplaneService(vni, ip_address(VIP), 80, Protocol.TCP, backends),)
         return network
 
     def tell(self) -> None:
         tell(self.lab, *self.networks.values())
         gateways = tuple(
-            Endpoint(vni, ip_address(NODE_ADDRESSES[node.number]), node.address)
+            RemoteEndpoint(vni, ip_address(NODE_ADDRESSES[node.number]), node.address)
             for vni in self.networks
             for node in self.lab.nodes
         )
         known = sum((endpoints_of(network) for network in self.networks.values()), ())
         for node in self.lab.nodes:
-            doors = (Door(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
+            doors = (NodePort(BLUE, node.address, 30080, Protocol.TCP, IPv4Address(VIP), 80),)
             node.apply(endpoints=known + gateways, doors=doors)
 
 
@@ -70,7 +78,7 @@ def site() -> Iterator[Site]:
 
 
 @contextmanager
-def serving(*pods: Pod) -> Iterator[None]:
+def serving(*pods: NamespacePod) -> Iterator[None]:
     """Each pod answers with who it is and who asks."""
     with ExitStack() as stack:
         for pod in pods:
@@ -82,7 +90,7 @@ def serving(*pods: Pod) -> Iterator[None]:
         yield
 
 
-def _serve(server: socket.socket, pod: Pod) -> None:
+def _serve(server: socket.socket, pod: NamespacePod) -> None:
     while True:
         try:
             accepted, (source, _) = server.accept()
@@ -90,18 +98,20 @@ def _serve(server: socket.socket, pod: Pod) -> None:
             return
         with accepted:
             accepted.recv(4096)
-            body = f"{pod.port.vni}/{pod.address}/{source}".encode()
+            body = f"{pod.veth.vni}/{pod.address}/{source}".encode()
             accepted.sendall(
                 b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
             )
 
 
-def tenant(name: str, vni: int) -> tuple[Space, Tenant]:
-    space, web = Space(HOME, TenantId(name)), IngressBackend("web", 80)
-    rule = Rule(f"{name}.example", "/", PathType.PREFIX, web)
-    wanted = Wanted("2026", f"u{vni}", "default", "i", "default", (rule,), None, ())
-    return space, Tenant(
-        space, (wanted,), {("default", "default", web): Target(space, "default", ((VIP, 80),))}
+def tenant(name: str, vni: int) -> tuple[TenantKey, TenantIngresses]:
+    tenant_key, web = TenantKey(HOME, TenantId(name)), IngressBackend("web", 80)
+    rule = IngressRule(f"{name}.example", "/", PathType.PREFIX, web)
+    wanted = DesiredIngress("2026", f"u{vni}", "default", "i", "default", (rule,), None, ())
+    return tenant_key, TenantIngresses(
+        tenant_key,
+        (wanted,),
+        {("default", "default", web): IngressTarget(tenant_key, "default", ((VIP, 80),))},
     )
 
 
@@ -123,16 +133,16 @@ async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
     (blue, of_blue), (red, of_red) = tenant("blue", BLUE), tenant("red", RED)
     vnis = {blue: BLUE, red: RED}
 
-    def exit_of(space: Space, network: str) -> Exit | None:
-        return Exit(vnis[space], NODE_ADDRESSES[0]) if network == "default" else None
+    def exit_of(tenant_key: TenantKey, network: str) -> GatewaySource | None:
+        return GatewaySource(vnis[tenant_key], NODE_ADDRESSES[0]) if network == "default" else None
 
-    server = Server(gateway_dial(node.plane.gateways.open, exit_of))
+    server = IngressServer(gateway_dial(node.plane.gateways.open, exit_of))
     server.table = compiled(
         [of_blue, of_red], {"blue.example": blue.tenant, "red.example": red.tenant}, SYSTEM
     )
     with inside(node.namespace):
         listening = socket.create_server((str(node.address), 80))
-    running = asyncio.create_task(server.run([listening], [], Certificates().context))
+    running = asyncio.create_task(server.run([listening], [], IngressCertificates().context))
     pods = [pod for network in site.networks.values() for pod in network.pods]
     try:
         with serving(*pods):
@@ -150,8 +160,10 @@ async def test_a_host_leads_into_its_tenants_network(site: Site) -> None:
 async def test_a_dialled_connection_stays_in_its_network(site: Site) -> None:
     """Whatever address a tenant's objects name: not the world, not the node, not another network."""
     node = site.lab.nodes[0]
-    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
-    space = Space(HOME, TenantId("blue"))
+    dial = gateway_dial(
+        node.plane.gateways.open, lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0])
+    )
+    tenant_key = TenantKey(HOME, TenantId("blue"))
     with (
         tcp_server(site.world, WORLD, 8081),
         tcp_server(node.namespace, "0.0.0.0", 8081),
@@ -160,19 +172,21 @@ async def test_a_dialled_connection_stays_in_its_network(site: Site) -> None:
         for address in (WORLD, str(node.address), "127.0.0.1", "169.254.64.1", "10.0.1.11"):
             with pytest.raises((OSError, TimeoutError)):
                 async with asyncio.timeout(0.2):
-                    await dial(space, "default", address, 8081)
+                    await dial(tenant_key, "default", address, 8081)
 
 
 async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:
     pod, node = site.networks[BLUE].pods[0], site.lab.nodes[0]
-    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
+    dial = gateway_dial(
+        node.plane.gateways.open, lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0])
+    )
     with tcp_server(pod.namespace, pod.address, 8080):
         for prefix, works in (("10.0.1.240/32", True), ("10.0.9.0/24", False)):
-            node.set_port(pod, ingress=Profile((PolicyRule((Block(ip_network(prefix)),)),)))
+            node.set_port(pod, ingress=TrafficProfile((PolicyRule((PrefixBlock(ip_network(prefix)),)),)))
             site.tell()
             try:
                 async with asyncio.timeout(TIMEOUT if works else IMPATIENT):
-                    (await dial(Space(HOME, TenantId("blue")), "default", pod.address, 8080)).close()
+                    (await dial(TenantKey(HOME, TenantId("blue")), "default", pod.address, 8080)).close()
                 assert works
             except TimeoutError:
                 assert not works
@@ -182,13 +196,15 @@ async def test_policy_holds_for_what_comes_by_host(site: Site) -> None:
 
 async def test_a_node_reaches_its_own_node_port(site: Site) -> None:
     node = site.lab.nodes[0]
-    dial = gateway_dial(node.plane.gateways.open, lambda _space, _network: Exit(BLUE, NODE_ADDRESSES[0]))
+    dial = gateway_dial(
+        node.plane.gateways.open, lambda _space, _network: GatewaySource(BLUE, NODE_ADDRESSES[0])
+    )
 
     async def by_vni(vni: int, address: str, port: int) -> socket.socket:
         assert vni == BLUE
-        return await dial(Space(HOME, TenantId("blue")), "default", address, port)
+        return await dial(TenantKey(HOME, TenantId("blue")), "default", address, port)
 
-    steps = Doorsteps(by_vni)
+    steps = LocalNodePorts(by_vni)
     with inside(node.namespace):
         await steps.set({(str(node.address), 30080): Behind(BLUE, VIP, 80)})
     try:

@@ -7,12 +7,20 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from alcove.dataplane import links
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import PathTaken
-from alcove.dataplane.model import Backend, Block, PortRange, Profile, Protocol, Rule, Service
+from alcove.dataplane.model import (
+    DataplaneService,
+    PortRange,
+    PrefixBlock,
+    Protocol,
+    ServiceBackend,
+    TrafficProfile,
+    TrafficRule,
+)
 from alcove.dataplane.namespaces import inside
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, ethernet, ipv4, udp
 from alcove.testing.probes import IMPATIENT, TIMEOUT, opened, udp_socket
 
@@ -33,11 +41,14 @@ class Field:
         self.client, self.near, self.far = self.network.pods
         tell(lab, self.network)
 
-    def serve(self, backend: Pod) -> None:
-        four, six = Backend(ip_address(backend.address), 5000), Backend(ip_address(backend.address6), 5000)
+    def serve(self, backend: NamespacePod) -> None:
+        four, six = (
+            ServiceBackend(ip_address(backend.address), 5000),
+            ServiceBackend(ip_address(backend.address6), 5000),
+        )
         self.network.services = (
-            Service(VNI, ip_address(VIP), 80, Protocol.UDP, (four,)),
-            Service(VNI, ip_address(VIP6), 80, Protocol.UDP, (six,)),
+            DataplaneService(VNI, ip_address(VIP), 80, Protocol.UDP, (four,)),
+            DataplaneService(VNI, ip_address(VIP6), 80, Protocol.UDP, (six,)),
         )
         tell(self.lab, self.network)
 
@@ -47,7 +58,9 @@ def field(two_nodes: Lab) -> Iterator[Field]:
     yield Field(two_nodes)
 
 
-def echoes(client: Pod, target: str, port: int, server: Pod, listen: str, timeout: float = TIMEOUT) -> bool:
+def echoes(
+    client: NamespacePod, target: str, port: int, server: NamespacePod, listen: str, timeout: float = TIMEOUT
+) -> bool:
     """A large datagram there and back."""
     six = ":" in target
     with (
@@ -68,7 +81,7 @@ def echoes(client: Pod, target: str, port: int, server: Pod, listen: str, timeou
 
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_fragments_pass_services_and_policies(field: Field, where: str) -> None:
-    server: Pod = getattr(field, where)
+    server: NamespacePod = getattr(field, where)
     for six in (False, True):
         own = server.address6 if six else server.address
         assert echoes(field.client, own, 5000, server, own), "plainly"
@@ -76,10 +89,10 @@ def test_fragments_pass_services_and_policies(field: Field, where: str) -> None:
     for own, vip in ((server.address, VIP), (server.address6, VIP6)):
         assert echoes(field.client, vip, 80, server, own), "by a service"
         assert echoes(field.client, own, 5000, server, own), "to a backend directly"
-    blocks = (Block(ip_network("10.0.1.11/32")), Block(ip_network("fd00:0:0:1::11/128")))
+    blocks = (PrefixBlock(ip_network("10.0.1.11/32")), PrefixBlock(ip_network("fd00:0:0:1::11/128")))
     for low, works in ((5000, True), (5001, False)):
         server.node.set_port(
-            server, ingress=Profile((Rule(blocks, (PortRange(Protocol.UDP, low, low + 10),)),))
+            server, ingress=TrafficProfile((TrafficRule(blocks, (PortRange(Protocol.UDP, low, low + 10),)),))
         )
         server.node.apply()
         for own in (server.address, server.address6):
@@ -94,18 +107,20 @@ def test_a_later_fragment_alone_is_nobodys_where_ports_matter(field: Field) -> N
     piece = ipv4(
         field.client.address, field.near.address, 17, b"lonely fragment!", fragment=0x00B9, identity=999
     )
-    before = node.dropped(Reason.FRAGMENT_UNKNOWN)
+    before = node.dropped(DropReason.FRAGMENT_UNKNOWN)
     with Tap(field.client.namespace, "eth0") as gun, Tap(field.near.namespace, "eth0") as tap:
-        gun.send(ethernet(field.client.port.mac, ROUTER_MAC, 0x0800, piece))
+        gun.send(ethernet(field.client.veth.mac, ROUTER_MAC, 0x0800, piece))
         assert tap.catch(b"lonely", timeout=0.02) is None
-    assert node.dropped(Reason.FRAGMENT_UNKNOWN) == before + 1
+    assert node.dropped(DropReason.FRAGMENT_UNKNOWN) == before + 1
 
 
 def test_overlapping_fragments_do_not_change_the_ports(field: Field) -> None:
     """The second piece claims other ports for the same bytes; the data plane goes by the first one's, and the
     receiver's stack refuses the overlap."""
     server, client = field.near, field.client
-    server.node.set_port(server, ingress=Profile((Rule(None, (PortRange(Protocol.UDP, 5000, 5000),)),)))
+    server.node.set_port(
+        server, ingress=TrafficProfile((TrafficRule(None, (PortRange(Protocol.UDP, 5000, 5000),)),))
+    )
     server.node.apply()
     allowed = udp(client.address, server.address, 7, 5000, b"A" * 24)
     forbidden = udp(client.address, server.address, 7, 6000, b"B" * 24)
@@ -113,13 +128,15 @@ def test_overlapping_fragments_do_not_change_the_ports(field: Field) -> None:
     with udp_socket(server.namespace, server.address, 6000) as victim, Tap(client.namespace, "eth0") as gun:
         for payload, where in pieces:
             packet = ipv4(client.address, server.address, 17, payload, fragment=where, identity=77)
-            gun.send(ethernet(client.port.mac, ROUTER_MAC, 0x0800, packet))
+            gun.send(ethernet(client.veth.mac, ROUTER_MAC, 0x0800, packet))
         victim.settimeout(0.05)
         with pytest.raises(TimeoutError):
             victim.recv(64)
 
 
-def send_gso(client: Pod, target: str, port: int, server: Pod, listen: str) -> tuple[int, int]:
+def send_gso(
+    client: NamespacePod, target: str, port: int, server: NamespacePod, listen: str
+) -> tuple[int, int]:
     """12 datagrams in one call; how many arrive, and the size of the first."""
     six = ":" in target
     with (
@@ -140,7 +157,7 @@ def send_gso(client: Pod, target: str, port: int, server: Pod, listen: str) -> t
 
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_udp_yet_to_be_cut_arrives_whole(field: Field, where: str) -> None:
-    server: Pod = getattr(field, where)
+    server: NamespacePod = getattr(field, where)
     for own in (server.address, server.address6):
         assert send_gso(field.client, own, 5000, server, own) == (12, 1200)
     field.serve(server)

@@ -12,22 +12,22 @@ from msgspec.structs import replace
 from alcove.dataplane import instance, namespaces
 from alcove.dataplane.errors import Unsupported
 from alcove.dataplane.model import (
-    Backend,
-    Door,
+    DataplaneNetwork,
+    DataplaneService,
+    DataplaneSettings,
+    DataplaneState,
     Gateway,
-    Network,
-    Port,
+    NodePort,
     Protocol,
-    Service,
-    Settings,
+    ServiceBackend,
     Subnet,
+    Veth,
     Vpc,
-    World,
 )
 from alcove.dataplane.namespaces import inside
-from alcove.dataplane.plane import Plane
-from alcove.dataplane.ports import port_name
-from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, Node
+from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dataplane.veths import port_name
+from alcove.testing.nodes import BPF_ROOT, UNDERLAY, Lab, TestNode
 from alcove.testing.probes import IMPATIENT, tcp_server, tcp_talks
 
 WORLD = "203.0.113.5"
@@ -47,14 +47,14 @@ LISTS += (
 )
 
 
-def everything_in(node: Node) -> dict[str, str]:
+def everything_in(node: TestNode) -> dict[str, str]:
     """What the node's kernel holds, as its own tools tell; and names and pins of the lab's instances."""
     found = {}
     for command in LISTS:
         words = ["nsenter", f"--net=/run/netns/{node.name}", *command.split()]
-        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        message = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         # Link-local addresses come in the kernel's own time.
-        found[command] = "\n".join(line for line in told.splitlines() if "fe80::" not in line)
+        found[command] = "\n".join(line for line in message.splitlines() if "fe80::" not in line)
     found["namespaces"] = " ".join(namespaces.names(f"alcove-{node.lab.token}"))
     found["pins"] = " ".join(sorted(path.name for path in BPF_ROOT.iterdir()))
     return found
@@ -63,35 +63,39 @@ def everything_in(node: Node) -> dict[str, str]:
 class Tenant:
     """An instance with one pod behind a door, reaching the world."""
 
-    def __init__(self, node: Node, name: str, number: int) -> None:
+    def __init__(self, node: TestNode, name: str, number: int) -> None:
         self.node, self.name = node, name
-        self.settings = Settings(
+        self.settings = DataplaneSettings(
             name, node.address, "eth0", tunnel_port=4789 + number,
             nat_ports=(20000 + 1000 * number, 20999 + 1000 * number), underlay_bytes_per_second=10**9,
         )  # fmt: skip
         self.place = f"{node.name}-{name}"
         self.namespace = namespaces.make(self.place)
-        self.port = Port(
+        self.veth = Veth(
             port_name(name, "pod"), VNI, f"0e:00:00:00:07:{number:02x}", (ip_interface("10.0.1.11/24"),),
             (ip_address("10.0.1.1"),),
         )  # fmt: skip
-        self.world = World(
-            networks=(Network(VNI, (ip_network("172.20.0.0/16"),)),),
+        self.state = DataplaneState(
+            networks=(DataplaneNetwork(VNI, (ip_network("172.20.0.0/16"),)),),
             vpcs=(Vpc(VNI, (ip_network("10.0.0.0/16"),)),),
             subnets=(Subnet(VNI, ip_network("10.0.1.0/24")),),
-            ports=(self.port,),
-            services=(Service(VNI, VIP, 80, Protocol.TCP, (Backend(ip_address("10.0.1.11"), 8080),)),),
+            veths=(self.veth,),
+            services=(
+                DataplaneService(
+                    VNI, VIP, 80, Protocol.TCP, (ServiceBackend(ip_address("10.0.1.11"), 8080),)
+                ),
+            ),
             gateways=(Gateway(VNI, (ip_interface("10.0.1.1/24"),), IPv4Address("10.0.1.240"), egress=True),),
-            doors=(Door(VNI, node.address, 30080 + number, Protocol.TCP, VIP, 80),),
+            node_ports=(NodePort(VNI, node.address, 30080 + number, Protocol.TCP, VIP, 80),),
             forbidden=(UNDERLAY,),
         )
         self.door = 30080 + number
 
-    def start(self) -> Plane:
+    def start(self) -> DataPlane:
         with inside(self.node.namespace):
-            self.plane = Plane(self.settings, bpf_root=BPF_ROOT)
-            self.plane.add_port(self.port, self.namespace)
-            self.plane.apply(self.world)
+            self.plane = DataPlane(self.settings, bpf_root=BPF_ROOT)
+            self.plane.add_port(self.veth, self.namespace)
+            self.plane.apply(self.state)
         return self.plane
 
     def works(self, world: int) -> bool:
@@ -102,7 +106,7 @@ class Tenant:
 
 
 @contextmanager
-def machine(*names: str) -> Iterator[tuple[Node, int, list[Tenant]]]:
+def machine(*names: str) -> Iterator[tuple[TestNode, int, list[Tenant]]]:
     """One node, as a machine's own namespace; the instances, named after the lab, are not started yet."""
     with Lab(1, started=False) as lab:
         node, world = lab.nodes[0], lab.add_host("world", f"{WORLD}/24")
@@ -122,7 +126,10 @@ def test_an_instance_that_is_gone_leaves_nothing(how: str) -> None:
         before = everything_in(node)
         plane = one.start()
         assert one.works(world)
-        assert {key for key, told in everything_in(node).items() if told != before[key]} > {"pins", LISTS[3]}
+        assert {key for key, message in everything_in(node).items() if message != before[key]} > {
+            "pins",
+            LISTS[3],
+        }
         with inside(node.namespace):
             if how == "destroyed":
                 plane.destroy()
@@ -144,8 +151,8 @@ def test_two_instances_share_a_machine() -> None:
         assert one.works(world)
         assert other.works(world)
         with inside(node.namespace):
-            other.plane.mend(other.world)
-            one.plane.mend(one.world)
+            other.plane.resync(other.state)
+            one.plane.resync(one.state)
         assert one.works(world)
         assert other.works(world)
         with inside(node.namespace):

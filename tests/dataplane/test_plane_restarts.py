@@ -19,24 +19,24 @@ from alcove.dataplane.errors import MapFull, ProgramRejected, Unsupported
 from alcove.dataplane.instance import handle_of
 from alcove.dataplane.maps import PORT, MapName
 from alcove.dataplane.model import (
-    Backend,
-    Block,
-    Door,
+    DataplaneService,
+    DataplaneState,
     Gateway,
-    Port,
-    Profile,
+    NodePort,
+    PrefixBlock,
     Protocol,
-    Rule,
-    Service,
+    ServiceBackend,
     Subnet,
+    TrafficProfile,
+    TrafficRule,
+    Veth,
     Vpc,
-    World,
 )
 from alcove.dataplane.namespaces import inside
-from alcove.dataplane.plane import Plane
-from alcove.dataplane.ports import make_guarded, port_name
+from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dataplane.veths import make_guarded, port_name
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Node, Pod
+from alcove.testing.nodes import Lab, NamespacePod, TestNode
 from alcove.testing.probes import connect, ping, tcp_server, udp_socket
 
 # Forks, and watches the clock.
@@ -49,13 +49,13 @@ VIP = "172.20.0.9"
 def network_on(lab: Lab) -> LabNetwork:
     """A client and a server under a policy, on the first node and the last, and a service."""
     network = LabNetwork(VNI, pods=[])
-    everybody = Profile((Rule((Block(ip_network("10.0.0.0/8")),)),))
-    network.pods.append(lab.nodes[0].add_pod("client", VNI, "10.0.1.11/24", ingress=Profile()))
+    everybody = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")),)),))
+    network.pods.append(lab.nodes[0].add_pod("client", VNI, "10.0.1.11/24", ingress=TrafficProfile()))
     network.pods.append(lab.nodes[-1].add_pod("server", VNI, "10.0.1.12/24", ingress=everybody))
-    backend = (Backend(ip_address("10.0.1.12"), 8080),)
+    backend = (ServiceBackend(ip_address("10.0.1.12"), 8080),)
     network.services = (
-        Service(VNI, ip_address(VIP), 80, Protocol.TCP, backend),
-        Service(VNI, ip_address(VIP), 80, Protocol.UDP, backend),
+        DataplaneService(VNI, ip_address(VIP), 80, Protocol.TCP, backend),
+        DataplaneService(VNI, ip_address(VIP), 80, Protocol.UDP, backend),
     )
     tell(lab, network)
     return network
@@ -156,7 +156,7 @@ def test_500_ports_are_taken_up_within_two_seconds(one_node: Lab) -> None:
 class Changing:
     """A node between two worlds: ports, policies, services, gateways and doors come and go."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: TestNode) -> None:
         self.node = node
         self.first = node.make_pod("first", VNI, "10.0.1.11/24")
         self.second = node.make_pod("second", VNI, "10.0.1.12/24", rate_bytes_per_second=10_000_000)
@@ -165,57 +165,63 @@ class Changing:
         node.pods += self.pods
         self.worlds = (self.world_a(), self.world_b())
 
-    def base(self) -> World:
+    def base(self) -> DataplaneState:
         vnis = (VNI, VNI + 1)
         return replace(
-            self.node.world,
+            self.node.state,
             vpcs=tuple(Vpc(vni, (ip_network("10.0.0.0/16"),)) for vni in vnis),
             subnets=tuple(Subnet(vni, ip_network("10.0.1.0/24")) for vni in vnis),
         )
 
-    def world_a(self) -> World:
-        policy = Profile((Rule((Block(ip_network("10.0.1.0/24")),)),))
-        service = Service(VNI, ip_address(VIP), 80, Protocol.TCP, (Backend(ip_address("10.0.1.12"), 8080),))
+    def world_a(self) -> DataplaneState:
+        policy = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.1.0/24")),)),))
+        service = DataplaneService(
+            VNI, ip_address(VIP), 80, Protocol.TCP, (ServiceBackend(ip_address("10.0.1.12"), 8080),)
+        )
         gateway = Gateway(VNI, (ip_interface("10.0.1.1/24"),), IPv4Address("10.0.1.240"), egress=True)
-        door = Door(VNI, self.node.address, 30000, Protocol.TCP, IPv4Address(VIP), 80)
+        node_port = NodePort(VNI, self.node.address, 30000, Protocol.TCP, IPv4Address(VIP), 80)
         return replace(
-            self.base(), ports=(replace(self.first.port, ingress=policy), self.second.port), services=(service,),
-            gateways=(gateway,), doors=(door,),
+            self.base(), veths=(replace(self.first.veth, ingress=policy), self.second.veth), services=(service,),
+            gateways=(gateway,), node_ports=(node_port,),
         )  # fmt: skip
 
-    def world_b(self) -> World:
-        policy = Profile((Rule((Block(ip_network("10.0.0.0/16"), (ip_network("10.0.1.77/32"),)),)),))
-        service = Service(VNI, ip_address(VIP), 81, Protocol.UDP, (Backend(ip_address("10.0.1.11"), 53),))
+    def world_b(self) -> DataplaneState:
+        policy = TrafficProfile(
+            (TrafficRule((PrefixBlock(ip_network("10.0.0.0/16"), (ip_network("10.0.1.77/32"),)),)),)
+        )
+        service = DataplaneService(
+            VNI, ip_address(VIP), 81, Protocol.UDP, (ServiceBackend(ip_address("10.0.1.11"), 53),)
+        )
         gateway = Gateway(VNI + 1, (ip_interface("10.0.1.1/24"),))
         return replace(
-            self.base(), ports=(replace(self.first.port, egress=policy), self.third.port), services=(service,),
+            self.base(), veths=(replace(self.first.veth, egress=policy), self.third.veth), services=(service,),
             gateways=(gateway,),
         )  # fmt: skip
 
-    def pod_of(self, port: Port) -> Pod:
-        return next(pod for pod in self.pods if pod.port.name == port.name)
+    def pod_of(self, veth: Veth) -> NamespacePod:
+        return next(pod for pod in self.pods if pod.veth.name == veth.name)
 
-    def go(self, plane: Plane, world: World) -> None:
+    def go(self, plane: DataPlane, state: DataplaneState) -> None:
         """What the agent does: ports that are not there are made, then everything is applied."""
         with inside(self.node.namespace):
             there = {link.name for link in links.read_links(plane.netlink)}
-            for port in world.ports:
-                ready = port.name in there and any(one.name == port.name for one in self.ready(plane))
+            for veth in state.veths:
+                ready = veth.name in there and any(one.name == veth.name for one in self.ready(plane))
                 if not ready:
-                    plane.add_port(port, self.pod_of(port).namespace)
-            plane.apply(world)
+                    plane.add_port(veth, self.pod_of(veth).namespace)
+            plane.apply(state)
 
-    def ready(self, plane: Plane) -> list[Port]:
+    def ready(self, plane: DataPlane) -> list[Veth]:
         """Ports that have been finished: the last step of making one is its entry."""
         done = {PORT.unpack(raw)["ifindex"] for raw in plane.held[MapName.PORTS].values()}
         own = {link.name: link.index for link in links.read_links(plane.netlink)}
-        return [pod.port for pod in self.pods if own.get(pod.port.name) in done]
+        return [pod.veth for pod in self.pods if own.get(pod.veth.name) in done]
 
-    def check(self, plane: Plane, world: World) -> None:
+    def check(self, plane: DataPlane, state: DataplaneState) -> None:
         """The kernel holds exactly what the world asks for: entries, links, namespaces, memories."""
-        found = plane.find(world, plane.slots())
+        found = plane.find(state, plane.slots())
         settings = plane.settings
-        wanted = desired(settings.instance, settings.node, world, found, plane.bulk, settings.node6)
+        wanted = desired(settings.instance, settings.node, state, found, plane.bulk, settings.node6)
         held = read_back(plane.maps)
         for name in MapName:
             if name in KEY_ONLY:
@@ -223,11 +229,11 @@ class Changing:
             else:
                 assert held[name] == wanted[name], name
         instance = self.node.instance
-        names = {port.name for port in world.ports} | {
-            gateway_name(instance, one.vni) for one in world.gateways
+        names = {veth.name for veth in state.veths} | {
+            gateway_name(instance, one.vni) for one in state.gateways
         }
         assert set(found.links) == names
-        spaces = {plane.gateways.namespace_name(one.vni) for one in world.gateways} | {
+        spaces = {plane.gateways.namespace_name(one.vni) for one in state.gateways} | {
             f"alcove-{instance}-exit"
         }
         assert set(namespaces.names(f"alcove-{instance}-")) == spaces
@@ -236,16 +242,16 @@ class Changing:
         for index in found.links.values():
             assert links.read_attached(plane.netlink, index) == plane.programs.ids["from_pod"]
 
-    def works(self, world: World) -> None:
-        vni = VNI if world is self.worlds[0] else VNI + 1
-        pods = [self.pod_of(port) for port in world.ports if port.vni == vni]
+    def works(self, state: DataplaneState) -> None:
+        vni = VNI if state is self.worlds[0] else VNI + 1
+        pods = [self.pod_of(veth) for veth in state.veths if veth.vni == vni]
         place = self.node.plane.gateways.open(vni)
         for pod in pods:
             assert ping(place, pod.address), pod.name
         os.close(place)
 
 
-def killed_at(changing: Changing, world: World, step: int) -> bool:
+def killed_at(changing: Changing, state: DataplaneState, step: int) -> bool:
     """The agent starts, goes to the world and is killed before that step. False: it ended before."""
     child = os.fork()
     if child == 0:
@@ -259,7 +265,7 @@ def killed_at(changing: Changing, world: World, step: int) -> bool:
 
         code = 1
         try:
-            changing.go(changing.node.start(checkpoint=count), world)
+            changing.go(changing.node.start(checkpoint=count), state)
             code = 0
         finally:
             os._exit(code)
@@ -281,7 +287,7 @@ def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing,
     node = changing.node
     first, second = changing.worlds
     start, goal = {
-        "from nothing": (World(), first),
+        "from nothing": (DataplaneState(), first),
         "to the second": (first, second),
         "to the first": (second, first),
     }[direction]
@@ -304,9 +310,9 @@ def test_killed_between_any_two_steps_the_next_run_converges(changing: Changing,
 
 
 def test_drift_is_mended(changing: Changing) -> None:
-    node, world = changing.node, changing.worlds[0]
+    node, state = changing.node, changing.worlds[0]
     plane = node.start()
-    changing.go(plane, world)
+    changing.go(plane, state)
     drift = random.Random(3)
     for round_ in range(6):
         for name, one in plane.maps.items():
@@ -321,30 +327,30 @@ def test_drift_is_mended(changing: Changing) -> None:
                 for index in plane._own_links().values():
                     plane.netlink.do(links.remove_clsact(index))
             plane.netlink.do(links.remove_clsact(plane.underlay.index))
-            plane.mend(world)
-            changing.check(plane, world)
+            plane.resync(state)
+            changing.check(plane, state)
             assert (
                 links.read_attached(plane.netlink, plane.underlay.index, handle_of(node.instance))
                 == plane.programs.ids["from_underlay"]
             )
-    changing.works(world)
+    changing.works(state)
     plane.close()
 
 
 def test_a_device_that_vanished_leaves_no_entry(changing: Changing) -> None:
-    node, world = changing.node, changing.worlds[0]
+    node, state = changing.node, changing.worlds[0]
     plane = node.start()
-    changing.go(plane, world)
+    changing.go(plane, state)
     with inside(node.namespace):
-        link = links.read_link(plane.netlink, changing.second.port.name)
+        link = links.read_link(plane.netlink, changing.second.veth.name)
         assert link is not None
         plane.netlink.do(links.delete_link(link.index))
-        plane.apply(world)
+        plane.apply(state)
         assert len(plane.held[MapName.PORTS]) == 2
-        plane.add_port(changing.second.port, changing.second.namespace)
-        plane.apply(world)
-        changing.check(plane, world)
-    changing.works(world)
+        plane.add_port(changing.second.veth, changing.second.namespace)
+        plane.apply(state)
+        changing.check(plane, state)
+    changing.works(state)
     plane.close()
 
 
@@ -369,32 +375,32 @@ def test_a_link_whose_place_is_taken_is_made_anew(changing: Changing) -> None:
     assert plane._own_links()[name] == made
     os.close(namespace)
     with inside(node.namespace):
-        plane.apply(World())
+        plane.apply(DataplaneState())
     assert name not in plane._own_links()
     plane.close()
 
 
 def test_a_full_map_says_so_and_nothing_breaks(changing: Changing) -> None:
-    node, world = changing.node, changing.worlds[0]
+    node, state = changing.node, changing.worlds[0]
     plane = node.start()
-    changing.go(plane, world)
+    changing.go(plane, state)
     many = tuple(
-        Door(VNI + 7, IPv4Address(0x0A000000 + number), 80, Protocol.TCP, IPv4Address(VIP), 80)
+        NodePort(VNI + 7, IPv4Address(0x0A000000 + number), 80, Protocol.TCP, IPv4Address(VIP), 80)
         for number in range(66_000)
     )
     with inside(node.namespace), pytest.raises(MapFull, match="map doors is full"):
-        plane.apply(replace(world, doors=(*world.doors, *many)))
-    changing.works(world)
+        plane.apply(replace(state, node_ports=(*state.node_ports, *many)))
+    changing.works(state)
     with inside(node.namespace):
-        plane.apply(world)
-        changing.check(plane, world)
+        plane.apply(state)
+        changing.check(plane, state)
     plane.close()
 
 
 def test_a_rejected_program_says_why_and_the_old_one_stays(changing: Changing, tmp_path: Path) -> None:
-    node, world = changing.node, changing.worlds[0]
+    node, state = changing.node, changing.worlds[0]
     plane = node.start()
-    changing.go(plane, world)
+    changing.go(plane, state)
     folder = tmp_path / "bpf"
     shutil.copytree(build.sources_folder(), folder)
     source = folder / "from_exit.c"
@@ -409,9 +415,9 @@ def test_a_rejected_program_says_why_and_the_old_one_stays(changing: Changing, t
         node.start(program=folder / "bad.o")
     plane = node.start()
     with inside(node.namespace):
-        plane.apply(world)
-        changing.check(plane, world)
-    changing.works(world)
+        plane.apply(state)
+        changing.check(plane, state)
+    changing.works(state)
     plane.close()
 
 
@@ -431,7 +437,7 @@ def test_a_network_never_inherits_anothers_memory(changing: Changing) -> None:
     memory = plane.memories.open(plane.slots()[VNI])
     memory.put(bytes(40), bytes(48))
     memory.close()
-    alone = replace(second, ports=(changing.third.port,), gateways=())
+    alone = replace(second, veths=(changing.third.veth,), gateways=())
     changing.go(plane, alone)
     assert set(plane.slots()) == {VNI + 1}
     memory = plane.memories.open(plane.slots()[VNI + 1])
@@ -447,9 +453,9 @@ def test_nothing_is_left_open(changing: Changing) -> None:
     changing.go(plane, changing.worlds[0])
     plane.close()
     before = len(list(Path("/proc/self/fd").iterdir()))
-    for world in changing.worlds * 2:
+    for state in changing.worlds * 2:
         plane = node.start()
-        changing.go(plane, world)
+        changing.go(plane, state)
         plane.drops()
         plane.paths()
         plane.samples().close()
@@ -469,7 +475,7 @@ def test_another_layout_of_the_maps_takes_over_without_a_gap(
     assert node.plane.held[MapName.PORTS] == {}
     assert ping(client.namespace, server.address), "by the old programs, as long as the new ones know nothing"
     with inside(node.namespace):
-        link = links.read_link(node.plane.netlink, client.port.name)
+        link = links.read_link(node.plane.netlink, client.veth.name)
         assert link is not None
         assert links.read_attached(node.plane.netlink, link.index) == old["from_pod"]
         node.apply()

@@ -6,12 +6,20 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import TUPLE, FlowKind
-from alcove.dataplane.model import Backend, Block, PortRange, Profile, Protocol, Rule, Service
+from alcove.dataplane.model import (
+    DataplaneService,
+    PortRange,
+    PrefixBlock,
+    Protocol,
+    ServiceBackend,
+    TrafficProfile,
+    TrafficRule,
+)
 from alcove.dataplane.policies import compile_profile
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, icmp, ipv4, tcp, udp
 from alcove.testing.probes import (
     IMPATIENT,
@@ -26,7 +34,7 @@ from alcove.testing.probes import (
 )
 
 VNI = 3001
-NOTHING = Profile()
+NOTHING = TrafficProfile()
 
 
 class Policed:
@@ -42,12 +50,14 @@ class Policed:
         self.client, self.near, self.far = self.network.pods
         tell(lab, self.network)
 
-    def police(self, pod: Pod, ingress: Profile | None = None, egress: Profile | None = None) -> None:
+    def police(
+        self, pod: NamespacePod, ingress: TrafficProfile | None = None, egress: TrafficProfile | None = None
+    ) -> None:
         pod.node.set_port(pod, ingress=ingress, egress=egress)
         pod.node.apply()
 
-    def server(self, where: str) -> Pod:
-        pod: Pod = getattr(self, where)
+    def server(self, where: str) -> NamespacePod:
+        pod: NamespacePod = getattr(self, where)
         return pod
 
 
@@ -64,19 +74,19 @@ def policed(lab_of_policies: Policed) -> Iterator[Policed]:
         lab_of_policies.police(pod)
 
 
-def block(*prefixes: str, excepts: tuple[str, ...] = ()) -> tuple[Block, ...]:
+def block(*prefixes: str, excepts: tuple[str, ...] = ()) -> tuple[PrefixBlock, ...]:
     cut = tuple(ip_network(one) for one in excepts)
-    return tuple(Block(ip_network(prefix), cut if excepts else ()) for prefix in prefixes)
+    return tuple(PrefixBlock(ip_network(prefix), cut if excepts else ()) for prefix in prefixes)
 
 
-def allow(peers: tuple[Block, ...] | None = None, *ports: PortRange) -> Profile:
-    return Profile((Rule(peers, ports or None),))
+def allow(peers: tuple[PrefixBlock, ...] | None = None, *ports: PortRange) -> TrafficProfile:
+    return TrafficProfile((TrafficRule(peers, ports or None),))
 
 
 CLIENT = block("10.0.1.11/32", "fd00:0:0:1::11/128")
 OTHERS = block("10.0.1.0/24", "fd00:0:0:1::/64", excepts=("10.0.1.11/32", "fd00:0:0:1::11/128"))
 WEB = PortRange(Protocol.TCP, 80, 80)
-TABLE: dict[str, tuple[Profile | None, tuple[bool, bool, bool, bool]]] = {
+TABLE: dict[str, tuple[TrafficProfile | None, tuple[bool, bool, bool, bool]]] = {
     # profile of the server: TCP 80, TCP 81, UDP 80, ping
     "no policy": (None, (True, True, True, True)),
     "nothing": (NOTHING, (False, False, False, False)),
@@ -90,9 +100,12 @@ TABLE: dict[str, tuple[Profile | None, tuple[bool, bool, bool, bool]]] = {
     "UDP": (allow(None, PortRange(Protocol.UDP)), (False, False, True, False)),
     "TCP 1-80": (allow(None, PortRange(Protocol.TCP, 1, 80)), (True, False, False, False)),
     "TCP 81-90": (allow(None, PortRange(Protocol.TCP, 81, 90)), (False, True, False, False)),
-    "two rules": (Profile((Rule(CLIENT, (WEB,)), Rule(OTHERS))), (True, False, False, False)),
+    "two rules": (
+        TrafficProfile((TrafficRule(CLIENT, (WEB,)), TrafficRule(OTHERS))),
+        (True, False, False, False),
+    ),
     "union": (
-        Profile((Rule(CLIENT, (WEB,)), Rule(None, (PortRange(Protocol.UDP),)))),
+        TrafficProfile((TrafficRule(CLIENT, (WEB,)), TrafficRule(None, (PortRange(Protocol.UDP),)))),
         (True, False, True, False),
     ),
 }
@@ -101,7 +114,7 @@ TABLE: dict[str, tuple[Profile | None, tuple[bool, bool, bool, bool]]] = {
 Outcome = tuple[bool, bool, bool, bool]
 
 
-def assert_outcome(client: Pod, server: Pod, six: bool, wanted: Outcome) -> None:
+def assert_outcome(client: NamespacePod, server: NamespacePod, six: bool, wanted: Outcome) -> None:
     target = server.address6 if six else server.address
     place = server.namespace
     patience = [TIMEOUT if works else IMPATIENT for works in wanted]
@@ -127,16 +140,16 @@ def test_ingress(policed: Policed, name: str, where: str) -> None:
         assert_outcome(policed.client, policed.server(where), six, wanted)
 
 
-def mirrored(profile: Profile | None, server: Pod) -> Profile | None:
+def mirrored(profile: TrafficProfile | None, server: NamespacePod) -> TrafficProfile | None:
     """The client's egress profile that means the same: the server in the client's place."""
     if profile is None:
         return None
     own = block(f"{server.address}/32", f"{server.address6}/128")
     rest = block("10.0.1.0/24", "fd00:0:0:1::/64", excepts=(f"{server.address}/32", f"{server.address6}/128"))
     swap = {CLIENT: own, OTHERS: rest}
-    return Profile(
+    return TrafficProfile(
         tuple(
-            Rule(swap.get(rule.peers, rule.peers) if rule.peers else None, rule.ports)
+            TrafficRule(swap.get(rule.peers, rule.peers) if rule.peers else None, rule.ports)
             for rule in profile.rules
         )
     )
@@ -179,7 +192,7 @@ def test_a_reply_shaped_syn_is_no_reply(policed: Policed, where: str) -> None:
             segment = tcp(server.address, policed.client.address, 80, 50500, SYN, b"sneaky")
             raw.send(
                 ethernet(
-                    server.port.mac,
+                    server.veth.mac,
                     ROUTER_MAC,
                     0x0800,
                     ipv4(server.address, policed.client.address, 6, segment),
@@ -302,11 +315,11 @@ def test_no_packet_slips_through_while_policies_change(policed: Policed) -> None
         allow(OTHERS),
         allow(None, PortRange(Protocol.TCP)),
         allow(block("0.0.0.0/0", excepts=("10.0.1.0/24",))),
-        Profile((Rule(OTHERS, (PortRange(Protocol.UDP),)), Rule(block("10.9.0.0/16")))),
+        TrafficProfile((TrafficRule(OTHERS, (PortRange(Protocol.UDP),)), TrafficRule(block("10.9.0.0/16")))),
     ]
     policed.police(server, ingress=NOTHING)
     frame = ethernet(
-        policed.client.port.mac, ROUTER_MAC, 0x0800,
+        policed.client.veth.mac, ROUTER_MAC, 0x0800,
         ipv4(policed.client.address, server.address, 17, udp(policed.client.address, server.address, 7, 80, b"slipped")),
     )  # fmt: skip
     with Tap(policed.client.namespace, "eth0") as gun, Tap(server.namespace, "eth0") as target:
@@ -333,8 +346,8 @@ def test_no_packet_slips_through_while_policies_change(policed: Policed) -> None
 
 def test_a_service_is_judged_by_its_backend(policed: Policed) -> None:
     vip = ip_address("172.20.0.5")
-    backend = Backend(ip_address(policed.far.address), 8080)
-    policed.network.services = (Service(VNI, vip, 80, Protocol.TCP, (backend,)),)
+    backend = ServiceBackend(ip_address(policed.far.address), 8080)
+    policed.network.services = (DataplaneService(VNI, vip, 80, Protocol.TCP, (backend,)),)
     tell(policed.lab, policed.network)
     with tcp_server(policed.far.namespace, policed.far.address, 8080) as web:
         for port, works in ((8080, True), (80, False)):
@@ -372,7 +385,7 @@ def test_an_error_about_an_allowed_connection_is_heard(policed: Policed, where: 
     with Tap(server.namespace, "eth0") as raw, Tap(policed.client.namespace, "eth0") as near:
         raw.send(
             ethernet(
-                server.port.mac, ROUTER_MAC, 0x0800, ipv4(server.address, policed.client.address, 1, error)
+                server.veth.mac, ROUTER_MAC, 0x0800, ipv4(server.address, policed.client.address, 1, error)
             )
         )
         assert near.catch(b"never sent", timeout=IMPATIENT) is None
@@ -384,10 +397,10 @@ def test_a_refusal_is_counted_and_shown_with_its_policy(policed: Policed) -> Non
     samples.read()
     profile = allow(OTHERS, WEB)
     policed.police(policed.far, ingress=profile)
-    before = node.dropped(Reason.POLICY_INGRESS)
+    before = node.dropped(DropReason.POLICY_INGRESS)
     assert connect(policed.client.namespace, policed.far.address, 80, timeout=IMPATIENT) is None
-    assert node.dropped(Reason.POLICY_INGRESS) > before
-    shown = [one for one in samples.read() if one.reason == Reason.POLICY_INGRESS]
+    assert node.dropped(DropReason.POLICY_INGRESS) > before
+    shown = [one for one in samples.read() if one.reason == DropReason.POLICY_INGRESS]
     samples.close()
     assert shown
     assert (str(shown[0].source), str(shown[0].target)) == (policed.client.address, policed.far.address)

@@ -10,12 +10,20 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from alcove.dataplane import links
-from alcove.dataplane.drops import Reason
-from alcove.dataplane.model import Backend, Block, Profile, Protocol, Rule, Service, TrafficClass
+from alcove.dataplane.drops import DropReason
+from alcove.dataplane.model import (
+    DataplaneService,
+    PrefixBlock,
+    Protocol,
+    ServiceBackend,
+    TrafficClass,
+    TrafficProfile,
+    TrafficRule,
+)
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, SYN, Tap, ethernet, ipv4, tcp
 from alcove.testing.probes import connect, tcp_server, udp_socket
 
@@ -33,7 +41,7 @@ def pods(lab: Lab, vni: int, *places: tuple[int, str, int], **more: object) -> L
     return network
 
 
-def received(client: Pod, server: Pod, seconds: float) -> float:
+def received(client: NamespacePod, server: NamespacePod, seconds: float) -> float:
     """Bytes a second that arrive when the client sends as fast as it can."""
     with tcp_server(server.namespace, server.address, 90) as listener:
         near = connect(client.namespace, server.address, 90)
@@ -91,7 +99,7 @@ def test_a_pod_cannot_shake_off_its_rate(one_node: Lab) -> None:
     netlink.do(links.remove_root_qdisc(link.index))
     netlink.close()
     assert received(client, server, 0.5) < 1.3 * rate
-    assert one_node.nodes[0].dropped(Reason.RATE_LIMIT) > 0
+    assert one_node.nodes[0].dropped(DropReason.RATE_LIMIT) > 0
 
 
 def test_a_higher_class_goes_first_on_a_full_underlay() -> None:
@@ -129,16 +137,16 @@ def quiet_connection(network: LabNetwork) -> Iterator[tuple[socket.socket, socke
 
 def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -> None:
     node = one_node.nodes[0]
-    everybody = Profile((Rule((Block(ip_network("10.0.0.0/8")),)),))
+    everybody = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")),)),))
     loud = pods(one_node, LOUD, (0, "a", 11), (0, "b", 12), ingress=everybody)
     quiet = pods(one_node, QUIET, (0, "a", 11), (0, "b", 12), ingress=everybody)
     for network in (loud, quiet):
-        backend = Backend(ip_address(network.pods[1].address), 8080)
-        network.services = (Service(network.vni, ip_address(VIP), 80, Protocol.TCP, (backend,)),)
+        backend = ServiceBackend(ip_address(network.pods[1].address), 8080)
+        network.services = (DataplaneService(network.vni, ip_address(VIP), 80, Protocol.TCP, (backend,)),)
     tell(one_node, loud, quiet)
     slots = node.plane.slots()
     with quiet_connection(quiet) as (near, far), Tap(loud.pods[0].namespace, "eth0") as gun:
-        mac, source = loud.pods[0].port.mac, loud.pods[0].address
+        mac, source = loud.pods[0].veth.mac, loud.pods[0].address
         for number in range(30_000):
             segment = tcp(source, VIP, 1024 + number % 60000, 80, SYN, sequence=number)
             gun.send(ethernet(mac, ROUTER_MAC, 0x0800, ipv4(source, VIP, 6, segment)))
@@ -153,8 +161,8 @@ def test_one_networks_syn_flood_leaves_others_connections_alone(one_node: Lab) -
 
 def test_a_networks_own_new_connections_work_in_its_flood(one_node: Lab) -> None:
     network = pods(one_node, LOUD, (0, "a", 11), (0, "b", 12))
-    backend = Backend(ip_address(network.pods[1].address), 8080)
-    network.services = (Service(LOUD, ip_address(VIP), 80, Protocol.UDP, (backend,)),)
+    backend = ServiceBackend(ip_address(network.pods[1].address), 8080)
+    network.services = (DataplaneService(LOUD, ip_address(VIP), 80, Protocol.UDP, (backend,)),)
     tell(one_node, network)
     client, server = network.pods
     with udp_socket(server.namespace, server.address, 8080) as far:

@@ -7,11 +7,11 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import FLOW, TUPLE, FlowKind
-from alcove.dataplane.model import Backend, Protocol, Service
+from alcove.dataplane.model import DataplaneService, Protocol, ServiceBackend
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.packets import ROUTER_MAC, Tap, crc32c, ethernet, ipv4, ipv6, sctp
 from alcove.testing.probes import connect, opened, ping, tcp_server, tcp_talks, udp_socket, udp_talks
 
@@ -31,7 +31,7 @@ class Served:
             self.network.pods.append(pod)
         self.client, self.near, self.far, self.far_client = self.network.pods
 
-    def serve(self, *services: Service) -> None:
+    def serve(self, *services: DataplaneService) -> None:
         self.network.services = services
         tell(self.lab, self.network)
 
@@ -48,16 +48,20 @@ def served(two_nodes: Lab) -> Iterator[Served]:
 
 
 def service(
-    *backends: Pod, port: int = 8080, protocol: Protocol = Protocol.TCP, six: bool = False, **more: int
-) -> Service:
-    chosen = tuple(Backend(ip_address(pod.address6 if six else pod.address), port) for pod in backends)
-    return Service(VNI, ip_address(VIP6 if six else VIP), 80, protocol, chosen, **more)
+    *backends: NamespacePod,
+    port: int = 8080,
+    protocol: Protocol = Protocol.TCP,
+    six: bool = False,
+    **more: int,
+) -> DataplaneService:
+    chosen = tuple(ServiceBackend(ip_address(pod.address6 if six else pod.address), port) for pod in backends)
+    return DataplaneService(VNI, ip_address(VIP6 if six else VIP), 80, protocol, chosen, **more)
 
 
 @pytest.mark.parametrize("six", [False, True])
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_tcp_and_udp_reach_a_backend_here_and_there(served: Served, where: str, six: bool) -> None:
-    backend: Pod = getattr(served, where)
+    backend: NamespacePod = getattr(served, where)
     served.serve(service(backend, six=six), service(backend, protocol=Protocol.UDP, six=six))
     target, vip = (backend.address6, VIP6) if six else (backend.address, VIP)
     with (
@@ -121,16 +125,16 @@ def test_affinity_keeps_a_client_at_its_backend(served: Served) -> None:
 
 def test_no_backends_is_a_reason(served: Served) -> None:
     served.serve(service())
-    before = served.lab.nodes[0].dropped(Reason.NO_BACKEND)
+    before = served.lab.nodes[0].dropped(DropReason.NO_BACKEND)
     assert connect(served.client.namespace, VIP, 80, timeout=0.05) is None
-    assert served.lab.nodes[0].dropped(Reason.NO_BACKEND) > before
+    assert served.lab.nodes[0].dropped(DropReason.NO_BACKEND) > before
 
 
 def test_a_service_address_answers_on_no_other_port(served: Served) -> None:
     served.serve(service(served.near))
     assert connect(served.client.namespace, VIP, 81, timeout=0.05) is None
     assert not ping(served.client.namespace, VIP, timeout=0.05)
-    assert served.lab.nodes[0].dropped(Reason.NO_ROUTE) >= 2
+    assert served.lab.nodes[0].dropped(DropReason.NO_ROUTE) >= 2
 
 
 def test_an_established_connection_outlives_its_backends_place(served: Served) -> None:
@@ -183,7 +187,7 @@ def test_stale_reverse_entry_leaves_a_later_direct_connection_alone(served: Serv
 @pytest.mark.parametrize("order", ["service first", "direct first", "two services"])
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_two_flows_at_once_from_one_port_to_one_backend(served: Served, order: str, where: str) -> None:
-    backend: Pod = getattr(served, where)
+    backend: NamespacePod = getattr(served, where)
     other = replace(service(backend), address=ip_address(OTHER_VIP))
     served.serve(service(backend), other)
     ways = [(VIP, 80), (backend.address, 8080)]
@@ -261,7 +265,7 @@ def test_sctp_is_translated_with_its_checksum(served: Served, port: int, six: bo
     segment = sctp(40000, 80, payload)
     packet = ipv6(client.address6, VIP6, 132, segment) if six else ipv4(client.address, VIP, 132, segment)
     with Tap(client.namespace, "eth0") as near, Tap(backend.namespace, "eth0") as far:
-        near.send(ethernet(client.port.mac, ROUTER_MAC, 0x86DD if six else 0x0800, packet))
+        near.send(ethernet(client.veth.mac, ROUTER_MAC, 0x86DD if six else 0x0800, packet))
         caught = far.catch(payload)
         assert caught is not None
         start = 54 if six else 34
@@ -274,7 +278,7 @@ def test_sctp_is_translated_with_its_checksum(served: Served, port: int, six: bo
             if six
             else ipv4(backend.address, client.address, 132, answer)
         )
-        far.send(ethernet(backend.port.mac, ROUTER_MAC, 0x86DD if six else 0x0800, back))
+        far.send(ethernet(backend.veth.mac, ROUTER_MAC, 0x86DD if six else 0x0800, back))
         caught = near.catch(payload[::-1])
         assert caught is not None
         assert caught[start : start + 4] == segment[2:4] + segment[:2]
@@ -294,7 +298,7 @@ def test_udp_without_checksum_stays_without(served: Served) -> None:
         + b"nosum!"
     )
     with Tap(client.namespace, "eth0") as near, Tap(served.near.namespace, "eth0") as far:
-        near.send(ethernet(client.port.mac, ROUTER_MAC, 0x0800, ipv4(client.address, VIP, 17, datagram)))
+        near.send(ethernet(client.veth.mac, ROUTER_MAC, 0x0800, ipv4(client.address, VIP, 17, datagram)))
         caught = far.catch(b"nosum!")
         assert caught is not None
         assert caught[40:42] == b"\0\0"
@@ -304,7 +308,7 @@ def test_udp_without_checksum_stays_without(served: Served) -> None:
 @pytest.mark.parametrize("where", ["near", "far"])
 def test_a_backends_refusal_is_heard_as_the_services(served: Served, where: str, six: bool) -> None:
     """Nobody listens: the backend's "port unreachable" reaches the socket that asked the service."""
-    backend: Pod = getattr(served, where)
+    backend: NamespacePod = getattr(served, where)
     served.serve(service(backend, protocol=Protocol.UDP, six=six))
     family = socket.AF_INET6 if six else socket.AF_INET
     with opened(served.client.namespace, family, socket.SOCK_DGRAM) as asker:

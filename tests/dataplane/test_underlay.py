@@ -12,51 +12,51 @@ import pytest
 from msgspec.structs import replace
 
 from alcove.dataplane import namespaces
-from alcove.processes.machine import claims, cluster, underlay
-from alcove.processes.machine.cluster import Cluster, Node
+from alcove.processes.machine import cluster, cluster_numbers, underlay
+from alcove.processes.machine.cluster import LocalCluster, LocalNode
 from alcove.testing.machine import FORWARDING, traces
 from alcove.testing.probes import connect, ping, tcp_server, tcp_talks
 
 pytestmark = pytest.mark.root
 
 
-def made(data: Path, nodes: int) -> Cluster:
+def made(data: Path, nodes: int) -> LocalCluster:
     data.mkdir()
-    asked = Cluster(data=data, name="c", number=cluster.first_number(data), port=6443, nodes=nodes)
+    asked = LocalCluster(data=data, name="c", number=cluster.first_number(data), port=6443, nodes=nodes)
     asked.save()
-    claimed = claims.claim(asked)
+    claimed = cluster_numbers.claim(asked)
     claimed.save()
     underlay.make(claimed)
     return claimed
 
 
-def gone(given: Cluster) -> None:
+def gone(given: LocalCluster) -> None:
     underlay.remove(given)
-    claims.release(given)
+    cluster_numbers.release(given)
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Cluster]:
+def one(tmp_path: Path) -> Iterator[LocalCluster]:
     given = made(tmp_path / "one", 2)
     yield given
     gone(given)
 
 
-def inside_of(node: Node, stack: ExitStack) -> int:
+def inside_of(node: LocalNode, stack: ExitStack) -> int:
     descriptor = namespaces.open_named(node.namespace)
     assert descriptor is not None
     stack.callback(os.close, descriptor)
     return descriptor
 
 
-def test_nodes_reach_each_other_and_this_machine(one: Cluster) -> None:
+def test_nodes_reach_each_other_and_this_machine(one: LocalCluster) -> None:
     with ExitStack() as stack:
         first, second = (inside_of(node, stack) for node in one.all_nodes())
         assert ping(first, str(one.node(2).address))
         assert ping(second, str(one.gateway))
 
 
-def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: Cluster) -> None:
+def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: LocalCluster) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
     with ExitStack() as stack:
         stack.callback(os.close, own)
@@ -68,12 +68,12 @@ def test_nodes_reach_the_api_and_no_other_service_of_this_machine(one: Cluster) 
         assert other.getsockname()[1] == one.port + 1
 
 
-def test_there_is_no_other_way_in_by_ipv6(one: Cluster) -> None:
+def test_there_is_no_other_way_in_by_ipv6(one: LocalCluster) -> None:
     told = Path("/proc/net/if_inet6")
     assert not told.exists() or one.uplink not in told.read_text()
 
 
-def test_clusters_do_not_reach_each_other(one: Cluster, tmp_path: Path) -> None:
+def test_clusters_do_not_reach_each_other(one: LocalCluster, tmp_path: Path) -> None:
     two = made(tmp_path / "two", 1)
     try:
         assert two.token != one.token and two.underlay != one.underlay
@@ -87,7 +87,7 @@ def test_clusters_do_not_reach_each_other(one: Cluster, tmp_path: Path) -> None:
         assert ping(inside_of(one.node(1), stack), str(one.node(2).address))
 
 
-def test_the_way_out_is_this_machines(one: Cluster) -> None:
+def test_the_way_out_is_this_machines(one: LocalCluster) -> None:
     """A server elsewhere on this machine's networks sees this machine's address, not the node's."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY)
     outside = namespaces.make(f"alcove-{one.token}-outside")
@@ -127,7 +127,7 @@ def test_the_way_out_is_this_machines(one: Cluster) -> None:
         os.close(outside)
 
 
-def test_making_it_again_mends_what_is_missing(one: Cluster) -> None:
+def test_making_it_again_mends_what_is_missing(one: LocalCluster) -> None:
     namespaces.remove(one.node(2).namespace)
     subprocess.run(["nft", "delete", "table", "ip", one.table], check=True)
     more = replace(one, nodes=3)

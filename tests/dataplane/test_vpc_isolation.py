@@ -6,9 +6,9 @@ from itertools import permutations
 
 import pytest
 
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.testing.networks import LabNetwork, tell
-from alcove.testing.nodes import Lab, Pod
+from alcove.testing.nodes import Lab, NamespacePod
 from alcove.testing.probes import IMPATIENT, ping, tcp_server, tcp_talks, udp_socket, udp_talks
 
 RED, BLUE = 1001, 1002
@@ -28,7 +28,7 @@ def networks() -> Iterator[tuple[Lab, LabNetwork, LabNetwork]]:
         yield lab, red, blue
 
 
-def pairs(network: LabNetwork) -> Iterator[tuple[Pod, Pod]]:
+def pairs(network: LabNetwork) -> Iterator[tuple[NamespacePod, NamespacePod]]:
     return permutations(network.pods, 2)
 
 
@@ -68,9 +68,9 @@ def test_an_address_only_the_other_vpc_has_is_nobody(networks: tuple[Lab, LabNet
     alien = lab.nodes[1].add_pod("alien", BLUE, "10.0.1.99/24")
     networks[2].pods.append(alien)
     tell(lab, red, networks[2])
-    before = lab.nodes[0].dropped(Reason.NO_ENDPOINT)
+    before = lab.nodes[0].dropped(DropReason.NO_ENDPOINT)
     assert not ping(red.pods[0].namespace, alien.address, timeout=IMPATIENT)
-    assert lab.nodes[0].dropped(Reason.NO_ENDPOINT) == before + 1
+    assert lab.nodes[0].dropped(DropReason.NO_ENDPOINT) == before + 1
     assert ping(networks[2].pods[0].namespace, alien.address)
 
 
@@ -90,4 +90,4 @@ def test_the_nodes_themselves_are_out_of_reach(networks: tuple[Lab, LabNetwork, 
         assert not ping(red.pods[0].namespace, str(node.address), timeout=0.05)
         with tcp_server(node.namespace, str(node.address), 22) as tcp:
             assert not tcp_talks(red.pods[0].namespace, str(node.address), 22, tcp, timeout=0.05)
-    assert lab.nodes[0].dropped(Reason.NO_ROUTE) > 0
+    assert lab.nodes[0].dropped(DropReason.NO_ROUTE) > 0

@@ -86,9 +86,9 @@ def until_running(caller: Caller, count: int) -> None:
     try:
         wait_until(lambda: len(running(caller)) == count, SECONDS_MAX)
     except BaseException:
-        told = caller.kubectl("describe", "hpa,pods", check=False)
+        message = caller.kubectl("describe", "hpa,pods", check=False)
         pytest.fail(
-            f"{len(running(caller))} pods run, not {count}:\n{told}\n{caller.kubectl('top', 'pods', check=False)}"
+            f"{len(running(caller))} pods run, not {count}:\n{message}\n{caller.kubectl('top', 'pods', check=False)}"
         )
 
 
@@ -114,5 +114,5 @@ def test_a_deployment_grows_by_its_measured_load_and_shrinks_when_it_ends(
     for caller in callers:
         until_running(caller, 1)
         wait_until(lambda: 0 <= percent(caller) < 100)  # noqa: B023 - called at once
-        told = caller.kubectl("describe", "hpa", "web")
-        assert "New size: 1; reason: All metrics below target" in told, told
+        message = caller.kubectl("describe", "hpa", "web")
+        assert "New size: 1; reason: All metrics below target" in message, message

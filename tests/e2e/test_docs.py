@@ -44,8 +44,8 @@ def test_a_manifest_of_the_docs_applies(
     file.write_text(manifest)
     is_ring0 = any(kind in manifest for kind in _RING0_KINDS)
     caller: Caller = cluster.system if is_ring0 else cluster.as_tenant("acme")
-    told = caller.kubectl("apply", "--dry-run=server", "-f", str(file))
-    assert "(server dry run)" in told, page
+    message = caller.kubectl("apply", "--dry-run=server", "-f", str(file))
+    assert "(server dry run)" in message, page
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
@@ -56,5 +56,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    told = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], timeout=60)
-    assert told.returncode == 0, "run `make docs`"
+    completed = subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], timeout=60)
+    assert completed.returncode == 0, "run `make docs`"

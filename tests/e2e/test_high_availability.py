@@ -16,7 +16,7 @@ from msgspec import Struct
 from alcove.api.objects import Object
 from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster, EtcdMember
-from alcove.testing.load import MAPS, PODS, Door, Follower, Writer
+from alcove.testing.load import MAPS, PODS, Follower, LoadClient, LoadWriter
 from alcove.testing.replicated import CONTROLLERS, SCHEDULERS, ReplicatedCluster
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -60,7 +60,7 @@ class Work(Struct, frozen=True):
 
     cluster: ReplicatedCluster
     tenant: Path
-    writers: list[Writer]
+    writers: list[LoadWriter]
     maps: list[Follower]
     pods: list[Follower]
 
@@ -78,14 +78,14 @@ def working(directory: Path) -> Iterator[Work]:
     with ExitStack() as stack:
         cluster = stack.enter_context(ReplicatedCluster(directory, lease_seconds=LEASE_SECONDS))
         tenant = cluster.make_tenant("acme")
-        first, second = (Door(cluster.at(number, tenant)) for number in range(2))
+        first, second = (LoadClient(cluster.at(number, tenant)) for number in range(2))
         writers = [
-            Writer("m1", [first, second], MAPS, config_map),
-            Writer("m2", [second, first], MAPS, config_map),
+            LoadWriter("m1", [first, second], MAPS, config_map),
+            LoadWriter("m2", [second, first], MAPS, config_map),
         ]
         maps = [Follower(doors, MAPS) for doors in ([first, second], [second, first])]
         pods = [Follower(doors, PODS) for doors in ([first, second], [second, first])]
-        everybody: list[Writer | Follower] = [*writers, *maps, *pods]
+        everybody: list[LoadWriter | Follower] = [*writers, *maps, *pods]
         for each in everybody:
             stack.callback(each.stop)
             each.start()

@@ -85,8 +85,8 @@ def test_pods_of_machines_that_joined_talk_across_the_wire_and_leave_nothing(tmp
         token.write_text(run(*ALCOVE, "node", "token", "--server", f"https://{OURS}:{asked.port}", *way))
         agents = [_join(name, token, tmp_path) for name in THEIRS]
         wait_until(lambda: run(*ALCOVE, "node", "list", *way).count(" Ready ") == len(THEIRS), 90)
-        told = run(*ALCOVE, "connectivity", "test", *way)
-        assert "failed" not in told and "pod" in told
+        message = run(*ALCOVE, "connectivity", "test", *way)
+        assert "failed" not in message and "pod" in message
     finally:
         for agent in agents:
             agent.terminate()

@@ -52,8 +52,8 @@ def test_apply_get_describe_edit_delete(caller: Caller, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/replicas: 3/replicas: 4/" "$1"\n')
     editor.chmod(0o755)
-    told = caller.kubectl("edit", "deployment", "web", "--validate=true", env={"KUBE_EDITOR": str(editor)})
-    assert "edited" in told
+    message = caller.kubectl("edit", "deployment", "web", "--validate=true", env={"KUBE_EDITOR": str(editor)})
+    assert "edited" in message
     assert read(caller, "deployment", "web")["spec"]["replicas"] == 4  # type: ignore[index]
     assert "deleted" in caller.kubectl("delete", "deployment", "web")
     assert "NotFound" in caller.kubectl("get", "deployment", "web", check=False)
@@ -63,8 +63,8 @@ def test_server_side_apply_tells_of_conflicts(caller: Caller) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     caller.kubectl(*apply, "--field-manager=first", stdin=DEPLOYMENT)
     other = DEPLOYMENT.replace("replicas: 2", "replicas: 5")
-    told = caller.kubectl(*apply, "--field-manager=second", stdin=other, check=False)
-    assert 'conflict with "first"' in told and ".spec.replicas" in told
+    message = caller.kubectl(*apply, "--field-manager=second", stdin=other, check=False)
+    assert 'conflict with "first"' in message and ".spec.replicas" in message
     caller.kubectl(*apply, "--field-manager=second", "--force-conflicts", stdin=other)
     assert read(caller, "deployment", "web")["spec"]["replicas"] == 5  # type: ignore[index]
 
@@ -91,17 +91,17 @@ def test_patch_label_annotate_replace_scale(caller: Caller) -> None:
 def test_diff_shows_what_would_change(caller: Caller) -> None:
     caller.kubectl("apply", "-f", "-", stdin=DEPLOYMENT)
     assert caller.kubectl("diff", "-f", "-", stdin=DEPLOYMENT) == ""
-    told = caller.kubectl(
+    message = caller.kubectl(
         "diff", "-f", "-", stdin=DEPLOYMENT.replace("replicas: 2", "replicas: 9"), check=False
     )
-    assert "+  replicas: 9" in told and "-  replicas: 2" in told
+    assert "+  replicas: 9" in message and "-  replicas: 2" in message
 
 
 def test_generated_objects_and_dry_run(caller: Caller) -> None:
     caller.kubectl("create", "configmap", "settings", "--from-literal=a=b")
     assert read(caller, "configmap", "settings")["data"] == {"a": "b"}
-    told = caller.kubectl("run", "probe", "--image=busybox", "--dry-run=server", "-o", "yaml")
-    assert "serviceAccountName: default" in told
+    message = caller.kubectl("run", "probe", "--image=busybox", "--dry-run=server", "-o", "yaml")
+    assert "serviceAccountName: default" in message
     assert "NotFound" in caller.kubectl("get", "pod", "probe", check=False)
 
 
@@ -135,23 +135,23 @@ def test_rights_and_tokens(caller: Caller) -> None:
     assert "*.*" in caller.kubectl("auth", "can-i", "--list")
     caller.kubectl("create", "serviceaccount", "robot")
     assert caller.kubectl("create", "token", "robot").count(".") == 2
-    told = caller.kubectl(
+    message = caller.kubectl(
         "auth", "can-i", "list", "pods", "--as=system:serviceaccount:default:robot", check=False
     )
-    assert told.startswith("no")
+    assert message.startswith("no")
     caller.kubectl("delete", "serviceaccount", "robot")
 
 
 def test_api_resources_and_explain(caller: Caller) -> None:
-    told = caller.kubectl("api-resources", "-o", "name")
-    assert {"pods", "deployments.apps", "networks.arktos.futurewei.com"} <= set(told.split())
+    message = caller.kubectl("api-resources", "-o", "name")
+    assert {"pods", "deployments.apps", "networks.arktos.futurewei.com"} <= set(message.split())
     assert "containers" in caller.kubectl("explain", "pod.spec")
     assert "RollingUpdate" in caller.kubectl("explain", "deployment.spec.strategy.type")
 
 
 def test_unknown_fields_are_told(caller: Caller) -> None:
     wrong = DEPLOYMENT.replace("replicas: 2", "replicas: 2\n  repliacs: 3")
-    told = caller.kubectl("apply", "-f", "-", stdin=wrong, check=False)
-    assert 'unknown field "spec.repliacs"' in told
-    told = caller.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong, check=False)
-    assert 'Warning: unknown field "spec.repliacs"' in told and "created" in told
+    message = caller.kubectl("apply", "-f", "-", stdin=wrong, check=False)
+    assert 'unknown field "spec.repliacs"' in message
+    message = caller.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong, check=False)
+    assert 'Warning: unknown field "spec.repliacs"' in message and "created" in message

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from alcove.api import objects
-from alcove.cli.connectivity.world import Pod, pod_manifest
-from alcove.cli.session import Session
+from alcove.cli.connectivity.topology import CheckPod, pod_manifest
+from alcove.cli.session import CliSession
 from alcove.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS, TENANTS
-from alcove.processes.machine import holding
+from alcove.processes.machine import supervisor_state
 from alcove.testing import snapshot
-from alcove.testing.machine import FORWARDING, Machine, lacking, traces
+from alcove.testing.machine import FORWARDING, TestMachine, lacking, traces
 from alcove.testing.server import wait_until
 
 pytestmark = [
@@ -23,12 +23,12 @@ pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
-POD = Pod("shop", "default", "default", "web")
+POD = CheckPod("shop", "default", "default", "web")
 GONE_SECONDS_MAX = 90.0
 """The kernel ends namespaces and programs in its own time, and so do other people's tests."""
 
 
-def started(session: Session) -> str:
+def started(session: CliSession) -> str:
     """When the pod's container was started, if it runs now."""
     found = session.get(PODS, POD.name, POD.tenant, POD.namespace)
     statuses = objects.get(found, "status", "containerStatuses", default=[{}])
@@ -36,12 +36,12 @@ def started(session: Session) -> str:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    with Machine(tmp_path) as made:
+def machine(tmp_path: Path) -> Iterator[TestMachine]:
+    with TestMachine(tmp_path) as made:
         yield made
 
 
-def _run_a_pod(session: Session) -> str:
+def _run_a_pod(session: CliSession) -> str:
     session.create(TENANTS, {"metadata": {"name": POD.tenant}})
     wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", POD.tenant, POD.namespace), 20)
     session.create(PODS, pod_manifest(POD), POD.tenant, POD.namespace)
@@ -53,13 +53,13 @@ def _run_a_pod(session: Session) -> str:
         raise AssertionError(f"{error}\n{status}\n{told}") from None
 
 
-def _holder(machine: Machine) -> int:
-    pid = holding.holder(machine.data)
+def _holder(machine: TestMachine) -> int:
+    pid = supervisor_state.holder(machine.data)
     assert pid is not None
     return pid
 
 
-def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(machine: Machine) -> None:
+def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(machine: TestMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up()
     first = _run_a_pod(session)
@@ -89,12 +89,12 @@ def test_pods_outlive_the_agent_and_come_back_after_down_and_nothing_is_left(mac
     assert list(machine.home.iterdir()) == list(machine.scratch.iterdir()) == []
 
 
-def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: Machine) -> None:
+def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine: TestMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up()
     first = _run_a_pod(session)
     # The supervisor alone: its processes end with it, pods do not notice, and the next `up` finds them.
-    known = [state.pid for state in holding.states(machine.data).values() if state.pid]
+    known = [state.pid for state in supervisor_state.states(machine.data).values() if state.pid]
     os.kill(_holder(machine), signal.SIGKILL)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known), 20)
     machine.up()
@@ -106,7 +106,7 @@ def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine:
     # An `up` in the middle of its work, and all it has begun.
     machine.alcove("down")
     half = machine.command("up", "--no-demo", "--nodes", "2")
-    wait_until(lambda: holding.states(machine.data).get("node-2"), 20)
+    wait_until(lambda: supervisor_state.states(machine.data).get("node-2"), 20)
     half.kill()
     half.communicate()
     machine.cut_power()
@@ -115,16 +115,16 @@ def test_what_kills_left_is_taken_up_by_the_next_up_and_away_by_destroy(machine:
     assert snapshot.left_since(before, machine.mark, GONE_SECONDS_MAX) == []
 
 
-def _agent_is_killed_and_pods_do_not_notice(machine: Machine, session: Session, first: str) -> None:
-    pid = holding.states(machine.data)["node-1"].pid
+def _agent_is_killed_and_pods_do_not_notice(machine: TestMachine, session: CliSession, first: str) -> None:
+    pid = supervisor_state.states(machine.data)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: holding.states(machine.data)["node-1"].pid not in (None, pid), 20)
+    wait_until(lambda: supervisor_state.states(machine.data)["node-1"].pid not in (None, pid), 20)
     wait_until(lambda: "node-1        Ready" in machine.alcove("status"), 30)
     assert started(session) == first
 
 
-def _node_is_a_namespace_of_its_own(machine: Machine, session: Session) -> None:
+def _node_is_a_namespace_of_its_own(machine: TestMachine, session: CliSession) -> None:
     node = session.get(NODES, "node-1")
     addresses = [each["address"] for each in objects.get(node, "status", "addresses", default=[])]
     assert str(machine.cluster.node(1).address) in addresses

@@ -9,11 +9,11 @@ import pytest
 
 from alcove.api import objects
 from alcove.api.objects import Object
-from alcove.cli.session import Session
+from alcove.cli.session import CliSession
 from alcove.client.resources import SERVICE_ACCOUNTS, TENANTS
 from alcove.testing import snapshot
 from alcove.testing.cluster import condition
-from alcove.testing.machine import Machine, lacking
+from alcove.testing.machine import TestMachine, lacking
 from alcove.testing.server import wait_until
 
 pytestmark = [
@@ -77,18 +77,18 @@ def manifest(tenant: str) -> str:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    with Machine(tmp_path) as made:
+def machine(tmp_path: Path) -> Iterator[TestMachine]:
+    with TestMachine(tmp_path) as made:
         yield made
 
 
 class Tenant:
     """What a tenant has, as its users see it."""
 
-    def __init__(self, machine: Machine, name: str) -> None:
+    def __init__(self, machine: TestMachine, name: str) -> None:
         self.machine, self.name = machine, name
 
-    def make(self, session: Session) -> None:
+    def make(self, session: CliSession) -> None:
         session.create(TENANTS, {"metadata": {"name": self.name}})
         wait_until(lambda: session.find(SERVICE_ACCOUNTS, "default", self.name, "default"), 20)
         self._kubectl("create", "-f", "-", stdin=manifest(self.name))
@@ -139,7 +139,7 @@ class Tenant:
         return self.machine.kubectl(self.name, *words, stdin=stdin)
 
 
-def test_everything_is_back_after_the_power_was_cut(machine: Machine) -> None:
+def test_everything_is_back_after_the_power_was_cut(machine: TestMachine) -> None:
     before = snapshot.look(machine.mark)
     session = machine.up("--nodes", "2")
     tenants = [Tenant(machine, name) for name in NAMES]

@@ -16,7 +16,7 @@ import pytest
 from alcove.processes import down
 from alcove.testing.claims import free_port
 from alcove.testing.cluster import condition
-from alcove.testing.load import MAPS, Door, Writer
+from alcove.testing.load import MAPS, LoadClient, LoadWriter
 from alcove.testing.server import Caller, LocalServer, wait_until
 
 SECONDS_AT_WORK = 1.0
@@ -46,10 +46,10 @@ def alcove(*words: str, fails: str = "") -> str:
     """What the command says; with `fails`, it must fail and say that."""
     command = [sys.executable, "-m", "alcove.processes.main", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    told = done.stdout + done.stderr
-    assert "Traceback" not in told
-    assert (done.returncode == 0) is not bool(fails) and fails in told, told
-    return told
+    message = done.stdout + done.stderr
+    assert "Traceback" not in message
+    assert (done.returncode == 0) is not bool(fails) and fails in message, message
+    return message
 
 
 def watched(caller: Caller, revision: object) -> list[Any]:
@@ -67,9 +67,9 @@ def test_a_backup_while_tenants_write_has_all_that_was_acknowledged(tmp_path: Pa
     with LocalServer(tmp_path / "old") as server:
         acme = server.make_tenant("acme")
         body = {"metadata": {"name": ""}, "data": {"filling": "x" * 4000}}
-        writer = Writer(
+        writer = LoadWriter(
             "m",
-            [Door(acme.kubeconfig)],
+            [LoadClient(acme.kubeconfig)],
             MAPS,
             lambda name: {**body, "metadata": {"name": name}},
         )
@@ -104,8 +104,8 @@ def test_clients_of_a_restored_cluster_list_anew(tmp_path: Path) -> None:
         seen = revision_of(acme)
         alcove("restore", str(file), "--data", str(data), "--replace", fails="stop its API server first")
     alcove("restore", str(file), "--data", str(data), fails="--replace")
-    told = alcove("restore", str(file), "--data", str(data), "--replace")
-    assert "the cluster goes on at revision" in told
+    message = alcove("restore", str(file), "--data", str(data), "--replace")
+    assert "the cluster goes on at revision" in message
     with server:
         for known in (then, seen):
             (event,) = watched(acme, known)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from alcove.processes import down
-from alcove.processes.machine import holding
+from alcove.processes.machine import supervisor_state
 from alcove.testing.claims import free_port
 from alcove.testing.machine import lacking
 from alcove.testing.server import wait_until
-from alcove.testing.terminal import Terminal
+from alcove.testing.terminal import TestTerminal
 
 pytestmark = [
     pytest.mark.root,
@@ -120,7 +120,7 @@ def test_commands_and_their_exit_codes(users: dict[str, User]) -> None:
 
 
 async def test_a_shell_on_a_terminal(users: dict[str, User]) -> None:
-    async with Terminal(*users["shop"].command, "exec", "-it", "web", "--", "sh") as terminal:
+    async with TestTerminal(*users["shop"].command, "exec", "-it", "web", "--", "sh") as terminal:
         await terminal.sees("#")
         terminal.resize(101, 42)
         await asyncio.sleep(0.5)
@@ -134,7 +134,7 @@ async def test_a_shell_on_a_terminal(users: dict[str, User]) -> None:
 
 async def test_a_pod_of_ones_own_for_a_moment(users: dict[str, User]) -> None:
     words = ("run", "box", "-it", "--rm", "--restart=Never", *IMAGE, "--command", "--", "sh")
-    async with Terminal(*users["bank"].command, *words) as terminal:
+    async with TestTerminal(*users["bank"].command, *words) as terminal:
         await terminal.sees("If you don't see a command prompt")
         await asyncio.sleep(1)
         terminal.type("echo I am $((40 + 2))\r")
@@ -147,7 +147,7 @@ async def test_a_pod_of_ones_own_for_a_moment(users: dict[str, User]) -> None:
 
 async def test_a_look_into_a_pod_from_a_container_beside(users: dict[str, User]) -> None:
     words = ("debug", "-it", "web", "--image=alcove/busybox:latest", "--image-pull-policy=Never", "--", "sh")
-    async with Terminal(*users["shop"].command, *words) as terminal:
+    async with TestTerminal(*users["shop"].command, *words) as terminal:
         await terminal.sees("If you don't see a command prompt")
         await asyncio.sleep(1)
         terminal.type("echo beside $((40 + 2))\r")
@@ -229,14 +229,14 @@ def test_an_agent_that_is_killed_ends_streams_and_serves_again(users: dict[str, 
     running = subprocess.Popen([*user.command, "exec", "web", "--", "sleep", "600"])
     assert following.stdout is not None
     assert following.stdout.readline() == b"of shop\n"
-    pid = holding.states(cluster)["node-1"].pid
+    pid = supervisor_state.states(cluster)["node-1"].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     assert following.communicate(timeout=30)[1] != b""
     assert following.returncode != 0
     assert running.wait(30) != 0
-    told = user.kubectl("exec", "web", "--", "true").stderr
-    assert 'node "node-1" cannot be reached' in told or not told
+    message = user.kubectl("exec", "web", "--", "true").stderr
+    assert 'node "node-1" cannot be reached' in message or not message
     wait_until(lambda: user.kubectl("logs", "web").stdout.startswith("of shop"), 60)
     assert user.must("exec", "web", "--", "cat", "/tmp/who") == "shop\n"
 

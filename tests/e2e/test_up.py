@@ -12,7 +12,7 @@ import pytest
 
 from alcove.processes import down
 from alcove.processes.machine import cluster as machine_cluster
-from alcove.processes.machine import holding
+from alcove.processes.machine import supervisor_state
 from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, wait_until
 
@@ -25,7 +25,7 @@ def alcove(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def pids(data: Path) -> dict[str, int]:
-    return {name: state.pid for name, state in holding.states(data).items() if state.pid}
+    return {name: state.pid for name, state in supervisor_state.states(data).items() if state.pid}
 
 
 @pytest.fixture
@@ -56,16 +56,16 @@ def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
     os.kill(before["apiserver"], signal.SIGKILL)
     wait_until(lambda: pids(cluster).get("apiserver", before["apiserver"]) != before["apiserver"], 20)
     wait_until(lambda: "kept" in caller.kubectl("get", "namespaces", check=False), 20)
-    told = alcove("status", *place)
-    assert "signal SIGKILL" in told.stdout and "node-2" in told.stdout
+    completed = alcove("status", *place)
+    assert "signal SIGKILL" in completed.stdout and "node-2" in completed.stdout
     # Fewer nodes: those beyond go, and their objects with them.
     assert alcove("up", "--hollow", "--no-demo", "--nodes", "1", *place).returncode == 0
     assert "node-2" not in caller.kubectl("get", "nodes")
     assert "apiserver: serving" in alcove("logs", *place).stdout
     assert alcove("logs", "nobody", *place).returncode == 5
     assert alcove("down", *place).stdout == "down\n"
-    told = alcove("status", *place)
-    assert told.returncode == 3 and "alcove up" in told.stderr
+    completed = alcove("status", *place)
+    assert completed.returncode == 3 and "alcove up" in completed.stderr
     assert alcove("down", *place).stdout == "was not up\n"
     # State survives.
     assert alcove("up", "--hollow", "--no-demo", *place).returncode == 0
@@ -76,7 +76,7 @@ def test_up_status_kill_down_and_up_again(cluster: Path) -> None:
 
 def test_a_killed_supervisor_takes_its_processes_with_it_and_up_mends_it(cluster: Path) -> None:
     running = pids(cluster)
-    holder = holding.holder(cluster)
+    holder = supervisor_state.holder(cluster)
     assert holder is not None
     os.kill(holder, signal.SIGKILL)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in running.values()), 20)
@@ -93,7 +93,7 @@ def test_a_killed_up_is_finished_by_the_next(tmp_path: Path) -> None:
         [sys.executable, "-m", "alcove.processes.main", *words], stdout=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: holding.holder(data) is not None, 20)
+        wait_until(lambda: supervisor_state.holder(data) is not None, 20)
         half.kill()
         half.wait()
         done = alcove(*words)
@@ -115,8 +115,8 @@ def test_two_clusters_live_side_by_side(
         assert done.returncode == 0, done.stderr
         _joins_at(other, "127.0.0.9", tmp_path)
         Caller(other / "admin.kubeconfig").kubectl("create", "namespace", "blues-own")
-        told = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")
-        assert "default" in told and "blues-own" not in told
+        message = Caller(cluster / "admin.kubeconfig").kubectl("get", "namespaces")
+        assert "default" in message and "blues-own" not in message
         assert alcove("destroy", "--yes", "--name", "blue").stdout == "gone\n"
         assert not other.exists() and pids(cluster)
     finally:
@@ -145,9 +145,9 @@ def test_a_tenant_comes_and_goes_whole(cluster: Path) -> None:
     done = alcove("tenant", "kubeconfig", "acme", "--output", str(path), *way)
     assert done.returncode == 0, done.stderr
     acme = Caller(path)
-    told = acme.kubectl("get", "ns,clusterrole,net", "-o", "name").split()
-    assert {"namespace/default", "clusterrole.rbac.authorization.k8s.io/admin-role"} <= set(told)
-    assert "network.arktos.futurewei.com/default" in told
+    messages = acme.kubectl("get", "ns,clusterrole,net", "-o", "name").split()
+    assert {"namespace/default", "clusterrole.rbac.authorization.k8s.io/admin-role"} <= set(messages)
+    assert "network.arktos.futurewei.com/default" in messages
     ring0.kubectl("delete", "tenant", "acme", "--timeout=30s")
     assert "NotFound" in ring0.kubectl("get", "tenant", "acme", check=False)
     assert acme.get("/api/v1/namespaces").json.get("items", []) == []

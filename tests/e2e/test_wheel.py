@@ -71,6 +71,6 @@ def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) ->
 
     for program in ("alcove", "alcove-cni", "kubectl-tenant"):
         assert run(program, "--version").stdout == f"{program} {alcove.__version__}\n"
-    told = run("alcove", "doctor", "-o", "json")
-    assert "shipped with the package" in told.stdout, told.stderr
+    completed = run("alcove", "doctor", "-o", "json")
+    assert "shipped with the package" in completed.stdout, completed.stderr
     assert run("pip", "check").returncode == 0

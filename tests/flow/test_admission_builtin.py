@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 NAMESPACES = "/api/v1/namespaces"
 DEFAULT = f"{NAMESPACES}/default"
@@ -39,7 +39,7 @@ def named(name: str, **fields: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, **fields}
 
 
-def must(answer: Answer, status: int = 201) -> Any:
+def must(answer: ServerResponse, status: int = 201) -> Any:
     assert answer.status == status, answer.body
     return answer.json
 
@@ -48,7 +48,7 @@ def tenant_of(caller: Caller) -> str:
     return str(caller.get(DEFAULT).json["metadata"]["tenant"])
 
 
-def refused(answer: Answer) -> str:
+def refused(answer: ServerResponse) -> str:
     assert answer.status == 403, answer.body
     return str(answer.json["message"])
 
@@ -73,8 +73,8 @@ def test_nothing_is_made_in_a_tenant_on_its_way_out(server: LocalServer, tenant:
     must(tenant.post(MAPS, named("before")))
     assert server.system.delete(f"/api/v1/tenants/{name}").status in (200, 202)
     answer = tenant.post(MAPS, named("after"))
-    told = f"unable to create new content in tenant {name} because it is being terminated"
-    assert refused(answer) == f'configmaps "after" is forbidden: {told}'
+    message = f"unable to create new content in tenant {name} because it is being terminated"
+    assert refused(answer) == f'configmaps "after" is forbidden: {message}'
     assert answer.json["details"]["causes"] == [
         {
             "reason": "TenantTerminating",
@@ -92,10 +92,10 @@ def test_the_first_namespaces_stay_as_long_as_their_tenant(
     server: LocalServer, tenant: Caller, namespace: str
 ) -> None:
     name = tenant_of(tenant)
-    told = f'namespaces "{name}/{namespace}" is forbidden: this namespace may not be deleted'
-    assert refused(tenant.delete(f"{NAMESPACES}/{namespace}")) == told
+    message = f'namespaces "{name}/{namespace}" is forbidden: this namespace may not be deleted'
+    assert refused(tenant.delete(f"{NAMESPACES}/{namespace}")) == message
     path = f"/api/v1/tenants/{name}/namespaces/{namespace}"
-    assert refused(server.system.delete(path)) == told
+    assert refused(server.system.delete(path)) == message
     server.system.delete(f"/api/v1/tenants/{name}")
     assert server.system.delete(path).status in (200, 202)
 
@@ -106,8 +106,8 @@ def test_nothing_is_made_in_a_missing_or_ending_namespace(tenant: Caller) -> Non
     must(tenant.post(NAMESPACES, named("ending")))
     assert tenant.delete(f"{NAMESPACES}/ending").status in (200, 202)
     answer = tenant.post(f"{NAMESPACES}/ending/configmaps", named("m"))
-    told = "unable to create new content in namespace ending because it is being terminated"
-    assert refused(answer) == f'configmaps "m" is forbidden: {told}'
+    message = "unable to create new content in namespace ending because it is being terminated"
+    assert refused(answer) == f'configmaps "m" is forbidden: {message}'
     assert answer.json["details"]["causes"][0] == {
         "reason": "NamespaceTerminating",
         "message": "namespace ending is being terminated",
@@ -206,7 +206,7 @@ def test_an_account_may_limit_its_pods_to_its_secrets(tenant: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"serviceAccountName": "default"}, "a mirror pod may not reference service accounts"),
         (
@@ -217,11 +217,11 @@ def test_an_account_may_limit_its_pods_to_its_secrets(tenant: Caller) -> None:
     ],
 )
 def test_a_mirror_pod_has_no_account_and_no_secrets(
-    server: LocalServer, spec: dict[str, Any], told: str
+    server: LocalServer, spec: dict[str, Any], message: str
 ) -> None:
     mirror = pod("mirror", nodeName="n", **spec)
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
-    assert refused(server.system.post(PODS, mirror)).endswith(told)
+    assert refused(server.system.post(PODS, mirror)).endswith(message)
 
 
 # Priorities
@@ -239,22 +239,22 @@ def test_priority_comes_from_the_class(tenant: Caller) -> None:
 
 
 def test_a_pod_cannot_say_its_own_priority(tenant: Caller) -> None:
-    told = refused(tenant.post(PODS, pod(priority=9)))
-    assert told == (
+    message = refused(tenant.post(PODS, pod(priority=9)))
+    assert message == (
         'pods "p" is forbidden: the integer value of priority (9) must not be provided in pod spec; priority '
         "admission controller computed 0 from the given PriorityClass name"
     )
-    told = refused(tenant.post(PODS, pod(preemptionPolicy="Never")))
-    assert "the string value of PreemptionPolicy (Never) must not be provided in pod spec" in told
-    told = refused(tenant.post(PODS, pod(priorityClassName="ghost")))
-    assert told == 'pods "p" is forbidden: no PriorityClass with name ghost was found'
+    message = refused(tenant.post(PODS, pod(preemptionPolicy="Never")))
+    assert "the string value of PreemptionPolicy (Never) must not be provided in pod spec" in message
+    message = refused(tenant.post(PODS, pod(priorityClassName="ghost")))
+    assert message == 'pods "p" is forbidden: no PriorityClass with name ghost was found'
     must(tenant.post(PODS, pod(priority=0)))
 
 
 def test_only_one_class_is_the_default(tenant: Caller) -> None:
     must(tenant.post(PRIORITIES, named("first", value=1, globalDefault=True)))
-    told = refused(tenant.post(PRIORITIES, named("second", value=2, globalDefault=True)))
-    assert told.endswith("PriorityClass first is already marked as default. Only one default can exist")
+    message = refused(tenant.post(PRIORITIES, named("second", value=2, globalDefault=True)))
+    assert message.endswith("PriorityClass first is already marked as default. Only one default can exist")
 
 
 def test_the_systems_classes_are_ring0s(server: LocalServer, tenant: Caller) -> None:
@@ -388,8 +388,8 @@ def test_a_runtime_class_brings_overhead_and_nodes(tenant: Caller) -> None:
     other = pod("c", runtimeClassName="sandbox", overhead={"cpu": "1"})
     assert "Pod's Overhead doesn't match RuntimeClass's defined Overhead" in refused(tenant.post(PODS, other))
     bare = pod("d", overhead={"cpu": "1"})
-    told = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-    assert told in refused(tenant.post(PODS, bare))
+    message = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    assert message in refused(tenant.post(PODS, bare))
     assert 'RuntimeClass "ghost" not found' in refused(tenant.post(PODS, pod("e", runtimeClassName="ghost")))
     conflict = pod("f", runtimeClassName="sandbox", nodeSelector={"sandbox": "no"})
     assert refused(tenant.post(PODS, conflict)).endswith(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 PREFIX = "pod-security.kubernetes.io"
 PODS = "/api/v1/namespaces/default/pods"
@@ -23,12 +23,12 @@ def pod(name: str = "p", security: dict[str, Any] | None = None, **spec: Any) ->
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
-def label(caller: Caller, namespace: str = "default", **labels: str) -> Answer:
+def label(caller: Caller, namespace: str = "default", **labels: str) -> ServerResponse:
     told = {f"{PREFIX}/{key.replace('_', '-')}": value for key, value in labels.items()}
     return caller.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": told}})
 
 
-def warnings(answer: Answer) -> str:
+def warnings(answer: ServerResponse) -> str:
     return answer.headers.get("warning", "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 NAMESPACE = "/api/v1/namespaces/default"
 PODS = f"{NAMESPACE}/pods"
@@ -35,15 +35,15 @@ def used(caller: Caller, name: str = "q") -> dict[str, str]:
     return told
 
 
-def must(answer: Answer, status: int = 201) -> Any:
+def must(answer: ServerResponse, status: int = 201) -> Any:
     assert answer.status == status, answer.body
     return answer.json
 
 
-def at_once(caller: Caller, requests: list[tuple[str, str, Any]], workers: int = 16) -> list[Answer]:
+def at_once(caller: Caller, requests: list[tuple[str, str, Any]], workers: int = 16) -> list[ServerResponse]:
     """All requests, each on one of several connections of the same caller."""
 
-    def run(share: list[tuple[str, str, Any]]) -> list[Answer]:
+    def run(share: list[tuple[str, str, Any]]) -> list[ServerResponse]:
         own = Caller(caller.kubeconfig)
         answers = [own.request(*each) for each in share]
         own.close()

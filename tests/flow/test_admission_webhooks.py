@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 from alcove.testing.webhook_server import WebhookServer, allowed, denied, patched
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -64,7 +64,7 @@ def rule(
     }
 
 
-def install(caller: Caller, kind: str, *hooks: dict[str, Any], name: str = "hooks") -> Answer:
+def install(caller: Caller, kind: str, *hooks: dict[str, Any], name: str = "hooks") -> ServerResponse:
     body = {"metadata": {"name": name}, "webhooks": list(hooks)}
     answer = caller.post(f"{CONFIGURATIONS}/{kind}webhookconfigurations", body)
     assert answer.status == 201, answer.body
@@ -398,7 +398,7 @@ def test_a_scale_can_be_changed(acme: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "seen", "told"),
+    ("change", "seen", "message"),
     [
         (add("/command/-", "-l"), ["ls", "-l"], "does not have a host assigned"),
         (add("/tail", 5), ["ls"], "does not have a host assigned"),
@@ -407,7 +407,7 @@ def test_a_scale_can_be_changed(acme: Caller) -> None:
     ],
 )
 def test_what_a_connection_asks_for_can_be_changed(
-    acme: Caller, change: dict[str, Any], seen: list[str] | None, told: str
+    acme: Caller, change: dict[str, Any], seen: list[str] | None, message: str
 ) -> None:
     body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert acme.post(PODS, body).status == 201
@@ -422,7 +422,7 @@ def test_what_a_connection_asks_for_can_be_changed(
         answer = acme.request("POST", f"{PODS}/p/exec?command=ls", connection="Upgrade", upgrade="SPDY/3.1")
         checked = [review["request"]["object"] for review in webhook.seen[1:]]
     # The pod is nowhere, so what is told comes after admission.
-    assert told in answer.json["message"], answer.body
+    assert message in answer.json["message"], answer.body
     wanted = {"apiVersion": "v1", "kind": "PodExecOptions", "command": seen}
     assert checked == ([] if seen is None else [wanted])
 
@@ -461,7 +461,7 @@ def slow(seconds: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("respond", "told"),
+    ("respond", "message"),
     [
         (lambda _path, _review: 500, "failed to call webhook: the webhook answered with status 500, not 200"),
         (lambda _path, _review: b"nonsense", "received invalid webhook response: it is not JSON"),
@@ -483,7 +483,7 @@ def slow(seconds: float) -> Any:
     ],
     ids=["500", "garbage", "empty", "uid", "version", "patch", "huge", "slow"],
 )
-def test_a_webhook_that_fails(acme: Caller, respond: Any, told: str) -> None:
+def test_a_webhook_that_fails(acme: Caller, respond: Any, message: str) -> None:
     with WebhookServer(respond) as webhook:
         install(acme, "validating", hook(webhook, timeoutSeconds=1))
         answer = acme.post(MAPS, config())
@@ -491,7 +491,7 @@ def test_a_webhook_that_fails(acme: Caller, respond: Any, told: str) -> None:
         assert answer.json["message"].startswith(
             'Internal error occurred: failed calling webhook "check.example.com": '
         )
-        assert told in answer.json["message"], answer.json["message"]
+        assert message in answer.json["message"], answer.json["message"]
         path = f"{CONFIGURATIONS}/validatingwebhookconfigurations/hooks"
         ignore = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
         assert acme.patch(path, ignore, "json-patch+json").status == 200
@@ -659,15 +659,15 @@ def test_a_tenants_webhook_never_reaches_inside(server: LocalServer, tenant: Cal
 
 
 def test_an_unknown_name_and_a_forbidden_one_are_told_alike(tenant: Caller) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     for number, host in enumerate(("no-such-host.invalid", "localhost")):
         given = hook(rules=[rule("CREATE", "configmaps")])
         given["clientConfig"] = {"url": f"https://{host}/"}
         install(tenant, "validating", given, name=f"h{number}")
         answer = tenant.post(MAPS, config()).json["message"]
-        told.append(answer.replace(host, "HOST"))
+        messages.append(answer.replace(host, "HOST"))
         tenant.delete(f"{CONFIGURATIONS}/validatingwebhookconfigurations/h{number}")
-    assert told[0] == told[1]
+    assert messages[0] == messages[1]
 
 
 def test_a_service_of_ring0_is_called_by_its_name(own_server: LocalServer) -> None:

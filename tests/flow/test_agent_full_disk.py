@@ -29,7 +29,7 @@ from alcove.testing.cluster import (
     remove,
     until,
 )
-from alcove.testing.registry import Registry
+from alcove.testing.registry import LocalImageRegistry
 from alcove.testing.server import Caller, wait_until
 
 _WHY = lacking() or needs.tools("skopeo", "umoci")
@@ -56,7 +56,7 @@ class SmallDisk(RealCluster):
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[SmallDisk]:
     node = RealNode(folder, "n1")
-    with Registry({"shop/web": _image(folder)}, address=node.gateway) as registry:
+    with LocalImageRegistry({"shop/web": _image(folder)}, address=node.gateway) as registry:
         made = SmallDisk(folder, 0, "--insecure-registry", registry.host)
         made.nodes.append(node)
         made.image = f"{registry.host}/shop/web:x"

@@ -10,7 +10,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.controllers.all import CONTROLLERS
-from alcove.processes.agent import Config, run
+from alcove.processes.agent import AgentConfig, run
 from alcove.testing.agent import LocalAgent, node_kubeconfig
 from alcove.testing.cluster import tenant_is_ready
 from alcove.testing.controllers import RunningControllers
@@ -211,7 +211,7 @@ async def test_a_machine_without_the_rights_says_so(
     cluster: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
-    config = Config(kubeconfig=node_kubeconfig(cluster, "n4"), name="n4", data=tmp_path)
+    config = AgentConfig(kubeconfig=node_kubeconfig(cluster, "n4"), name="n4", data=tmp_path)
     ready = asyncio.Event()
     working = asyncio.create_task(run(config, ready.set))
     try:

@@ -118,8 +118,8 @@ def test_http_goes_into_pods_and_services(cluster: RealCluster, acme: Caller, ha
     path = "/api/v1/namespaces/default"
     for name in ("web", "web:8080", "web:http"):
         assert acme.kubectl("get", "--raw", f"{path}/pods/{name}/proxy/index.html") == "hello\n"
-    told = acme.kubectl("get", "--raw", f"{path}/pods/web:8081/proxy/", check=False)
-    assert "error trying to reach service" in told
+    message = acme.kubectl("get", "--raw", f"{path}/pods/web:8081/proxy/", check=False)
+    assert "error trying to reach service" in message
     wait_until(lambda: acme.get(f"{path}/services/web:80/proxy/index.html").body == b"hello\n")
     node = cluster.nodes[0].name
     listed = cluster.server.system.get(f"/api/v1/nodes/{node}/proxy/pods").json

@@ -116,7 +116,7 @@ def test_sysctls_of_a_pod_with_users_of_its_own(cluster: RealCluster, acme: Call
 
 def test_a_runtime_that_cannot_is_named(acme: Caller) -> None:
     create(acme, pod("in-runc", runtimeClassName="runc", hostUsers=False))
-    wait_until(lambda: any("use a RuntimeClass of crun" in told for _, told in events(acme, "in-runc")))
+    wait_until(lambda: any("use a RuntimeClass of crun" in message for _, message in events(acme, "in-runc")))
     remove(acme, "in-runc")
 
 
@@ -131,13 +131,15 @@ def test_what_the_operator_has_to_do_is_told_and_then_it_runs(cluster: RealClust
         for caller in (system, acme):
             create(caller, pod("shut-out", runtimeClassName="crun", hostUsers=False))
             wait_until(lambda caller=caller: events(caller, "shut-out")[1:])
-        told = [
+        messages = [
             message for reason, message in events(system, "shut-out") if reason == "FailedCreatePodSandBox"
         ]
-        assert f"`chmod o+x {data}`" in told[0]
-        told = [message for reason, message in events(acme, "shut-out") if reason == "FailedCreatePodSandBox"]
-        assert "ask its operator" in told[0]
-        assert str(data) not in told[0]
+        assert f"`chmod o+x {data}`" in messages[0]
+        messages = [
+            message for reason, message in events(acme, "shut-out") if reason == "FailedCreatePodSandBox"
+        ]
+        assert "ask its operator" in messages[0]
+        assert str(data) not in messages[0]
         assert f"chmod o+x {data}" in cluster.agents[cluster.nodes[0].name].log
     finally:
         data.chmod(0o711)

@@ -16,15 +16,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from alcove.agent import certificates, credential
-from alcove.agent.certificates import CLIENT, SERVING, Purpose
-from alcove.agent.credential import ClientCertificate
-from alcove.agent.serving import ServingCertificate
+from alcove.agent import certificates, client_certificate
+from alcove.agent.certificates import CLIENT, SERVING, CertificatePurpose
+from alcove.agent.client_certificate import ClientCertificate
+from alcove.agent.serving_certificate import ServingCertificate
 from alcove.api.errors import Forbidden, Unauthorized
 from alcove.api.ids import SYSTEM
-from alcove.apiserver.auth.certificates import BACKDATE, Authority
+from alcove.apiserver.auth.certificates import BACKDATE, CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
-from alcove.cli.kubeconfig import Certificate, render
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.pool import HttpPool
@@ -48,10 +48,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
 
 def write_short(server: LocalServer, path: Path, node: str, lifetime: timedelta) -> x509.Certificate:
     """A node's kubeconfig whose certificate ends soon."""
-    authority = Authority.open(server.directory / "pki", time.time())
+    authority = CertificateAuthority.open(server.directory / "pki", time.time())
     subject = Subject(SYSTEM, f"system:node:{node}", ("system:nodes",))
     issued = authority.client(subject, time.time(), lifetime)
-    pair = Certificate(issued.certificate_pem, issued.key_pem)
+    pair = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
     admin = kubeconfig.load(server.admin_kubeconfig)
     path.write_text(render(admin.server, admin.ca_pem, "system", subject.user, pair))
     return x509.load_pem_x509_certificate(issued.certificate_pem)
@@ -101,7 +101,7 @@ async def test_a_serving_certificate_is_renewed_in_time(server: LocalServer, tmp
 
 @pytest.mark.parametrize(("purpose", "names"), [(CLIENT, ()), (SERVING, ("n1", "10.0.0.1"))])
 async def test_a_node_gets_none_for_another(
-    server: LocalServer, purpose: Purpose, names: Sequence[str]
+    server: LocalServer, purpose: CertificatePurpose, names: Sequence[str]
 ) -> None:
     pool = HttpPool(kubeconfig.load(node_kubeconfig(server, "n3")))
     given = [x509.DNSName(names[0]), x509.IPAddress(ip_address(names[1]))] if names else []
@@ -138,10 +138,10 @@ async def test_a_client_certificate_is_renewed_before_it_ends(server: LocalServe
     keeping = asyncio.create_task(ClientCertificate(path, "n5", Client(pool), chance=lambda: 0.0).keep())
     try:
         await asyncio.sleep(0.5)
-        assert credential.own_certificate(path, "n5") == first, "it is good for a while"
+        assert client_certificate.read_client_certificate(path, "n5") == first, "it is good for a while"
         before = path.read_bytes()
         await asyncio.to_thread(wait_until, lambda: path.read_bytes() != before)
-        second = credential.own_certificate(path, "n5")
+        second = client_certificate.read_client_certificate(path, "n5")
         assert second is not None
         assert second.not_valid_after_utc > first.not_valid_after_utc
         key = serialization.load_pem_private_key(kubeconfig.load(path).key_pem, None)

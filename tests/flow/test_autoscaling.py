@@ -12,9 +12,9 @@ import pytest
 
 from alcove.api import meta
 from alcove.client.transport import Response, Stream, Transport
-from alcove.controllers.autoscaling import HorizontalPodAutoscalers, controller
-from alcove.controllers.deployments import Deployments
-from alcove.controllers.replicasets import ReplicaSets
+from alcove.controllers.autoscaling import HorizontalPodAutoscalerController, controller
+from alcove.controllers.deployments import DeploymentController
+from alcove.controllers.replicasets import ReplicaSetController
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -102,7 +102,7 @@ def metered(server: LocalServer) -> Iterator[Metered]:
 
     made.pods = pods
     before, controller.PERIOD_SECONDS = controller.PERIOD_SECONDS, 0.2
-    wanted = (HorizontalPodAutoscalers, Deployments, ReplicaSets)
+    wanted = (HorizontalPodAutoscalerController, DeploymentController, ReplicaSetController)
     with RunningControllers(server.admin_kubeconfig, wanted, through=lambda inner: _Through(inner, made)):
         yield made
     controller.PERIOD_SECONDS = before

@@ -15,7 +15,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.mark.parametrize(
-    ("body", "content_type", "code", "told"),
+    ("body", "content_type", "code", "message"),
     [
         (b"{not json", "application/json", 400, "not valid JSON"),
         (b"", "application/json", 400, "not valid JSON"),
@@ -35,12 +35,12 @@ MAPS = "/api/v1/namespaces/default/configmaps"
         (b'{"metadata":{"name":"\xff"}}', "application/json", 400, ""),
     ],
 )
-def test_bodies(tenant: Caller, body: bytes, content_type: str, code: int, told: str) -> None:
+def test_bodies(tenant: Caller, body: bytes, content_type: str, code: int, message: str) -> None:
     answer = tenant.request("POST", MAPS, body, content_type=content_type)
     assert answer.status == code, answer.body
     status = answer.json
     assert status["kind"] == "Status" and status["status"] == "Failure" and status["code"] == code
-    assert told in status["message"]
+    assert message in status["message"]
 
 
 def test_a_huge_body_is_refused_before_it_is_read(tenant: Caller) -> None:
@@ -94,23 +94,23 @@ def test_patches_that_do_not_fit(tenant: Caller) -> None:
 
 def issue(server: LocalServer, directory: Any, **subject: Any) -> Caller:
     """A caller with a certificate of the server's own authority, made with its key."""
-    from alcove.apiserver.auth.certificates import Authority, Issued
+    from alcove.apiserver.auth.certificates import CertificateAuthority, IssuedCertificate
     from alcove.apiserver.auth.subjects import Subject
     from alcove.cli.connection import load
-    from alcove.cli.kubeconfig import Certificate, render
+    from alcove.cli.kubeconfig import KubeconfigCertificate, render
 
-    authority = Authority.open(server.directory / "pki", time.time())
+    authority = CertificateAuthority.open(server.directory / "pki", time.time())
     age = subject.pop("age_seconds", 0)
-    made: Issued = authority.client(Subject(**subject), time.time() - age, timedelta(hours=1))
-    account = load(server.admin_kubeconfig)
+    made: IssuedCertificate = authority.client(Subject(**subject), time.time() - age, timedelta(hours=1))
+    user = load(server.admin_kubeconfig)
     path = directory / "made.kubeconfig"
     path.write_text(
         render(
-            account.server,
-            account.ca_pem,
+            user.server,
+            user.ca_pem,
             subject["tenant"],
             subject["user"],
-            Certificate(made.certificate_pem, made.key_pem),
+            KubeconfigCertificate(made.certificate_pem, made.key_pem),
         )
     )
     return Caller(path)

@@ -14,8 +14,8 @@ import pytest
 from alcove.agent.podkey import PodKey
 from alcove.api.objects import Object
 from alcove.dataplane import namespaces
-from alcove.testing.nodecluster import Cluster, node_cluster
-from alcove.testing.nodenetworks import NodeNetwork
+from alcove.testing.nodecluster import NodeCluster, node_cluster
+from alcove.testing.nodenetworks import LabNodeNetwork
 from alcove.testing.nodes import lacking
 from alcove.testing.probes import IMPATIENT, TIMEOUT, ping, tcp_server, tcp_talks
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(bool(WHY), reason=WHY)]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with node_cluster(tmp_path_factory.mktemp("cni"), 1, "203.0.113.5/24") as made:
         made.make_tenant("red", {"type": "vpc", "ip": "10.7.0.0", "prefix": 16})
         yield made
@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Runtime:
     """A container runtime's way to call a CNI plugin: environment, configuration, a namespace of its own making."""
 
-    def __init__(self, node: NodeNetwork, container: str) -> None:
+    def __init__(self, node: LabNodeNetwork, container: str) -> None:
         self.node = node
         self.container = container
         self.netns = f"{node.node.name}-{container}"
@@ -68,7 +68,7 @@ class Runtime:
         return done.returncode, json.loads(done.stdout or "{}")
 
 
-def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
+def test_a_runtime_attaches_by_cni(cluster: NodeCluster) -> None:
     peer = cluster.place_pod("red", 0)
     key, _ = cluster.make_pod("red", cluster.nodes[0])
     runtime = Runtime(cluster.nodes[0], "0123abc")
@@ -105,14 +105,14 @@ def test_a_runtime_attaches_by_cni(cluster: Cluster) -> None:
     namespaces.remove(runtime.netns)
 
 
-def held(cluster: Cluster) -> list[PodKey]:
+def held(cluster: NodeCluster) -> list[PodKey]:
     return [record.key for record in cluster.nodes[0].network.records()]
 
 
 class Podman:
     """Podman with nothing of the machine's own: its storage, networks and plugins are the test's."""
 
-    def __init__(self, directory: Path, node: NodeNetwork) -> None:
+    def __init__(self, directory: Path, node: LabNodeNetwork) -> None:
         for name in ("plugins", "networks"):
             (directory / name).mkdir()
         plugin = directory / "plugins" / "alcove-cni"
@@ -159,13 +159,13 @@ def make_rootfs(directory: Path) -> Path:
 @pytest.mark.skipif(
     not all(map(shutil.which, ("podman", "runc", "busybox"))), reason="needs podman, runc and busybox"
 )
-def test_podman_calls_it(cluster: Cluster) -> None:
+def test_podman_calls_it(cluster: NodeCluster) -> None:
     # Podman's own paths may not be long.
     with tempfile.TemporaryDirectory() as directory:
         use_podman(cluster, Path(directory))
 
 
-def use_podman(cluster: Cluster, directory: Path) -> None:
+def use_podman(cluster: NodeCluster, directory: Path) -> None:
     peer = cluster.place_pod("red", 0)
     key, _ = cluster.make_pod("red", cluster.nodes[0])
     podman = Podman(directory, cluster.nodes[0])

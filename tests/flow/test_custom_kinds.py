@@ -125,7 +125,7 @@ def test_another_tenant_has_nothing_of_it(server: LocalServer, sea: Caller) -> N
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"masts": 0}, "spec.masts in body should be greater than or equal to 1"),
         ({"masts": "two"}, "must be of type integer"),
@@ -134,9 +134,9 @@ def test_another_tenant_has_nothing_of_it(server: LocalServer, sea: Caller) -> N
         ({"ports": [{"name": "a"}, {"name": "a"}]}, "Duplicate value"),
     ],
 )
-def test_values_and_rules_are_checked(sea: Caller, spec: dict[str, Any], told: str) -> None:
+def test_values_and_rules_are_checked(sea: Caller, spec: dict[str, Any], message: str) -> None:
     answer = sea.post(SHIPS, ship(**spec))
-    assert answer.status == 422 and told in answer.json["message"], answer.body
+    assert answer.status == 422 and message in answer.json["message"], answer.body
 
 
 def test_unknown_fields_are_pruned_or_refused(sea: Caller) -> None:

@@ -98,7 +98,7 @@ def sea(acme: Caller) -> Caller:
 
 
 @pytest.mark.parametrize(
-    ("path", "spec", "told"),
+    ("path", "spec", "message"),
     [
         (V1, {"size": 50}, "less than or equal to 10"),
         (V2, {"size": 101}, "less than or equal to 100"),
@@ -108,10 +108,10 @@ def sea(acme: Caller) -> Caller:
     ],
 )
 def test_an_object_is_checked_at_the_requests_version(
-    sea: Caller, path: str, spec: dict[str, Any], told: str
+    sea: Caller, path: str, spec: dict[str, Any], message: str
 ) -> None:
     answer = sea.post(path, boat(**spec))
-    assert answer.status == 422 and told in answer.json["message"], answer.body
+    assert answer.status == 422 and message in answer.json["message"], answer.body
 
 
 @pytest.mark.parametrize(

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.ingress.certificates import Certificates
-from alcove.agent.ingress.server import Server
-from alcove.agent.ingress.serving import Serving
+from alcove.agent.ingress.certificates import IngressCertificates
+from alcove.agent.ingress.reconciler import IngressReconciler
+from alcove.agent.ingress.server import IngressServer
 from alcove.agent.ingress.targets import ServiceId
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
-from alcove.client.keys import HOME, Space
+from alcove.client.keys import HOME, TenantKey
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
-from alcove.controllers.ingress import Ingresses
-from alcove.controllers.tenants import Tenants
+from alcove.controllers.ingress import IngressController
+from alcove.controllers.tenants import TenantController
 from alcove.testing.certificates import self_signed
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -33,7 +33,10 @@ _NUMBERS = count()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     directory: Path = tmp_path_factory.mktemp("ingress")
-    with LocalServer(directory) as made, RunningControllers(made.admin_kubeconfig, (Tenants, Ingresses)):
+    with (
+        LocalServer(directory) as made,
+        RunningControllers(made.admin_kubeconfig, (TenantController, IngressController)),
+    ):
         for number in (1, 2):
             node = {"metadata": {"name": f"n{number}"}}
             assert made.system.post("/api/v1/nodes", node).status == 201
@@ -161,8 +164,8 @@ def test_a_tenant_that_goes_leaves_its_names(server: LocalServer) -> None:
 class Shop:
     """A tenant's services, read when asked for."""
 
-    def __init__(self, space: Space, service: Object) -> None:
-        self.space = space
+    def __init__(self, tenant_key: TenantKey, service: Object) -> None:
+        self.tenant_key = tenant_key
         self._service = service
 
     def service(self, service: ServiceId) -> Object | None:
@@ -182,21 +185,23 @@ async def test_a_node_serves_what_ring0_says(server: LocalServer) -> None:
     }
     assert caller.post("/api/v1/namespaces/default/secrets", secret).status == 201
     assert caller.post(INGRESSES, ingress("node.example", "first.example", secret="cert")).status == 201
-    space = Space(HOME, TenantId(tenant))
+    tenant_key = TenantKey(HOME, TenantId(tenant))
     service = {"metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}}
     transport = HttpPool(kubeconfig.load(server.admin_kubeconfig))
 
-    async def nobody(_space: Space, _network: str, _address: str, _port: int) -> socket.socket:
+    async def nobody(_space: TenantKey, _network: str, _address: str, _port: int) -> socket.socket:
         raise ConnectionRefusedError
 
-    proxy, certificates = Server(nobody), Certificates()
+    proxy, certificates = IngressServer(nobody), IngressCertificates()
     try:
         async with Planes() as planes:
             planes.join(HOME, transport)
-            serving = Serving(planes, proxy, certificates, lambda: {space: Shop(space, service)})
+            serving = IngressReconciler(
+                planes, proxy, certificates, lambda: {tenant_key: Shop(tenant_key, service)}
+            )
             running = asyncio.create_task(serving.run())
             target = await asyncio.to_thread(wait_until, lambda: proxy.table.find("node.example", "/"))
-            assert (target.space, target.addresses) == (space, (("10.96.0.9", 80),))
+            assert (target.space, target.addresses) == (tenant_key, (("10.96.0.9", 80),))
             assert proxy.table.find("first.example", "/") is None, "another tenant has it"
             await asyncio.to_thread(wait_until, lambda: certificates.find("node.example"))
             assert certificates.find("first.example") is None

@@ -18,13 +18,13 @@ from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.controllers.all import CONTROLLERS
-from alcove.controllers.ingress import Ingresses
+from alcove.controllers.ingress import IngressController
 from alcove.dataplane.namespaces import inside
 from alcove.testing.agent import node_kubeconfig
 from alcove.testing.certificates import self_signed
 from alcove.testing.controllers import RunningControllers
-from alcove.testing.nodecluster import Cluster, Pod, node_cluster
-from alcove.testing.nodenetworks import NodeNetwork
+from alcove.testing.nodecluster import AttachedPod, NodeCluster, node_cluster
+from alcove.testing.nodenetworks import LabNodeNetwork
 from alcove.testing.nodes import lacking
 from alcove.testing.probes import connect, tcp_server
 from alcove.testing.server import LocalServer, wait_until
@@ -38,7 +38,7 @@ RANGE = {"type": "vpc", "ip": "10.7.0.0", "prefix": 16}
 
 
 @contextmanager
-def serving(node: NodeNetwork, server: LocalServer) -> Iterator[None]:
+def serving(node: LabNodeNetwork, server: LocalServer) -> Iterator[None]:
     """The node's ingress, with the node's own credentials, on the node's loop."""
     begun: list[asyncio.Task[None]] = []
 
@@ -68,12 +68,12 @@ def serving(node: NodeNetwork, server: LocalServer) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     directory: Path = tmp_path_factory.mktemp("ingress-nodes")
     with ExitStack() as stack:
         made = stack.enter_context(node_cluster(directory, 2, f"{WORLD}/24"))
-        if Ingresses not in CONTROLLERS:
-            stack.enter_context(RunningControllers(made.server.admin_kubeconfig, (Ingresses,)))
+        if IngressController not in CONTROLLERS:
+            stack.enter_context(RunningControllers(made.server.admin_kubeconfig, (IngressController,)))
         for node in made.nodes.all:
             stack.enter_context(serving(node, made.server))
         for tenant in TENANTS:
@@ -82,7 +82,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def pods(cluster: Cluster) -> Iterator[dict[str, list[Pod]]]:
+def pods(cluster: NodeCluster) -> Iterator[dict[str, list[AttachedPod]]]:
     """Of each tenant one on either node, behind the service `web`; they say who they are."""
     found = {tenant: [cluster.place_pod(tenant, node) for node in (0, 1)] for tenant in TENANTS}
     with ExitStack() as stack:
@@ -96,7 +96,7 @@ def pods(cluster: Cluster) -> Iterator[dict[str, list[Pod]]]:
 
 
 @contextmanager
-def answering(pod: Pod) -> Iterator[None]:
+def answering(pod: AttachedPod) -> Iterator[None]:
     with tcp_server(pod.namespace, pod.address, 8080) as server:
 
         def serve_all() -> None:
@@ -118,7 +118,7 @@ def answering(pod: Pod) -> Iterator[None]:
         thread.join(2)
 
 
-def make_ingress(cluster: Cluster, tenant: str, name: str, host: str, secret: str = "") -> str:
+def make_ingress(cluster: NodeCluster, tenant: str, name: str, host: str, secret: str = "") -> str:
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
     spec: Object = {"ingressClassName": "alcove", "rules": [{"host": host, "http": {"paths": paths}}]}
@@ -130,7 +130,7 @@ def make_ingress(cluster: Cluster, tenant: str, name: str, host: str, secret: st
     return f"{path}/{name}"
 
 
-def ask(cluster: Cluster, node: int, host: str, trusted: bytes = b"") -> str:
+def ask(cluster: NodeCluster, node: int, host: str, trusted: bytes = b"") -> str:
     """What the world hears from a node by that name, with TLS if it trusts somebody; empty: nothing."""
     address = str(cluster.nodes[node].node.address)
     client = connect(cluster.world, address, 443 if trusted else 80)
@@ -154,7 +154,7 @@ def ask(cluster: Cluster, node: int, host: str, trusted: bytes = b"") -> str:
 
 
 def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
-    cluster: Cluster, pods: dict[str, list[Pod]]
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
 ) -> None:
     """Two tenants with the same addresses, each by its own name."""
     for tenant in TENANTS:
@@ -175,7 +175,7 @@ def test_a_name_leads_to_its_tenants_pods_by_every_node_it_is_on(
             wait_until(all_heard, 20.0)
 
 
-def test_its_status_tells_where(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_its_status_tells_where(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     path = make_ingress(cluster, "red", "told", "told.example")
     own = sorted(str(pod.node.node.address) for pod in pods["red"])
 
@@ -189,7 +189,7 @@ def test_its_status_tells_where(cluster: Cluster, pods: dict[str, list[Pod]]) ->
 
 
 def test_another_tenant_does_not_get_a_name_that_is_taken(
-    cluster: Cluster, pods: dict[str, list[Pod]]
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
 ) -> None:
     make_ingress(cluster, "red", "first", "wanted.example")
     wait_until(lambda: ask(cluster, 0, "wanted.example").startswith("red/"), 20.0)
@@ -202,7 +202,9 @@ def test_another_tenant_does_not_get_a_name_that_is_taken(
     cluster.must(cluster.server.system.delete(second))
 
 
-def test_https_with_the_tenants_own_certificate(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_https_with_the_tenants_own_certificate(
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
+) -> None:
     chain, key = self_signed("secure.example")
     data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
     secret = {"metadata": {"name": "cert"}, "type": "kubernetes.io/tls", "data": data}
@@ -212,5 +214,5 @@ def test_https_with_the_tenants_own_certificate(cluster: Cluster, pods: dict[str
     wait_until(lambda: ask(cluster, 1, "secure.example", chain).startswith("blue/"), 20.0)
 
 
-def test_what_nobody_has_is_not_found(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_what_nobody_has_is_not_found(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     assert ask(cluster, 0, "nobody.example") == "404"

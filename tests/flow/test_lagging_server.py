@@ -16,7 +16,7 @@ from alcove.testing import etcd
 from alcove.testing.etcd import EtcdCluster
 from alcove.testing.etcd_relay import EtcdRelay
 from alcove.testing.replicated import SHARED_KEYS
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 pytestmark = pytest.mark.skipif(bool(etcd.lacking()), reason=etcd.lacking())
 
@@ -36,7 +36,7 @@ class Pair(Struct, frozen=True):
     def callers(self, user: str = "admin") -> tuple[Caller, Caller]:
         return self.first.as_tenant("acme", user), self.second.as_tenant("acme", user)
 
-    def late(self, write: Callable[[], Answer], ask: Callable[[], Answer]) -> Answer:
+    def late(self, write: Callable[[], ServerResponse], ask: Callable[[], ServerResponse]) -> ServerResponse:
         """The second server's answer to `ask`, which it gets when the first has acknowledged `write`, and before it
         hears of it."""
         # A read that names no revision: the second knows all that came before.
@@ -84,7 +84,7 @@ def crd(group: str) -> Object:
     return named(f"widgets.{group}", spec=spec)
 
 
-def grant(first: Caller, name: str, user: str, verb: str, resource: str) -> Answer:
+def grant(first: Caller, name: str, user: str, verb: str, resource: str) -> ServerResponse:
     """A right, in one role and one binding; the answer to the binding."""
     rule = {"apiGroups": [""], "resources": [resource], "verbs": [verb]}
     assert first.post(f"{RBAC}/clusterroles", named(name, rules=[rule])).status == 201
@@ -99,7 +99,7 @@ class Say(Struct, frozen=True):
     path: str
     body: Object | None = None
 
-    def to(self, caller: Caller) -> Answer:
+    def to(self, caller: Caller) -> ServerResponse:
         if self.method == "PATCH":
             return caller.patch(self.path, self.body)
         return caller.request(self.method, self.path, self.body)
@@ -273,7 +273,7 @@ def test_a_right_to_impersonate_that_the_other_server_granted_can_be_used(pair: 
     first, _ = pair.callers()
     _, bob = pair.callers("carol")
 
-    def as_dave() -> Answer:
+    def as_dave() -> ServerResponse:
         return bob.post(SELF_REVIEWS, SELF_REVIEW, impersonate_user="dave")
 
     assert as_dave().status == 403
@@ -298,7 +298,7 @@ def test_a_token_is_good_whose_account_the_other_server_made(pair: Pair) -> None
     first, _ = pair.callers()
     tokens: list[str] = []
 
-    def account() -> Answer:
+    def account() -> ServerResponse:
         assert first.post(f"{HERE}/serviceaccounts", named("new")).status == 201
         answer = first.post(f"{HERE}/serviceaccounts/new/token", {"spec": {"audiences": []}})
         tokens.append(answer.json["status"]["token"])
@@ -313,7 +313,7 @@ def test_a_revision_that_the_other_server_gave_can_be_replaced(pair: Pair) -> No
     first.post(MAPS, named("replaced"))
     seen: list[Object] = []
 
-    def change() -> Answer:
+    def change() -> ServerResponse:
         answer = first.patch(f"{MAPS}/replaced", {"data": {"by": "first"}})
         seen.append(answer.json)
         return answer

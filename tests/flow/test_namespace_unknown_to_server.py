@@ -8,15 +8,20 @@ import pytest
 
 from alcove.client.resources import CONFIG_MAPS, ENDPOINTS, PODS, SERVICE_ACCOUNTS, Resource
 from alcove.controllers.controller import Controller
-from alcove.controllers.endpoints.legacy import Endpoints
-from alcove.controllers.replicasets.controller import ReplicaSets
-from alcove.controllers.rootca import RootCa
-from alcove.controllers.serviceaccounts import ServiceAccounts
+from alcove.controllers.endpoints.legacy import EndpointsController
+from alcove.controllers.replicasets.controller import ReplicaSetController
+from alcove.controllers.rootca import RootCaController
+from alcove.controllers.serviceaccounts import ServiceAccountController
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.faults import CALM, FaultyTransport, Odds
 from alcove.testing.server import Caller, LocalServer, wait_until
 
-CONTROLLERS: tuple[type[Controller], ...] = (ServiceAccounts, RootCa, Endpoints, ReplicaSets)
+CONTROLLERS: tuple[type[Controller], ...] = (
+    ServiceAccountController,
+    RootCaController,
+    EndpointsController,
+    ReplicaSetController,
+)
 NEW = "/api/v1/namespaces/new"
 UNKNOWN = Odds(unknown_place=1.0)
 MADE = (

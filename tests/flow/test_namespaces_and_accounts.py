@@ -97,8 +97,8 @@ def test_the_first_three_namespaces_stay(acme: Caller) -> None:
     for each in ("default", "kube-system", "kube-public"):
         refused = acme.delete(f"/api/v1/namespaces/{each}")
         assert refused.status == 403
-        told = f'namespaces "spaces/{each}" is forbidden: this namespace may not be deleted'
-        assert refused.json["message"] == told
+        message = f'namespaces "spaces/{each}" is forbidden: this namespace may not be deleted'
+        assert refused.json["message"] == message
 
 
 def test_token_secrets_go_with_their_account(acme: Caller, name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
-from alcove.controllers.network.pods import RETRY_SECONDS, WOKEN_MAX, PodController
+from alcove.controllers.network.pods import RETRY_SECONDS, WOKEN_MAX, PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.testing.controllers import RunningControllers
@@ -28,7 +28,7 @@ CONTROLLERS = (
     EndpointController,
     DropletController,
     NetworkController,
-    PodController,
+    PodNetworkController,
     OrphanController,
     ServiceAddressController,
 )
@@ -68,10 +68,10 @@ def status(caller: Caller, name: str) -> dict[str, Any]:
     return found
 
 
-def in_phase(caller: Caller, name: str, phase: str, told: str = "") -> dict[str, Any]:
+def in_phase(caller: Caller, name: str, phase: str, message: str = "") -> dict[str, Any]:
     def check() -> dict[str, Any] | None:
         now = status(caller, name)
-        return now if now.get("phase") == phase and told in now.get("message", "") else None
+        return now if now.get("phase") == phase and message in now.get("message", "") else None
 
     reached: dict[str, Any] = wait_until(check)
     return reached

@@ -25,10 +25,10 @@ from alcove.client.pool import HttpPool
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.testing.server import LocalServer
 from alcove.vpc import ranges
-from alcove.vpc.addressing import Place, Purpose
-from alcove.vpc.allocator import Allocator, Wish
-from alcove.vpc.errors import Full, OutOfRange, Taken
-from alcove.vpc.world import World
+from alcove.vpc.addressing import AddressPool, EndpointPurpose
+from alcove.vpc.allocator import AddressAllocator, AddressRequest
+from alcove.vpc.errors import AddressTaken, OutOfRange, RangeFull
+from alcove.vpc.vpc_cache import VpcCache
 
 _SCOPES = count(1000)
 
@@ -40,14 +40,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def allocator(path: Path) -> AsyncIterator[Allocator]:
+async def allocator(path: Path) -> AsyncIterator[AddressAllocator]:
     """One with a view of its own, as a process of its own would have it."""
     transport = HttpPool(kubeconfig.load(path))
     async with Planes() as planes:
-        world = World(planes, lambda: 0.0)
+        cache = VpcCache(planes, lambda: 0.0)
         planes.join(HOME, transport)
         await planes.synced()
-        yield Allocator(world, asyncio.get_running_loop().time)
+        yield AddressAllocator(cache, asyncio.get_running_loop().time)
     await transport.close()
 
 
@@ -58,16 +58,16 @@ async def client(path: Path) -> AsyncIterator[Client]:
     await transport.close()
 
 
-def place(cidr: str = "10.0.0.0/24") -> Place:
+def place(cidr: str = "10.0.0.0/24") -> AddressPool:
     scope = next(_SCOPES)
-    return Place(vpc="v", net=f"n{scope}", network=ip_network(cidr), scope=scope, vni=scope)
+    return AddressPool(vpc="v", net=f"n{scope}", network=ip_network(cidr), scope=scope, vni=scope)
 
 
-def purpose(number: int) -> Purpose:
-    return Purpose(owner_uid=f"uid-{number}", what=f"test/{number}")
+def purpose(number: int) -> EndpointPurpose:
+    return EndpointPurpose(owner_uid=f"uid-{number}", what=f"test/{number}")
 
 
-async def endpoints(path: Path, where: Place) -> list[Object]:
+async def endpoints(path: Path, where: AddressPool) -> list[Object]:
     async with client(path) as asked:
         return await asked.list(SYSTEM, VPC_ENDPOINTS, fields=f"spec.net={where.net}")
 
@@ -92,7 +92,7 @@ async def test_chosen_addresses(path: Path) -> None:
         chosen = await one.claim(where, purpose(1), ip_address("10.0.0.200"))
         assert chosen["spec"]["ip"] == "10.0.0.200"
         for rival in (one, other):
-            with pytest.raises(Taken, match=r"10\.0\.0\.200 is taken"):
+            with pytest.raises(AddressTaken, match=r"10\.0\.0\.200 is taken"):
                 await rival.claim(where, purpose(2), ip_address("10.0.0.200"))
         for wrong in ("10.0.0.0", "10.0.0.1", "10.0.0.255", "10.0.1.5", "fd00::5"):
             with pytest.raises(OutOfRange, match=str(where.network)):
@@ -103,15 +103,15 @@ async def test_chosen_addresses(path: Path) -> None:
 async def test_wishes_are_checked_together_before_any_is_fulfilled(path: Path) -> None:
     first, second = place("10.0.0.0/29"), place("10.0.1.0/30")
     async with allocator(path) as one:
-        one.check([Wish((first,))] * 5)
-        one.check([Wish((first, second))] * 6)
-        with pytest.raises(Full, match=r"10\.0\.0\.0/29"):
-            one.check([Wish((first,))] * 6)
-        with pytest.raises(Full, match=r"10\.0\.0\.0/29.*; .*10\.0\.1\.0/30"):
-            one.check([Wish((first, second))] * 7)
+        one.check([AddressRequest((first,))] * 5)
+        one.check([AddressRequest((first, second))] * 6)
+        with pytest.raises(RangeFull, match=r"10\.0\.0\.0/29"):
+            one.check([AddressRequest((first,))] * 6)
+        with pytest.raises(RangeFull, match=r"10\.0\.0\.0/29.*; .*10\.0\.1\.0/30"):
+            one.check([AddressRequest((first, second))] * 7)
         await one.claim(first, purpose(1), ip_address("10.0.0.4"))
-        with pytest.raises(Taken):
-            one.check([Wish((first,)), Wish((first,), ip_address("10.0.0.4"))])
+        with pytest.raises(AddressTaken):
+            one.check([AddressRequest((first,)), AddressRequest((first,), ip_address("10.0.0.4"))])
         assert one.pool(first).used == 1, "asking takes nothing"
 
 
@@ -121,12 +121,12 @@ async def test_rivals_never_share_an_address_and_find_every_one(path: Path, cidr
     size = ranges.last_usable(where.network) - ranges.first_usable(where.network) + 1
     refused = Counter[str]()
 
-    async def take_all(one: Allocator, first: int) -> list[str]:
+    async def take_all(one: AddressAllocator, first: int) -> list[str]:
         taken = []
         for number in range(first, first + size):
             try:
                 taken.append((await one.claim(where, purpose(number)))["spec"]["ip"])
-            except Full:
+            except RangeFull:
                 refused["full"] += 1
         return taken
 
@@ -153,13 +153,13 @@ async def _scenario(path: Path, chance: random.Random) -> None:
     held: dict[str, str] = {}
     """address → owner, of claims that were acknowledged and not yet given back."""
 
-    async def work(one: Allocator, asked: Client) -> None:
+    async def work(one: AddressAllocator, asked: Client) -> None:
         while True:
             if chance.random() < 0.6 or not held:
                 number = next(owners)
                 try:
                     made = await one.claim(where, purpose(number))
-                except Full:
+                except RangeFull:
                     continue
                 ip = made["spec"]["ip"]
                 assert ip not in held, f"{ip} was given out twice"

@@ -13,7 +13,7 @@ import pytest
 from alcove.controllers.network.droplets import DropletController
 from alcove.controllers.network.networks import NetworkController
 from alcove.controllers.network.orphans import OrphanController
-from alcove.controllers.network.pods import PodController
+from alcove.controllers.network.pods import PodNetworkController
 from alcove.controllers.network.provider import EndpointController, SubnetController, VpcController
 from alcove.controllers.services.addresses import ServiceAddressController
 from alcove.testing.controllers import RunningControllers
@@ -27,7 +27,7 @@ CONTROLLERS = (
     EndpointController,
     DropletController,
     NetworkController,
-    PodController,
+    PodNetworkController,
     OrphanController,
     ServiceAddressController,
 )

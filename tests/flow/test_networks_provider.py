@@ -48,11 +48,11 @@ def found(ring0: Caller, resource: str, **fields: str) -> list[dict[str, Any]]:
     return sorted(items, key=lambda each: str(each["metadata"]["name"]))
 
 
-def in_state(ring0: Caller, resource: str, name: str, state: str, told: str = "") -> dict[str, Any]:
+def in_state(ring0: Caller, resource: str, name: str, state: str, message: str = "") -> dict[str, Any]:
     def check() -> dict[str, Any] | None:
         obj = get(ring0, resource, name)
         is_there = obj.get("spec", {}).get("status") == state
-        return obj if is_there and told in obj.get("status", {}).get("message", "") else None
+        return obj if is_there and message in obj.get("status", {}).get("message", "") else None
 
     reached: dict[str, Any] = wait_until(check)
     return reached
@@ -120,9 +120,9 @@ def test_a_subnet_is_inside_its_vpc_and_beside_the_others(ring0: Caller, name: s
         ("over", "10.0.1.128/25", f'overlaps subnet "{name}-a" (10.0.1.0/24)'),
         ("family", "fd00::/64", "is IPv6, but"),
     ]  # fmt: skip
-    for suffix, cidr, told in refused:
+    for suffix, cidr, message in refused:
         make_subnet(ring0, f"{name}-{suffix}", name, cidr)
-        in_state(ring0, "subnets", f"{name}-{suffix}", "Failed", told)
+        in_state(ring0, "subnets", f"{name}-{suffix}", "Failed", message)
         assert not found(ring0, "bouncers", net=f"{name}-{suffix}"), "nothing half-made"
     make_subnet(ring0, f"{name}-b", name, "10.0.2.0/24")
     in_state(ring0, "subnets", f"{name}-b", "Provisioned")
@@ -214,13 +214,13 @@ def test_endpoints_written_by_hand(ring0: Caller, name: str, droplets: list[str]
     assert spec["vpc"] == name and spec["mac"] == "0a:58:0a:00:01:05"
     make(ring0, "endpoints", f"{name}-web", net=f"{name}-a", ip="10.0.1.6")
     in_state(ring0, "endpoints", f"{name}-web", "Failed", f'its name must be "{vni}-10.0.1.6"')
-    for number, (ip, told) in enumerate([
+    for number, (ip, message) in enumerate([
         ("10.0.2.5", f'address 10.0.2.5 is outside subnet "{name}-a" (10.0.1.0/24)'),
         ("10.0.1.1", "is reserved in"),
         ("fd00::5", "is IPv6, but"),
     ]):  # fmt: skip
         make(ring0, "endpoints", f"{name}-bad-{number}", net=f"{name}-a", ip=ip)
-        in_state(ring0, "endpoints", f"{name}-bad-{number}", "Failed", told)
+        in_state(ring0, "endpoints", f"{name}-bad-{number}", "Failed", message)
 
 
 def where(ring0: Caller, resource: str, **fields: str) -> list[str]:

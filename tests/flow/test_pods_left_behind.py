@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api import meta
 from alcove.controllers import podgc
-from alcove.controllers.podgc import PodGarbage
+from alcove.controllers.podgc import PodGarbageCollector
 from alcove.controllers.ttl import TtlAfterFinished
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -23,7 +23,7 @@ def pod(name: str, node: str = "") -> dict[str, object]:
 def running(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr(podgc, "NODE_GONE_SECONDS", 0.2)
     monkeypatch.setattr(podgc, "FINISHED_MAX", 3)
-    with RunningControllers(server.admin_kubeconfig, (PodGarbage, TtlAfterFinished)) as running:
+    with RunningControllers(server.admin_kubeconfig, (PodGarbageCollector, TtlAfterFinished)) as running:
         yield running
 
 

@@ -56,7 +56,7 @@ def test_label_and_field_selectors(ten: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("labelSelector=a%3D%3D%3Db", "unable to parse requirement"),
         ("fieldSelector=data.n%3Dx", "field label not supported: data.n"),
@@ -65,9 +65,9 @@ def test_label_and_field_selectors(ten: Caller) -> None:
         ("continue=%21%21", "continue key is not valid"),
     ],
 )
-def test_bad_list_options_say_what_is_wrong(tenant: Caller, query: str, told: str) -> None:
+def test_bad_list_options_say_what_is_wrong(tenant: Caller, query: str, message: str) -> None:
     answer = tenant.get(f"{MAPS}?{query}")
-    assert answer.status == 400 and told in answer.json["message"], answer.body
+    assert answer.status == 400 and message in answer.json["message"], answer.body
 
 
 def test_pages_show_one_moment_whatever_is_written_in_between(ten: Caller) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CONFIG_MAPS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -20,8 +20,8 @@ class Picky(Controller):
     resource = CONFIG_MAPS
     workers = 2
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._maps = self.mirror(CONFIG_MAPS)
         self.on(self._maps)
 

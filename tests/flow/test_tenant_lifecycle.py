@@ -11,7 +11,7 @@ import pytest
 from alcove.api.objects import Object
 from alcove.store.sqlite_rows import DELETED
 from alcove.testing.controlplane import LocalControllers
-from alcove.testing.server import Answer, LocalServer, wait_until
+from alcove.testing.server import LocalServer, ServerResponse, wait_until
 
 _NUMBERS = count()
 HELD = {"metadata": {"name": "held", "finalizers": ["kubernetes.io/pvc-protection"]}, "rules": []}
@@ -51,15 +51,15 @@ def delete(server: LocalServer, name: str) -> None:
     wait_until(lambda: server.system.get(f"/api/v1/tenants/{name}").status == 404, seconds_max=30)
 
 
-def conditions(answer: Answer) -> dict[str, dict[str, str]]:
+def conditions(answer: ServerResponse) -> dict[str, dict[str, str]]:
     return {each["type"]: each for each in answer.json["status"].get("conditions", [])}
 
 
 def test_a_tenant_gets_all_its_first_objects(control_plane: LocalServer, name: str) -> None:
     make(control_plane, name)
-    told = control_plane.as_tenant(name).kubectl("get", "ns,net", "-o", "name").split()
-    assert told[:3] == [f"namespace/{each}" for each in NAMESPACES]
-    assert told[3].partition("/")[0] in ("network", "network.arktos.futurewei.com")
+    messages = control_plane.as_tenant(name).kubectl("get", "ns,net", "-o", "name").split()
+    assert messages[:3] == [f"namespace/{each}" for each in NAMESPACES]
+    assert messages[3].partition("/")[0] in ("network", "network.arktos.futurewei.com")
     tenant = control_plane.system.get(f"/api/v1/tenants/{name}")
     assert conditions(tenant)["Initialized"]["status"] == "True"
     delete(control_plane, name)
@@ -140,14 +140,16 @@ def test_by_kubectl_alone(control_plane: LocalServer, name: str) -> None:
     assert "created" in control_plane.system.kubectl("create", "-f", "-", stdin=tenant)
     wait_until(lambda: is_ready(control_plane, name))
     at = ("--server", f"https://127.0.0.1:{control_plane.address[1]}/tenants/{name}")
-    told = control_plane.system.kubectl("get", "ns,clusterrole,net", *at)
-    assert "namespace/kube-public" in told and "admin-role" in told and "flat" in told
+    message = control_plane.system.kubectl("get", "ns,clusterrole,net", *at)
+    assert "namespace/kube-public" in message and "admin-role" in message and "flat" in message
     assert "Active" in control_plane.system.kubectl("get", "tenant", name)
     assert "deleted" in control_plane.system.kubectl("delete", "tenant", name, "--timeout=30s")
     gone = control_plane.system.kubectl("get", "tenant", name, check=False)
     assert f'tenants "{name}" not found' in gone
-    told = control_plane.system.kubectl("get", "ns,clusterrole,net", *at, "--ignore-not-found", check=False)
-    assert "admin-role" not in told and "kube-public" not in told
+    message = control_plane.system.kubectl(
+        "get", "ns,clusterrole,net", *at, "--ignore-not-found", check=False
+    )
+    assert "admin-role" not in message and "kube-public" not in message
 
 
 def test_a_tenant_can_be_made_again_under_its_old_name(control_plane: LocalServer, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from alcove.client.keys import ObjectKey, Space
+from alcove.client.keys import ObjectKey, TenantKey
 from alcove.controllers.all import CONTROLLERS
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -81,7 +81,7 @@ def names(thing: object) -> bool:
             return bool(NAMED.search(thing if isinstance(thing, str) else thing.decode(errors="replace")))
         case ObjectKey():
             return names(thing.tenant) or names(thing.name)
-        case Space():
+        case TenantKey():
             return names(thing.tenant)
         case tuple():
             return any(names(each) for each in thing)

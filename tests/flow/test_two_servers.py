@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from alcove.api.ids import SYSTEM
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
-from alcove.cli.kubeconfig import Certificate, render
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.testing.claims import free_port
 from alcove.testing.server import Caller, LocalServer
 
@@ -97,11 +97,11 @@ def test_a_watch_on_one_tells_of_writes_to_the_other(pair: tuple[Caller, Caller]
 def as_node(admin: Caller, authority_of: Caller, name: str, directory: Path) -> Caller:
     """A node's agent at the server of `admin`."""
     now, user = time.time(), f"system:node:{name}"
-    authority = Authority.open(authority_of.kubeconfig.parent / "pki", now)
+    authority = CertificateAuthority.open(authority_of.kubeconfig.parent / "pki", now)
     made = authority.client(Subject(SYSTEM, user, ("system:nodes",)), now, timedelta(hours=1))
     account = load(admin.kubeconfig)
     path = directory / "node.kubeconfig"
-    certificate = Certificate(made.certificate_pem, made.key_pem)
+    certificate = KubeconfigCertificate(made.certificate_pem, made.key_pem)
     path.write_text(render(account.server, account.ca_pem, "system", user, certificate))
     return Caller(path)
 

@@ -10,7 +10,7 @@ from alcove.controllers.volumes import (
     ClaimProtection,
     EphemeralClaims,
     LocalProvisioner,
-    VolumeKeeper,
+    VolumeController,
     VolumeProtection,
 )
 from alcove.testing.controllers import RunningControllers
@@ -20,7 +20,7 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 PODS = "/api/v1/namespaces/default/pods"
-ALL = (ClaimBinder, VolumeKeeper, LocalProvisioner, ClaimProtection, VolumeProtection, EphemeralClaims)
+ALL = (ClaimBinder, VolumeController, LocalProvisioner, ClaimProtection, VolumeProtection, EphemeralClaims)
 LOCAL = {"provisioner": "alcove.io/local", "volumeBindingMode": "WaitForFirstConsumer"}
 
 

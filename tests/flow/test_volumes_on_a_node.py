@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
-from alcove.agent.volumes import VolumeFailure, Volumes
-from alcove.agent.volumes.wiping import ORPHAN_SECONDS, Wiper
+from alcove.agent.volumes import PodVolumes, VolumeFailure
+from alcove.agent.volumes.wiper import ORPHAN_SECONDS, VolumeWiper
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
@@ -25,7 +25,7 @@ from alcove.controllers.volumes import (
     ClaimBinder,
     ClaimProtection,
     LocalProvisioner,
-    VolumeKeeper,
+    VolumeController,
     VolumeProtection,
 )
 from alcove.testing.agent import node_kubeconfig
@@ -48,7 +48,7 @@ _NUMBERS = count(1)
 
 @pytest.fixture(scope="module", autouse=True)
 def running(server: LocalServer) -> Iterator[None]:
-    controllers = (ClaimBinder, VolumeKeeper, LocalProvisioner, ClaimProtection, VolumeProtection)
+    controllers = (ClaimBinder, VolumeController, LocalProvisioner, ClaimProtection, VolumeProtection)
     with RunningControllers(server.admin_kubeconfig, controllers):
         yield
 
@@ -64,9 +64,9 @@ class Node:
         await self.planes.__aenter__()
         self._pool = HttpPool(kubeconfig.load(node_kubeconfig(self.server, self.name)))
         self.planes.join(HOME, self._pool)
-        lookup = Lookup(self.planes, seconds=0.0)
-        self.volumes = Volumes(self.folder, lookup, time.time, node=self.name)
-        self.wiper = Wiper(self.volumes, self.planes, self.name, lambda: self.now)
+        lookup = ObjectLookup(self.planes, seconds=0.0)
+        self.volumes = PodVolumes(self.folder, lookup, time.time, node=self.name)
+        self.wiper = VolumeWiper(self.volumes, self.planes, self.name, lambda: self.now)
         await self.planes.synced()
         return self
 
@@ -209,7 +209,7 @@ async def test_a_volume_of_another_node_is_not_made_up_here(
     claim(tenant, node.name)
     key, pod = use(tenant, node.name, "web")
     lookup = node.volumes._sources._lookup
-    elsewhere = Volumes(tmp_path / "elsewhere", lookup, time.time, node="elsewhere")
+    elsewhere = PodVolumes(tmp_path / "elsewhere", lookup, time.time, node="elsewhere")
     with pytest.raises(VolumeFailure, match="not here"):
         await elsewhere.mount(key, pod)
     assert elsewhere.local.all() == []

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from alcove.testing.server import Answer, Caller
+from alcove.testing.server import Caller, ServerResponse
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
@@ -25,7 +25,7 @@ def deployment(**spec: Any) -> dict[str, Any]:
     }
 
 
-def warnings(answer: Answer) -> str:
+def warnings(answer: ServerResponse) -> str:
     assert answer.status in (200, 201), answer.body
     return answer.headers.get("warning", "")
 
@@ -65,13 +65,15 @@ def test_an_ordinary_object_is_not_warned_of(tenant: Caller) -> None:
 
 
 def test_deprecated_kinds_are_warned_of_with_every_answer(tenant: Caller) -> None:
-    told = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-    assert told in warnings(tenant.get("/api/v1/namespaces/default/endpoints"))
+    message = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    assert message in warnings(tenant.get("/api/v1/namespaces/default/endpoints"))
 
 
 def test_kubectl_shows_them(tenant: Caller) -> None:
     env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
     given = deployment(containers=[{"name": "c", "image": "nginx", "env": env}])
-    told = tenant.kubectl("apply", "-f", "-", stdin=json.dumps(given), check=False)
-    assert "Warning: spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14" in told
-    assert 'Warning: spec.template.spec.containers[0].env[1]: hides previous definition of "A"' in told
+    message = tenant.kubectl("apply", "-f", "-", stdin=json.dumps(given), check=False)
+    assert (
+        "Warning: spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14" in message
+    )
+    assert 'Warning: spec.template.spec.containers[0].env[1]: hides previous definition of "A"' in message

@@ -96,8 +96,8 @@ def test_rolling_out_and_back(tenant_admin: Caller) -> None:
     counts = status(tenant_admin, "web")
     assert (counts["replicas"], counts["updatedReplicas"], counts["availableReplicas"]) == (4, 4, 4)
     assert counts["observedGeneration"] == deployment["metadata"]["generation"]
-    told = tenant_admin.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
-    assert "ScalingReplicaSet" in told
+    message = tenant_admin.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+    assert "ScalingReplicaSet" in message
 
 
 def test_a_broken_image_stops_the_rollout_and_is_told(tenant_admin: Caller) -> None:
@@ -108,8 +108,8 @@ def test_a_broken_image_stops_the_rollout_and_is_told(tenant_admin: Caller) -> N
         wait_until(lambda: reason(tenant_admin, "web") == "ProgressDeadlineExceeded", 20)
     assert images(tenant_admin).count("v1") == 3, "no more than a quarter is taken away"
     assert images(tenant_admin).count("broken") == 2, "what is taken away, and the surge"
-    told = tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=5s", check=False)
-    assert "exceeded its progress deadline" in told
+    message = tenant_admin.kubectl("rollout", "status", "deploy/web", "--timeout=5s", check=False)
+    assert "exceeded its progress deadline" in message
 
 
 def test_recreating_waits_until_everything_old_is_gone(tenant_admin: Caller) -> None:

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
-from alcove.cli.kubeconfig import Certificate, render
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 CANARY = b"hunter2-canary"
 
@@ -29,11 +29,11 @@ def shows(body: bytes, text: bytes = CANARY) -> bool:
 def node_caller(server: LocalServer, directory: Path, name: str) -> Caller:
     """A node's agent, with a certificate of the server's own authority."""
     user = f"system:node:{name}"
-    authority = Authority.open(server.directory / "pki", time.time())
+    authority = CertificateAuthority.open(server.directory / "pki", time.time())
     made = authority.client(Subject(SYSTEM, user, ("system:nodes",)), time.time(), timedelta(hours=1))
     account = load(server.admin_kubeconfig)
     path = directory / f"{name}.kubeconfig"
-    certificate = Certificate(made.certificate_pem, made.key_pem)
+    certificate = KubeconfigCertificate(made.certificate_pem, made.key_pem)
     path.write_text(render(account.server, account.ca_pem, "system", user, certificate))
     return Caller(path)
 
@@ -102,7 +102,7 @@ def token_request(pod: Object, **spec: Any) -> Object:
     return {"spec": {"boundObjectRef": ref, **spec}}
 
 
-def check_refused(answer: Answer) -> None:
+def check_refused(answer: ServerResponse) -> None:
     assert answer.status == 403, (answer.status, answer.body)
     assert (answer.json["kind"], answer.json["reason"]) == ("Status", "Forbidden")
     assert not shows(answer.body)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from alcove.api.ids import SYSTEM
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.cli.connection import load
-from alcove.cli.kubeconfig import Certificate, render
-from alcove.controllers.volumes import ClaimBinder, LocalProvisioner, VolumeKeeper
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.controllers.volumes import ClaimBinder, LocalProvisioner, VolumeController
 from alcove.testing.controllers import RunningControllers
 from alcove.testing.server import Caller, LocalServer, wait_until
 
@@ -30,7 +30,7 @@ def victim(server: LocalServer) -> Iterator[Caller]:
     caller = server.make_tenant("volume-victim")
     for name in ("n-a", "n-b"):
         server.system.post("/api/v1/nodes", {"metadata": {"name": name}})
-    with RunningControllers(server.admin_kubeconfig, (ClaimBinder, VolumeKeeper, LocalProvisioner)):
+    with RunningControllers(server.admin_kubeconfig, (ClaimBinder, VolumeController, LocalProvisioner)):
         assert provision(caller, "data", "n-a")
         yield caller
 
@@ -59,11 +59,11 @@ def stored(caller: Caller) -> dict[str, Any]:
 
 def node_caller(server: LocalServer, directory: Path, name: str) -> Caller:
     user = f"system:node:{name}"
-    authority = Authority.open(server.directory / "pki", time.time())
+    authority = CertificateAuthority.open(server.directory / "pki", time.time())
     made = authority.client(Subject(SYSTEM, user, ("system:nodes",)), time.time(), timedelta(hours=1))
     account = load(server.admin_kubeconfig)
     path = directory / f"{name}.kubeconfig"
-    certificate = Certificate(made.certificate_pem, made.key_pem)
+    certificate = KubeconfigCertificate(made.certificate_pem, made.key_pem)
     path.write_text(render(account.server, account.ca_pem, "system", user, certificate))
     return Caller(path)
 

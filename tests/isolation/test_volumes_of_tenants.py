@@ -15,10 +15,10 @@ import pytest_asyncio
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.base import ContainerId
-from alcove.agent.runtime.config import IdMapping, Mount
+from alcove.agent.runtime.config import BindMount, IdMapping
 from alcove.agent.runtime.oci import OciRuntime
-from alcove.agent.volumes import VolumeFailure, VolumePath, Volumes
-from alcove.agent.volumes.local import Volume
+from alcove.agent.volumes import PodVolumes, VolumeFailure, VolumePath
+from alcove.agent.volumes.local import LocalVolume
 from alcove.agent.volumes.mounts import container_mounts
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -52,15 +52,15 @@ class Pod:
         self.paths: dict[str, VolumePath] = {}
 
     @property
-    def local(self) -> Volume:
-        return Volume(HOME, TenantId(self.tenant), "pv", "same-uid", 8 << 20)
+    def local(self) -> LocalVolume:
+        return LocalVolume(HOME, TenantId(self.tenant), "pv", "same-uid", 8 << 20)
 
     async def mount(self) -> None:
         self.paths = dict(await self.node.volumes.mount(self.key, self.pod))
         data = self.node.volumes.local.mount(self.local)
         self.paths["local"] = VolumePath(data, False, self.paths["empty"].parts)
 
-    def mounts(self, **parts: str) -> list[Mount]:
+    def mounts(self, **parts: str) -> list[BindMount]:
         asked = [
             {"name": name, "mountPath": f"/{name}", **({"subPath": parts[name]} if name in parts else {})}
             for name in self.paths
@@ -82,7 +82,7 @@ class Pod:
 
 
 class Node:
-    def __init__(self, server: LocalServer, lab: ContainerLab, volumes: Volumes) -> None:
+    def __init__(self, server: LocalServer, lab: ContainerLab, volumes: PodVolumes) -> None:
         self.server, self.lab, self.volumes = server, lab, volumes
 
     async def pod(self) -> Pod:
@@ -108,7 +108,7 @@ async def node(request: pytest.FixtureRequest, server: LocalServer) -> AsyncIter
         folder = _passable(name)
         runtime = OciRuntime(flavor, folder / "run", Cgroups.of_machine())
         async with looking_up(server) as lookup:
-            volumes = Volumes(folder / "volumes", lookup, time.time, node="here")
+            volumes = PodVolumes(folder / "volumes", lookup, time.time, node="here")
             async with ContainerLab(runtime, folder) as lab:
                 yield Node(server, lab, volumes)
             for key in volumes.ids():

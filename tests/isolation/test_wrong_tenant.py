@@ -10,7 +10,7 @@ import pytest
 
 from alcove.api import registry
 from alcove.api.kind import Kind, Scope
-from alcove.testing.server import Answer, Caller, LocalServer
+from alcove.testing.server import Caller, LocalServer, ServerResponse
 
 KINDS = registry.load().all()
 FORMS = ("full", "prefix")
@@ -64,7 +64,7 @@ def body_of(kind: Kind, verb: str) -> dict[str, object] | None:
     return {"metadata": {"labels": {"a": "b"}}} if verb == "patch" else None
 
 
-def ask(caller: Caller, kind: Kind, verb: str, path: str) -> Answer:
+def ask(caller: Caller, kind: Kind, verb: str, path: str) -> ServerResponse:
     headers = {"content_type": "application/merge-patch+json"} if verb == "patch" else {}
     return caller.request(METHODS[verb], path, body_of(kind, verb), **headers)
 

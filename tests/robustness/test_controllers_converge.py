@@ -25,7 +25,7 @@ from alcove.testing.controllers import RunningControllers
 from alcove.testing.controlplane import LocalControllers
 from alcove.testing.faults import FaultyTransport, Odds
 from alcove.testing.proxy import BadNetwork
-from alcove.testing.server import Answer, Caller, LocalServer, wait_until
+from alcove.testing.server import Caller, LocalServer, ServerResponse, wait_until
 
 LEASE = ("--lease-seconds", "3")
 ROUGH = Odds(
@@ -164,7 +164,7 @@ def carry_out(ring0: Caller, step: Step) -> None:
 
     def is_done() -> bool:
         kind = {"content_type": "application/merge-patch+json"} if step.method == "PATCH" else {}
-        answer: Answer = ring0.request(step.method, step.path, step.body, **kind)
+        answer: ServerResponse = ring0.request(step.method, step.path, step.body, **kind)
         return answer.status in (200, 201, 202) or (answer.status == 404 and step.method == "DELETE")
 
     wait_until(is_done, seconds_max=120)

@@ -189,8 +189,8 @@ def test_everything_converges_whatever_happens(server: LocalServer, tmp_path: Pa
         try:
             wait_until(lambda: not model.differences() and not model.left_behind(), seconds_max=90)
         except AssertionError:
-            told = "\n".join([*model.differences(), *model.left_behind(), controllers.log[-3000:]])
-            pytest.fail(told)
+            message = "\n".join([*model.differences(), *model.left_behind(), controllers.log[-3000:]])
+            pytest.fail(message)
         finally:
             controllers.stop()
 

@@ -18,7 +18,7 @@ from time import monotonic
 from msgspec import Struct
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Event, Op, Record, Unavailable
+from alcove.store.base import StoreEvent, StoreRecord, StoreUnavailable, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KILLS_MIN = 5
@@ -53,12 +53,12 @@ async def write_for_ever(path: Path, life: int) -> None:
         revision = Revision(0)
         for step in range(1_000_000):
             text = body(life, number, step)
-            halves = [Op(key(life, number, half), text, revision) for half in ("left", "right")]
+            halves = [WriteOp(key(life, number, half), text, revision) for half in ("left", "right")]
             revision = await store.write(halves)
             os.write(1, f"{life} {number} {step} {revision}\n".encode())
 
     # Killed under us, the process that owns the file makes the store unavailable: so this life ends.
-    with suppress(Unavailable):
+    with suppress(StoreUnavailable):
         await asyncio.gather(*(writer(number) for number in range(WRITERS)))
 
 
@@ -80,10 +80,10 @@ async def one_life(path: Path, life: int, moment: random.Random) -> list[Acknowl
     return [Acknowledged(*map(int, line.split())) for line in whole]  # type: ignore[arg-type]
 
 
-async def state_and_history(path: Path) -> tuple[list[Record], list[Event]]:
+async def state_and_history(path: Path) -> tuple[list[StoreRecord], list[StoreEvent]]:
     store = await SqliteStore.open(path)
     snapshot = await store.snapshot()
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     async with asyncio.timeout(30), store.feed(Revision(0)) as feed:
         while not events or events[-1].revision < snapshot.revision:
             events += await anext(feed)
@@ -91,16 +91,16 @@ async def state_and_history(path: Path) -> tuple[list[Record], list[Event]]:
     return list(snapshot.records), events
 
 
-def check_pairs(records: Iterable[Record]) -> None:
+def check_pairs(records: Iterable[StoreRecord]) -> None:
     """Nothing is half of a transaction."""
-    halves: dict[tuple[str, str], list[Record]] = {}
+    halves: dict[tuple[str, str], list[StoreRecord]] = {}
     for record in records:
         halves.setdefault((record.key.tenant, record.key.namespace), []).append(record)
     for left, right in halves.values():
         assert (left.revision, left.body) == (right.revision, right.body)
 
 
-def check_history(events: list[Event], acknowledged: list[Acknowledged]) -> None:
+def check_history(events: list[StoreEvent], acknowledged: list[Acknowledged]) -> None:
     """Every acknowledged write is there once, at its revision, in order; each writer's steps have no gap."""
     written: dict[Revision, tuple[int, int, int]] = {}
     for event in events[::2]:

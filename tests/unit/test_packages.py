@@ -276,8 +276,8 @@ def test_an_environment_that_was_cut_short_is_made_anew_and_a_whole_one_is_kept(
         )
         return done.returncode, done.stderr, (tmp_path / "calls").read_text().splitlines()
 
-    code, told, _ = make()
-    assert code and "run `make setup` again" in told and not (tmp_path / ".venv" / "ready").exists()
+    code, message, _ = make()
+    assert code and "run `make setup` again" in message and not (tmp_path / ".venv" / "ready").exists()
     (tmp_path / "full").unlink()
     code, _, calls = make()
     assert code == 0 and calls[:2] == ["packages", "python -m venv --clear .venv"]
@@ -286,6 +286,6 @@ def test_an_environment_that_was_cut_short_is_made_anew_and_a_whole_one_is_kept(
     (tmp_path / ".venv" / "ready").touch()
     os.utime(tmp_path / ".venv" / "ready", (1, 1))
     assert [call for call in make()[2] if "venv" in call or "install" in call] == [
-        "python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock",
+        "python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock",
         "python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .",
     ]

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
-from alcove.api.nodeapi import NODE_GROUP, NODE_USER_PREFIX
+from alcove.api.node_api import NODE_GROUP, NODE_USER_PREFIX
 from alcove.client.client import Client
 from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS
 
@@ -40,18 +40,18 @@ class NotSigned(Exception):
     """Ring0 did not sign, in time or at all; the message says which."""
 
 
-class Purpose(Struct, frozen=True):
+class CertificatePurpose(Struct, frozen=True):
     signer: str
     usage: str
     prefix: str
     """Of the requests' names."""
 
 
-CLIENT = Purpose("kubernetes.io/kube-apiserver-client-kubelet", "client auth", "node-client")
-SERVING = Purpose("kubernetes.io/kubelet-serving", "server auth", "node-serving")
+CLIENT = CertificatePurpose("kubernetes.io/kube-apiserver-client-kubelet", "client auth", "node-client")
+SERVING = CertificatePurpose("kubernetes.io/kubelet-serving", "server auth", "node-serving")
 
 
-class Pair(Struct, frozen=True):
+class CertificatePair(Struct, frozen=True):
     certificate_pem: bytes
     key_pem: bytes
 
@@ -73,7 +73,9 @@ def renewal_time(certificate: x509.Certificate, chance: float) -> float:
     return begins + lives * (EARLIEST + (LATEST - EARLIEST) * chance)
 
 
-async def ask(client: Client, node: str, purpose: Purpose, names: Sequence[x509.GeneralName] = ()) -> Pair:
+async def ask(
+    client: Client, node: str, purpose: CertificatePurpose, names: Sequence[x509.GeneralName] = ()
+) -> CertificatePair:
     """A new key with its certificate. Raises ApiError, ClientError, NotSigned."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = f"{purpose.prefix}-{node}-{secrets.token_hex(4)}"
@@ -87,7 +89,7 @@ async def ask(client: Client, node: str, purpose: Purpose, names: Sequence[x509.
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Pair(certificate, pem)
+    return CertificatePair(certificate, pem)
 
 
 def signing_request(key: ec.EllipticCurvePrivateKey, node: str, names: Sequence[x509.GeneralName]) -> bytes:

@@ -19,14 +19,14 @@ _KILL_ROUNDS_MAX = 100
 _UNLIMITED_BYTES = 1 << 60
 
 
-class Layout(Enum):
+class CgroupLayout(Enum):
     V1 = "v1"
     HYBRID = "hybrid"
     """Controllers in version 1; a version 2 hierarchy without the ones that matter."""
     V2 = "v2"
 
 
-class Limits(Struct, frozen=True):
+class CgroupLimits(Struct, frozen=True):
     """Zero: no limit."""
 
     cpu_milli: int = 0
@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True):
     processes: int = 0
 
 
-class Usage(Struct, frozen=True):
+class CgroupUsage(Struct, frozen=True):
     cpu_nanoseconds: int = 0
     memory_bytes: int = 0
     working_set_bytes: int = 0
@@ -43,26 +43,26 @@ class Usage(Struct, frozen=True):
     processes: int = 0
 
 
-class Mount(Struct, frozen=True):
+class CgroupMount(Struct, frozen=True):
     path: Path
     controllers: frozenset[str]
     """Empty for version 2."""
 
 
-def find(mounts: str) -> tuple[Layout, tuple[Mount, ...]]:
+def find(mounts: str) -> tuple[CgroupLayout, tuple[CgroupMount, ...]]:
     """How control groups are mounted, from the text of /proc/self/mounts."""
-    found: list[Mount] = []
-    unified: list[Mount] = []
+    found: list[CgroupMount] = []
+    unified: list[CgroupMount] = []
     for line in mounts.splitlines():
         _, path, kind, options, *_ = line.split()
         if kind == "cgroup":
-            found.append(Mount(Path(path), frozenset(options.split(","))))
+            found.append(CgroupMount(Path(path), frozenset(options.split(","))))
         elif kind == "cgroup2":
-            unified.append(Mount(Path(path), frozenset()))
+            unified.append(CgroupMount(Path(path), frozenset()))
     has_v1 = any("memory" in mount.controllers for mount in found)
     if has_v1:
-        return (Layout.HYBRID if unified else Layout.V1), (*found, *unified)
-    return Layout.V2, (*unified, *found)
+        return (CgroupLayout.HYBRID if unified else CgroupLayout.V1), (*found, *unified)
+    return CgroupLayout.V2, (*unified, *found)
 
 
 class Cgroups:
@@ -78,16 +78,16 @@ class Cgroups:
         """Where version 2 is mounted, if it is."""
         return next((mount.path for mount in self.mounts if not mount.controllers), None)
 
-    def ensure(self, group: str, limits: Limits) -> None:
+    def ensure(self, group: str, limits: CgroupLimits) -> None:
         """The group with these limits, made if it is missing."""
-        if self.layout is Layout.V2:
+        if self.layout is CgroupLayout.V2:
             self._ensure_v2(group, limits)
         else:
             self._ensure_v1(group, limits)
 
-    def usage(self, group: str) -> Usage:
+    def usage(self, group: str) -> CgroupUsage:
         """What is used now in the group and below it; zeros where there is no such group."""
-        if self.layout is Layout.V2:
+        if self.layout is CgroupLayout.V2:
             path = self._path("", group)
             memory = _number(path / "memory.current")
             inactive = _field(path / "memory.stat", "inactive_file")
@@ -99,11 +99,11 @@ class Cgroups:
             inactive = _field(path / "memory.stat", "total_inactive_file")
             cpu = _number(self._path("cpuacct", group) / "cpuacct.usage")
             processes = _number(self._path("pids", group) / "pids.current")
-        return Usage(cpu, memory, max(0, memory - inactive), processes)
+        return CgroupUsage(cpu, memory, max(0, memory - inactive), processes)
 
     def memory_limit(self, group: str) -> int:
         """In bytes; 0: there is none, or none that anybody could reach."""
-        if self.layout is Layout.V2:
+        if self.layout is CgroupLayout.V2:
             limit = _number(self._path("", group) / "memory.max")
         else:
             limit = _number(self._path("memory", group) / "memory.limit_in_bytes")
@@ -111,7 +111,7 @@ class Cgroups:
 
     def oom_kills(self, group: str) -> int:
         """How many processes of the group were killed because its memory was full."""
-        if self.layout is Layout.V2:
+        if self.layout is CgroupLayout.V2:
             return _field(self._path("", group) / "memory.events", "oom_kill")
         return _field(self._path("memory", group) / "memory.oom_control", "oom_kill")
 
@@ -165,7 +165,7 @@ class Cgroups:
                 return mount.path / group.lstrip("/")
         return Path("/nonexistent")
 
-    def _ensure_v1(self, group: str, limits: Limits) -> None:
+    def _ensure_v1(self, group: str, limits: CgroupLimits) -> None:
         paths = {controller: self._path(controller, group) for controller in _POD_CONTROLLERS}
         for path in paths.values():
             path.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class Cgroups:
         _write(paths["cpu"] / "cpu.cfs_quota_us", _quota_us(limits) or -1)
         _write(paths["pids"] / "pids.max", limits.processes or "max")
 
-    def _ensure_v2(self, group: str, limits: Limits) -> None:
+    def _ensure_v2(self, group: str, limits: CgroupLimits) -> None:
         path = self._path("", group)
         root = self._path("", "/")
         path.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ def weight_of(shares: int) -> int:
     return 1 + (min(max(shares, 2), 262_144) - 2) * 9_999 // 262_142
 
 
-def _quota_us(limits: Limits) -> int:
+def _quota_us(limits: CgroupLimits) -> int:
     """The kernel takes no quota below a millisecond."""
     return max(1_000, limits.cpu_milli * CPU_PERIOD_US // 1_000) if limits.cpu_milli else 0
 

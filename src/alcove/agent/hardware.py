@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from alcove.agent.cgroups import Cgroups, Layout
+from alcove.agent.cgroups import CgroupLayout, Cgroups
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 
@@ -83,7 +83,7 @@ def _pretty_name(release: str) -> str:
 def _memory_limit(cgroups: Cgroups, own: str) -> int:
     """The memory limit of this process' control group; 0: none that binds."""
     groups = {tuple(line.split(":")[1].split(",")): line.split(":", 2)[2] for line in own.splitlines()}
-    if cgroups.layout is Layout.V2:
+    if cgroups.layout is CgroupLayout.V2:
         return cgroups.memory_limit(groups.get(("",), "/"))
     group = next((path for controllers, path in groups.items() if "memory" in controllers), "/")
     return cgroups.memory_limit(group)

@@ -37,7 +37,7 @@ class _Answer(Struct, frozen=True):
     object: Object | None
 
 
-class Lookup:
+class ObjectLookup:
     def __init__(
         self,
         planes: Planes,
@@ -85,8 +85,8 @@ class Lookup:
 
     def forget(self, key: PodKey) -> None:
         """What the pod's tenant has is asked for anew."""
-        space = key.object_key.space
-        self._known = {what: known for what, known in self._known.items() if what[1].space != space}
+        tenant_key = key.object_key.tenant_key
+        self._known = {what: known for what, known in self._known.items() if what[1].tenant_key != tenant_key}
 
     async def _get(self, resource: Resource, key: ObjectKey) -> Object | None:
         what = (resource, key)

@@ -10,12 +10,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from alcove.dataplane.drops import Count, Reason
+from alcove.dataplane.drops import DropCount, DropReason
 
-Drops = Callable[[], Mapping[Reason, Count]]
+Drops = Callable[[], Mapping[DropReason, DropCount]]
 
 
-class Metrics(Collector):
+class AgentMetrics(Collector):
     def __init__(self) -> None:
         self.pods: Callable[[], int] = lambda: 0
         self.drops: Drops = dict
@@ -31,8 +31,8 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily("alcove_agent_pods", "Pods of all planes on the node.", value=self.pods())
         if ends := self.certificate_ends():
-            told = "When the node's client certificate ends, in epoch seconds."
-            yield GaugeMetricFamily("alcove_agent_certificate_expiration_seconds", told, value=ends)
+            message = "When the node's client certificate ends, in epoch seconds."
+            yield GaugeMetricFamily("alcove_agent_certificate_expiration_seconds", message, value=ends)
         dropped = self.drops()
         packets = CounterMetricFamily(
             "alcove_drops_packets", "Packets dropped, by reason.", labels=("reason",)

@@ -37,7 +37,7 @@ _RESERVED_MEMORY_BYTES = 256 << 20
 _RESERVED_CPU_MILLI = 100
 
 
-class NodeFacts(Struct, frozen=True):
+class NodeDescription(Struct, frozen=True):
     name: str
     addresses: tuple[str, ...]
     port: int
@@ -52,7 +52,7 @@ class NodeFacts(Struct, frozen=True):
     labels: Mapping[str, str] = {}
 
 
-class Pressures(Struct, frozen=True):
+class NodePressures(Struct, frozen=True):
     """What the node is short of."""
 
     memory: bool = False
@@ -62,7 +62,7 @@ class Pressures(Struct, frozen=True):
     """Why it can run no pods; empty: it can."""
 
 
-def node_of(facts: NodeFacts) -> Object:
+def node_of(facts: NodeDescription) -> Object:
     labels = {
         "kubernetes.io/hostname": facts.name,
         "kubernetes.io/os": "linux",
@@ -77,7 +77,9 @@ def node_of(facts: NodeFacts) -> Object:
     }
 
 
-def status_of(facts: NodeFacts, pressures: Pressures, before: Sequence[Object], now: float) -> Object:
+def status_of(
+    facts: NodeDescription, pressures: NodePressures, before: Sequence[Object], now: float
+) -> Object:
     hardware = facts.hardware
     capacity = _amounts(hardware.cpu_milli, hardware.memory_bytes, hardware.disk_bytes, facts.pods_max)
     addresses = [{"type": "InternalIP", "address": each} for each in facts.addresses]
@@ -92,7 +94,7 @@ def status_of(facts: NodeFacts, pressures: Pressures, before: Sequence[Object], 
     }
 
 
-def allocatable(facts: NodeFacts) -> dict[str, str]:
+def allocatable(facts: NodeDescription) -> dict[str, str]:
     """What pods may have: a little is kept for the node itself."""
     hardware = facts.hardware
     return _amounts(
@@ -112,7 +114,7 @@ def _amounts(cpu_milli: int, memory_bytes: int, disk_bytes: int, pods: int) -> d
     }
 
 
-def _info(facts: NodeFacts) -> Object:
+def _info(facts: NodeDescription) -> Object:
     hardware = facts.hardware
     return {
         "architecture": hardware.architecture,
@@ -128,7 +130,9 @@ def _info(facts: NodeFacts) -> Object:
     }
 
 
-def _conditions(facts: NodeFacts, pressures: Pressures, before: Sequence[Object], now: float) -> list[Object]:
+def _conditions(
+    facts: NodeDescription, pressures: NodePressures, before: Sequence[Object], now: float
+) -> list[Object]:
     ready = not pressures.not_ready
     why = "agent is ready" if ready else pressures.not_ready
     found = [
@@ -138,10 +142,10 @@ def _conditions(facts: NodeFacts, pressures: Pressures, before: Sequence[Object]
         _condition("Ready", ready, "KubeletReady" if ready else "KubeletNotReady", why),
     ]
     if facts.is_hollow:
-        told = "pods of this node are hollow: they have states and addresses, but nothing runs"
+        message = "pods of this node are hollow: they have states and addresses, but nothing runs"
         if facts.hollow_because:
-            told += f" ({facts.hollow_because})"
-        found.append(_condition(HOLLOW, True, "HollowRuntime", told))
+            message += f" ({facts.hollow_because})"
+        found.append(_condition(HOLLOW, True, "HollowRuntime", message))
     known = {each["type"]: each for each in before}
     return [_timed(each, known.get(each["type"]), now) for each in found]
 
@@ -164,15 +168,15 @@ def _timed(condition: Object, before: Object | None, now: float) -> Object:
     return {**condition, "lastHeartbeatTime": time, "lastTransitionTime": changed or time}
 
 
-class NodeKeeper:
+class NodeStatusManager:
     """`run` until cancelled."""
 
     def __init__(
         self,
-        facts: NodeFacts,
+        facts: NodeDescription,
         client: Client,
         wall: Callable[[], float],
-        pressures: Callable[[], Pressures] = Pressures,
+        pressures: Callable[[], NodePressures] = NodePressures,
         images: Callable[[], Sequence[Mapping[str, object]]] = tuple,
     ) -> None:
         self.facts = facts

@@ -29,7 +29,7 @@ class PodKey(Struct, frozen=True):
         return ObjectKey(self.plane, self.tenant, self.namespace, self.name)
 
     @property
-    def place(self) -> str:
+    def directory_name(self) -> str:
         """Names it in paths and ids on this node. Other planes' uids are theirs to choose: they name nothing."""
         if self.plane == HOME and _is_uuid(self.uid):
             return self.uid

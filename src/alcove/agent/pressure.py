@@ -25,7 +25,7 @@ PROCESS_SHARE_MIN = 0.05
 _CRITICAL_PRIORITY = 2_000_000_000
 
 
-class Room(Struct, frozen=True):
+class FreeResources(Struct, frozen=True):
     """What is left."""
 
     memory_bytes: int
@@ -47,12 +47,12 @@ class Room(Struct, frozen=True):
         return self.processes < PROCESS_SHARE_MIN * self.processes_max
 
 
-def look(data: Path, root: Path = Path("/")) -> Room:
+def look(data: Path, root: Path = Path("/")) -> FreeResources:
     disk = os.statvfs(data)
     processes_max = int((root / "proc/sys/kernel/pid_max").read_text())
     # "0.20 0.18 0.12 1/80 11206": of the fourth field, how many there are.
     total = int((root / "proc/loadavg").read_text().split()[3].partition("/")[2])
-    return Room(
+    return FreeResources(
         memory_bytes=available_memory((root / "proc/meminfo").read_text()),
         disk_bytes=disk.f_bavail * disk.f_frsize,
         disk_size_bytes=disk.f_blocks * disk.f_frsize,
@@ -61,20 +61,20 @@ def look(data: Path, root: Path = Path("/")) -> Room:
     )
 
 
-class Candidate(Struct, frozen=True):
+class EvictionCandidate(Struct, frozen=True):
     key: PodKey
     spec: Object
     used_bytes: int
     """Of what is short."""
 
 
-def choose(candidates: Sequence[Candidate], resource: str) -> Candidate | None:
+def choose(candidates: Sequence[EvictionCandidate], resource: str) -> EvictionCandidate | None:
     """Who goes for memory (`memory`) or disk (`ephemeral-storage`). None: those who are left are the node's own."""
     may_go = [each for each in candidates if (each.spec.get("priority") or 0) < _CRITICAL_PRIORITY]
     return min(may_go, key=lambda each: _rank(each, resource), default=None)
 
 
-def _rank(candidate: Candidate, resource: str) -> tuple[bool, int, int]:
+def _rank(candidate: EvictionCandidate, resource: str) -> tuple[bool, int, int]:
     requests = container_requests(candidate.spec)
     above = candidate.used_bytes - (requests[resource].value if resource in requests else 0)
     return (above <= 0, candidate.spec.get("priority") or 0, -above)

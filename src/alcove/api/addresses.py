@@ -131,13 +131,13 @@ def endpoint_ip_faults(field: str, value: str) -> list[FieldError]:
         return [invalid(field, value, "must be a valid IP address")]
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
-    told = []
+    messages = []
     if address.is_unspecified:
-        told.append(f"may not be unspecified ({value})")
+        messages.append(f"may not be unspecified ({value})")
     if address.is_loopback:
-        told.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+        messages.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if address.is_link_local:
-        told.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+        messages.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if any(address in network for network in _LINK_MULTICAST if network.version == address.version):
-        told.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-    return [invalid(field, value, each) for each in told]
+        messages.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return [invalid(field, value, each) for each in messages]

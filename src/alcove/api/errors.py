@@ -32,7 +32,7 @@ from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 
 
-class Cause(Struct, frozen=True):
+class StatusCause(Struct, frozen=True):
     reason: str
     message: str
     field: str = ""
@@ -45,7 +45,7 @@ class Details(Struct, frozen=True):
     group: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
     retry_after_seconds: int = 0
 
 
@@ -160,12 +160,12 @@ class Invalid(ApiError):
     @classmethod
     def of(cls, group: str, kind: str, name: str, faults: Sequence[FieldError]) -> "Invalid":
         """`Pod "web" is invalid: spec.containers: Required value`, several faults in brackets."""
-        causes = tuple(Cause(fault.reason, fault.body, fault.field) for fault in faults)
+        causes = tuple(StatusCause(fault.reason, fault.body, fault.field) for fault in faults)
         texts = list(dict.fromkeys(str(fault) for fault in faults))
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         qualified = f"{kind}.{group}" if group else kind
         details = Details(name=name, group=group, kind=kind, causes=causes)
-        return cls(f'{qualified} "{name}" is invalid: {told}', details)
+        return cls(f'{qualified} "{name}" is invalid: {message}', details)
 
 
 class TooManyRequests(ApiError):
@@ -244,7 +244,7 @@ def _read_details(raw: Any) -> Details | None:
     if not isinstance(raw, dict):
         return None
     causes = tuple(
-        Cause(cause.get("reason", ""), cause.get("message", ""), cause.get("field", ""))
+        StatusCause(cause.get("reason", ""), cause.get("message", ""), cause.get("field", ""))
         for cause in raw.get("causes") or ()
     )
     return Details(

@@ -13,7 +13,7 @@ from msgspec import Struct
 from alcove.api.fields import FieldError
 from alcove.api.ids import GroupResource, GroupVersionKind
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 
 class Scope(Enum):
@@ -28,7 +28,7 @@ CLIENT_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-class Column(Struct, frozen=True):
+class PrinterColumn(Struct, frozen=True):
     """A column of the server-side table. `value` gets the object and the time now (epoch seconds)."""
 
     name: str
@@ -120,13 +120,13 @@ class Kind(Struct, frozen=True, kw_only=True):
     resource: str
     singular: str
     scope: Scope
-    schema: Node
+    schema: SchemaNode
     strategy: Strategy = Strategy()
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = VERBS
     subresources: tuple[Subresource, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     storage_version: str = ""
     """The version objects are stored in; empty: this one."""
     to_storage: Callable[[Object], Object] | None = None

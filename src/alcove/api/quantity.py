@@ -31,7 +31,7 @@ class QuantityError(ValueError):
     """A text that is no quantity; the message is Kubernetes' own."""
 
 
-class Format(Enum):
+class QuantityFormat(Enum):
     """The family of suffixes a quantity was written with, and is shown with."""
 
     DECIMAL = "DecimalSI"
@@ -49,7 +49,7 @@ class Quantity(Struct, frozen=True, eq=False):
     """An exact amount. Equal amounts are equal, however they were written."""
 
     nano: int
-    format: Format = Format.DECIMAL
+    format: QuantityFormat = QuantityFormat.DECIMAL
     text: str = ""
     """As it was written, where Kubernetes would keep that; else empty: `str` makes the canonical form."""
 
@@ -130,23 +130,23 @@ def parse(text: str) -> Quantity:
         raise QuantityError(NUMBER_FAULT)
     digits = whole + fraction
     nano = _nanos(int(digits), base, exponent, len(fraction))
-    if format is Format.BINARY:
+    if format is QuantityFormat.BINARY:
         nano = min(nano, _INT64_MAX * ONE)
         if 0 < nano < ONE:
-            format = Format.DECIMAL
+            format = QuantityFormat.DECIMAL
     kept = _is_kept(digits, exponent, len(fraction), format)
     return Quantity(-nano if sign == "-" else nano, format, text if kept else "")
 
 
-def _interpret(suffix: str) -> tuple[int, int, Format]:
+def _interpret(suffix: str) -> tuple[int, int, QuantityFormat]:
     if suffix in _DECIMAL_SUFFIXES:
-        return 10, _DECIMAL_SUFFIXES[suffix], Format.DECIMAL
+        return 10, _DECIMAL_SUFFIXES[suffix], QuantityFormat.DECIMAL
     if suffix in _BINARY_SUFFIXES:
-        return 2, _BINARY_SUFFIXES[suffix], Format.BINARY
+        return 2, _BINARY_SUFFIXES[suffix], QuantityFormat.BINARY
     if suffix[0] in "eE" and re.fullmatch("[-+]?[0-9]{1,9}", suffix[1:]):
         exponent = int(suffix[1:])
         if exponent <= _EXPONENT_MAX:
-            return 10, exponent, Format.EXPONENT
+            return 10, exponent, QuantityFormat.EXPONENT
     raise QuantityError(SUFFIX_FAULT)
 
 
@@ -159,9 +159,9 @@ def _nanos(digits: int, base: int, exponent: int, fraction_length: int) -> int:
     return _up(digits, 10 ** min(-power, _DIGITS_MAX + 1))
 
 
-def _is_kept(digits: str, exponent: int, fraction_length: int, format: Format) -> bool:
+def _is_kept(digits: str, exponent: int, fraction_length: int, format: QuantityFormat) -> bool:
     """Whether Kubernetes shows such a text as it was written: it is (nearly) canonical already."""
-    if format is Format.BINARY:
+    if format is QuantityFormat.BINARY:
         fits = len(digits) + exponent * 3 // 10 <= 14
         return fits and not fraction_length and int(digits) & 7 != 0
     scale = exponent - fraction_length
@@ -170,16 +170,16 @@ def _is_kept(digits: str, exponent: int, fraction_length: int, format: Format) -
     return not digits.endswith("000") and not digits.startswith("0")
 
 
-def _show(nano: int, format: Format) -> str:
+def _show(nano: int, format: QuantityFormat) -> str:
     if nano == 0:
         return "0"
-    if format is Format.BINARY and abs(nano) >= 1024 * ONE and nano % ONE == 0:
+    if format is QuantityFormat.BINARY and abs(nano) >= 1024 * ONE and nano % ONE == 0:
         return _show_binary(nano // ONE)
     amount, exponent = nano, -9
-    while amount % 1000 == 0 and (format is Format.EXPONENT or exponent < 18):
+    while amount % 1000 == 0 and (format is QuantityFormat.EXPONENT or exponent < 18):
         amount //= 1000
         exponent += 3
-    if format is Format.EXPONENT:
+    if format is QuantityFormat.EXPONENT:
         return f"{amount}e{exponent}" if exponent else str(amount)
     return f"{amount}{_DECIMAL_NAMES[exponent]}"
 

@@ -39,9 +39,9 @@ from alcove.api.kinds import (
     storage,
 )
 from alcove.api.objects import Object
-from alcove.api.schema import metrics, ours, stock
+from alcove.api.schema import alcove_schemas, kubernetes_schemas, metrics
 from alcove.api.schema.definitions import Definitions
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.warnings.versions import DEPRECATED
 
 _RING0, _TENANT, _NAMESPACE = Scope.RING0, Scope.TENANT, Scope.NAMESPACE
@@ -76,7 +76,7 @@ class Conversion(Struct, frozen=True):
     from_storage: Callable[[Object], Object] | None = None
 
 
-class Group(Struct, frozen=True):
+class GroupVersionKinds(Struct, frozen=True):
     """One version of one group. `package` is what its definitions' names start with."""
 
     group: str
@@ -90,8 +90,8 @@ class Group(Struct, frozen=True):
 _STATUS = ("status",)
 _SCALED = ("scale", "status")
 
-GROUPS: tuple[Group, ...] = (
-    Group("", "v1", "io.k8s.api.core.v1", core.STRATEGIES, (
+GROUPS: tuple[GroupVersionKinds, ...] = (
+    GroupVersionKinds("", "v1", "io.k8s.api.core.v1", core.STRATEGIES, (
         Row("bindings", "Binding", _NAMESPACE, verbs=_CREATE),
         Row("componentstatuses", "ComponentStatus", _TENANT, ("cs",), verbs=_READ),
         Row("configmaps", "ConfigMap", _NAMESPACE, ("cm",)),
@@ -113,66 +113,66 @@ GROUPS: tuple[Group, ...] = (
         Row("serviceaccounts", "ServiceAccount", _NAMESPACE, ("sa",), ("token",)),
         Row("services", "Service", _NAMESPACE, ("svc",), ("proxy", "status"), _ALL),
     )),
-    Group("", "v1", ours.CORE, arktos.STRATEGIES, (
+    GroupVersionKinds("", "v1", alcove_schemas.CORE, arktos.STRATEGIES, (
         Row("tenants", "Tenant", _RING0, ("te",), ("finalize", "status"), verbs=_ONE_BY_ONE),
     )),
-    Group("", "v1", ours.CORE, arktos.STRATEGIES, (
+    GroupVersionKinds("", "v1", alcove_schemas.CORE, arktos.STRATEGIES, (
         # Its short names are its own group's: kubectl warns of names that two groups claim.
         Row("networks", "Network", _TENANT, (), _STATUS),
     ), Conversion(GroupResource("arktos.futurewei.com", "networks"), "v1")),
-    Group("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", apiregistration.STRATEGIES, (
+    GroupVersionKinds("apiregistration.k8s.io", "v1", "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1", apiregistration.STRATEGIES, (
         Row("apiservices", "APIService", _TENANT, (), _STATUS, _API_EXTENSIONS),
     )),
-    Group("apps", "v1", "io.k8s.api.apps.v1", apps.STRATEGIES, (
+    GroupVersionKinds("apps", "v1", "io.k8s.api.apps.v1", apps.STRATEGIES, (
         Row("controllerrevisions", "ControllerRevision", _NAMESPACE),
         Row("daemonsets", "DaemonSet", _NAMESPACE, ("ds",), _STATUS, _ALL),
         Row("deployments", "Deployment", _NAMESPACE, ("deploy",), _SCALED, _ALL),
         Row("replicasets", "ReplicaSet", _NAMESPACE, ("rs",), _SCALED, _ALL),
         Row("statefulsets", "StatefulSet", _NAMESPACE, ("sts",), _SCALED, _ALL),
     )),
-    Group("events.k8s.io", "v1", "io.k8s.api.events.v1", events.STRATEGIES, (
+    GroupVersionKinds("events.k8s.io", "v1", "io.k8s.api.events.v1", events.STRATEGIES, (
         Row("events", "Event", _NAMESPACE, ("ev",)),
     ), Conversion(GroupResource("", "events"), "v1", events_conversion.to_storage, events_conversion.from_storage)),
-    Group("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1", authentication.STRATEGIES, (
+    GroupVersionKinds("authentication.k8s.io", "v1", "io.k8s.api.authentication.v1", authentication.STRATEGIES, (
         Row("selfsubjectreviews", "SelfSubjectReview", _TENANT, verbs=_CREATE),
         Row("tokenreviews", "TokenReview", _TENANT, verbs=_CREATE),
     )),
-    Group("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1", authorization.STRATEGIES, (
+    GroupVersionKinds("authorization.k8s.io", "v1", "io.k8s.api.authorization.v1", authorization.STRATEGIES, (
         Row("localsubjectaccessreviews", "LocalSubjectAccessReview", _NAMESPACE, verbs=_CREATE),
         Row("selfsubjectaccessreviews", "SelfSubjectAccessReview", _TENANT, verbs=_CREATE),
         Row("selfsubjectrulesreviews", "SelfSubjectRulesReview", _TENANT, verbs=_CREATE),
         Row("subjectaccessreviews", "SubjectAccessReview", _TENANT, verbs=_CREATE),
     )),
-    Group("autoscaling", "v2", "io.k8s.api.autoscaling.v2", autoscaling.STRATEGIES, (
+    GroupVersionKinds("autoscaling", "v2", "io.k8s.api.autoscaling.v2", autoscaling.STRATEGIES, (
         Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
     )),
-    Group("autoscaling", "v1", "io.k8s.api.autoscaling.v1", autoscaling.STRATEGIES, (
+    GroupVersionKinds("autoscaling", "v1", "io.k8s.api.autoscaling.v1", autoscaling.STRATEGIES, (
         Row("horizontalpodautoscalers", "HorizontalPodAutoscaler", _NAMESPACE, ("hpa",), _STATUS, _ALL),
     ), Conversion(
         GroupResource("autoscaling", "horizontalpodautoscalers"), "v2", autoscaling_conversion.to_storage, autoscaling_conversion.from_storage,
     )),
-    Group("batch", "v1", "io.k8s.api.batch.v1", batch.STRATEGIES, (
+    GroupVersionKinds("batch", "v1", "io.k8s.api.batch.v1", batch.STRATEGIES, (
         Row("cronjobs", "CronJob", _NAMESPACE, ("cj",), _STATUS, _ALL),
         Row("jobs", "Job", _NAMESPACE, (), _STATUS, _ALL),
     )),
-    Group("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", certificates.STRATEGIES, (
+    GroupVersionKinds("certificates.k8s.io", "v1", "io.k8s.api.certificates.v1", certificates.STRATEGIES, (
         Row("certificatesigningrequests", "CertificateSigningRequest", _TENANT, ("csr",), ("approval", "status")),
     )),
-    Group("networking.k8s.io", "v1", "io.k8s.api.networking.v1", networking.STRATEGIES, (
+    GroupVersionKinds("networking.k8s.io", "v1", "io.k8s.api.networking.v1", networking.STRATEGIES, (
         Row("ingressclasses", "IngressClass", _TENANT),
         Row("ingresses", "Ingress", _NAMESPACE, ("ing",), _STATUS),
         Row("networkpolicies", "NetworkPolicy", _NAMESPACE, ("netpol",)),
     )),
-    Group("policy", "v1", "io.k8s.api.policy.v1", policy.STRATEGIES, (
+    GroupVersionKinds("policy", "v1", "io.k8s.api.policy.v1", policy.STRATEGIES, (
         Row("poddisruptionbudgets", "PodDisruptionBudget", _NAMESPACE, ("pdb",), _STATUS),
     )),
-    Group("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1", rbac.STRATEGIES, (
+    GroupVersionKinds("rbac.authorization.k8s.io", "v1", "io.k8s.api.rbac.v1", rbac.STRATEGIES, (
         Row("clusterrolebindings", "ClusterRoleBinding", _TENANT),
         Row("clusterroles", "ClusterRole", _TENANT),
         Row("rolebindings", "RoleBinding", _NAMESPACE),
         Row("roles", "Role", _NAMESPACE),
     )),
-    Group("storage.k8s.io", "v1", "io.k8s.api.storage.v1", storage.STRATEGIES, (
+    GroupVersionKinds("storage.k8s.io", "v1", "io.k8s.api.storage.v1", storage.STRATEGIES, (
         Row("csidrivers", "CSIDriver", _TENANT),
         Row("csinodes", "CSINode", _TENANT),
         Row("csistoragecapacities", "CSIStorageCapacity", _NAMESPACE),
@@ -180,7 +180,7 @@ GROUPS: tuple[Group, ...] = (
         Row("volumeattachments", "VolumeAttachment", _TENANT, (), _STATUS),
         Row("volumeattributesclasses", "VolumeAttributesClass", _TENANT, ("vac",)),
     )),
-    Group("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", admissionregistration.STRATEGIES, (
+    GroupVersionKinds("admissionregistration.k8s.io", "v1", "io.k8s.api.admissionregistration.v1", admissionregistration.STRATEGIES, (
         Row("mutatingadmissionpolicies", "MutatingAdmissionPolicy", _TENANT, (), (), _API_EXTENSIONS),
         Row("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),
         Row("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
@@ -188,36 +188,36 @@ GROUPS: tuple[Group, ...] = (
         Row("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", _TENANT, (), (), _API_EXTENSIONS),
         Row("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", _TENANT, (), (), _API_EXTENSIONS),
     )),
-    Group(
+    GroupVersionKinds(
         "apiextensions.k8s.io", "v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", apiextensions.STRATEGIES, (
         Row("customresourcedefinitions", "CustomResourceDefinition", _TENANT, ("crd", "crds"), _STATUS, _API_EXTENSIONS),
     )),
-    Group("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1", scheduling.STRATEGIES, (
+    GroupVersionKinds("scheduling.k8s.io", "v1", "io.k8s.api.scheduling.v1", scheduling.STRATEGIES, (
         Row("priorityclasses", "PriorityClass", _TENANT, ("pc",)),
     )),
-    Group("coordination.k8s.io", "v1", "io.k8s.api.coordination.v1", coordination.STRATEGIES, (
+    GroupVersionKinds("coordination.k8s.io", "v1", "io.k8s.api.coordination.v1", coordination.STRATEGIES, (
         Row("leases", "Lease", _NAMESPACE),
     )),
-    Group("node.k8s.io", "v1", "io.k8s.api.node.v1", node.STRATEGIES, (
+    GroupVersionKinds("node.k8s.io", "v1", "io.k8s.api.node.v1", node.STRATEGIES, (
         Row("runtimeclasses", "RuntimeClass", _TENANT),
     )),
-    Group("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
+    GroupVersionKinds("discovery.k8s.io", "v1", "io.k8s.api.discovery.v1", discovery.STRATEGIES, (
         Row("endpointslices", "EndpointSlice", _NAMESPACE),
     )),
-    Group("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
+    GroupVersionKinds("resource.k8s.io", "v1", "io.k8s.api.resource.v1", resource.STRATEGIES, (
         Row("deviceclasses", "DeviceClass", _TENANT),
         Row("resourceclaims", "ResourceClaim", _NAMESPACE, (), _STATUS),
         Row("resourceclaimtemplates", "ResourceClaimTemplate", _NAMESPACE),
         Row("resourceslices", "ResourceSlice", _TENANT),
     )),
-    Group("metrics.k8s.io", "v1beta1", metrics.PACKAGE, {"nodes": Strategy(), "pods": Strategy()}, (
+    GroupVersionKinds("metrics.k8s.io", "v1beta1", metrics.PACKAGE, {"nodes": Strategy(), "pods": Strategy()}, (
         Row("nodes", "NodeMetrics", _RING0, verbs=_READ),
         Row("pods", "PodMetrics", _NAMESPACE, verbs=_READ),
     )),
-    Group("arktos.futurewei.com", "v1", ours.ARKTOS, arktos.STRATEGIES, (
+    GroupVersionKinds("arktos.futurewei.com", "v1", alcove_schemas.ARKTOS, arktos.STRATEGIES, (
         Row("networks", "Network", _TENANT, ("net", "ne"), _STATUS),
     )),
-    Group("mizar.com", "v1", ours.MIZAR, mizar.STRATEGIES, (
+    GroupVersionKinds("mizar.com", "v1", alcove_schemas.MIZAR, mizar.STRATEGIES, (
         Row("bouncers", "Bouncer", _RING0, ("bncr", "bncrs"), _STATUS),
         Row("dividers", "Divider", _RING0, ("divd", "divds"), _STATUS),
         Row("droplets", "Droplet", _RING0, ("drp", "drps"), _STATUS),
@@ -266,10 +266,10 @@ _BODIES = {
 """What requests carry beside the kinds themselves."""
 
 
-class Registry:
+class KindRegistry:
     """The kinds of every tenant, found by name. Made once, then only read."""
 
-    def __init__(self, kinds: Sequence[Kind], bodies: Mapping[GroupVersionKind, Node]) -> None:
+    def __init__(self, kinds: Sequence[Kind], bodies: Mapping[GroupVersionKind, SchemaNode]) -> None:
         self._kinds = tuple(kinds)
         self._by_resource = {(kind.group, kind.version, kind.resource): kind for kind in kinds}
         self._by_kind = {(kind.group, kind.version, kind.kind): kind for kind in kinds}
@@ -297,24 +297,24 @@ class Registry:
         """The kind whose objects the store keeps under `resource`."""
         return self._stored.get(resource)
 
-    def body(self, gvk: GroupVersionKind) -> Node | None:
+    def body(self, gvk: GroupVersionKind) -> SchemaNode | None:
         """The schema of what a request may carry: a kind, or an options object or review beside them."""
         kind = self.find_kind(gvk.group, gvk.version, gvk.kind)
         return kind.schema if kind is not None else self._bodies.get(gvk)
 
     @property
-    def object_meta(self) -> Node:
+    def object_meta(self) -> SchemaNode:
         return self._bodies[GroupVersionKind("", "v1", "ObjectMeta")]
 
 
-def load() -> Registry:
+def load() -> KindRegistry:
     """Compiles the schemas of all kinds: some 15 ms and 1 MB."""
-    definitions = stock.load()
+    definitions = kubernetes_schemas.load()
     kinds = [_kind(group, row, definitions) for group in GROUPS for row in group.rows]
-    return Registry(kinds, {gvk: definitions.node(name) for gvk, name in _BODIES.items()})
+    return KindRegistry(kinds, {gvk: definitions.node(name) for gvk, name in _BODIES.items()})
 
 
-def _kind(group: Group, row: Row, definitions: Definitions) -> Kind:
+def _kind(group: GroupVersionKinds, row: Row, definitions: Definitions) -> Kind:
     own = GroupVersionKind(group.group, group.version, row.kind)
     definition = f"{group.package}.{row.kind}"
     stored = group.conversion

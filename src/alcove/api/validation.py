@@ -22,8 +22,8 @@ INT32_MAX = 2**31 - 1
 
 def check_value(value: str, check: names.Check, field: str, faults: Faults) -> None:
     """One Invalid for each thing that `check` says."""
-    if told := check(value):
-        faults += [invalid(field, value, each) for each in told]
+    if messages := check(value):
+        faults += [invalid(field, value, each) for each in messages]
 
 
 def check_name(value: str, check: names.Check, field: str, faults: Faults) -> None:
@@ -81,12 +81,12 @@ def check_id(value: int, field: str, faults: Faults) -> None:
 
 
 def check_forbidden_fields(
-    obj: dict[str, Any], allowed: Container[str], told: str, path: str, faults: Faults
+    obj: dict[str, Any], allowed: Container[str], message: str, path: str, faults: Faults
 ) -> None:
     """Everything that is set must be allowed."""
     for name, value in obj.items():
         if name not in allowed and value:
-            faults.append(forbidden(f"{path}.{name}", told))
+            faults.append(forbidden(f"{path}.{name}", message))
 
 
 def read_quantity(value: str | int | float, field: str, faults: Faults) -> Quantity | None:

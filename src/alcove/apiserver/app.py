@@ -33,18 +33,18 @@ from alcove.apiserver import fencing, flow, paths, resolve
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS, Authenticator
 from alcove.apiserver.auth.impersonate import impersonate
 from alcove.apiserver.auth.tokens import BoundObjectMissing
-from alcove.apiserver.call import Call
-from alcove.apiserver.flow import Flow
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.negotiate import Form, negotiate
+from alcove.apiserver.negotiate import ResponseForm, negotiate
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.nodes import node_name
-from alcove.apiserver.recording import Recorder
-from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.request_recorder import RequestRecorder
+from alcove.apiserver.resources.handlers import ResourceHandlers
 from alcove.apiserver.resources.subresources import REVIEW_GROUPS, STREAMS
 from alcove.apiserver.responses import error_response
 from alcove.apiserver.routes import Routes
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.component import request_ids
 from alcove.http.messages import HttpRequest, HttpResponse, header_safe
 from alcove.http.serverconnection import SLICE_BYTES
@@ -52,7 +52,7 @@ from alcove.http.serverconnection import SLICE_BYTES
 log = logging.getLogger(__name__)
 
 Outcome = HttpResponse | None
-Step = Callable[[Call], Outcome | Awaitable[Outcome]]
+Step = Callable[[ApiCall], Outcome | Awaitable[Outcome]]
 
 
 _REQUEST_ID_HEADER = request_ids.HEADER.encode()
@@ -64,20 +64,20 @@ _DECIDED_BY_THE_CACHE = (BadRequest, Forbidden, NotFound, AlreadyExists, Conflic
 """Refusals that may be due to what the cache has, or lacks."""
 
 
-class Parts(Struct, frozen=True):
+class AppParts(Struct, frozen=True):
     """What the pipeline is made of."""
 
-    services: Services
+    services: ApiServerServices
     authenticator: Authenticator
     authorizer: Authorizer
-    flow: Flow
-    recorder: Recorder
-    handlers: Handlers
+    flow: FlowController
+    recorder: RequestRecorder
+    handlers: ResourceHandlers
     routes: Routes
 
 
 class App:
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AppParts) -> None:
         self._parts = parts
         self._kinds = parts.services.kinds
         self._clock = parts.services.clock
@@ -97,7 +97,7 @@ class App:
     def handle(self, request: HttpRequest) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         request_id = request_ids.from_headers(request.headers) or next(self._request_ids)
         try:
-            call = Call(request, paths.parse(request.path), self._clock(), request_id)
+            call = ApiCall(request, paths.parse(request.path), self._clock(), request_id)
         except ApiError as error:
             return _identified(error_response(error), request_id)
         call.seen = self._cache.revision
@@ -111,7 +111,7 @@ class App:
             return self._finish(call, outcome)
         return self._wait(call, outcome)
 
-    def _run(self, call: Call, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+    def _run(self, call: ApiCall, first: int) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         for index in range(first, len(self.pipeline)):
             outcome = self.pipeline[index](call)
             if outcome is None:
@@ -121,14 +121,14 @@ class App:
             return self._resume(call, outcome, index + 1)
         raise AssertionError("the last step answers")
 
-    async def _resume(self, call: Call, waiting: Awaitable[Outcome], following: int) -> HttpResponse:
+    async def _resume(self, call: ApiCall, waiting: Awaitable[Outcome], following: int) -> HttpResponse:
         outcome = await waiting
         if outcome is None:
             rest = self._run(call, following)
             return rest if isinstance(rest, HttpResponse) else await rest
         return outcome
 
-    async def _wait(self, call: Call, outcome: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
+    async def _wait(self, call: ApiCall, outcome: Coroutine[Any, Any, HttpResponse]) -> HttpResponse:
         # In the task of this one request: it ends with it.
         request_ids.current.set(call.request_id)
         try:
@@ -141,7 +141,7 @@ class App:
         return self._finish(call, response)
 
     async def _settle(
-        self, call: Call, outcome: HttpResponse | Coroutine[Any, Any, HttpResponse]
+        self, call: ApiCall, outcome: HttpResponse | Coroutine[Any, Any, HttpResponse]
     ) -> HttpResponse:
         while not isinstance(outcome, HttpResponse):
             try:
@@ -150,14 +150,14 @@ class App:
                 outcome = self._refuse(call, error)
         return outcome
 
-    def _refuse(self, call: Call, refusal: ApiError) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+    def _refuse(self, call: ApiCall, refusal: ApiError) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
         """The refusal; or the way to decide again, if the cache may not have had all it was to be decided by."""
         is_final = call.is_current or not call.seats or not isinstance(refusal, _DECIDED_BY_THE_CACHE)
         return (
             self._decide_again(call, refusal) if self._is_shared and not is_final else error_response(refusal)
         )
 
-    async def _decide_again(self, call: Call, refusal: ApiError) -> HttpResponse:
+    async def _decide_again(self, call: ApiCall, refusal: ApiError) -> HttpResponse:
         """The caller's seats are held meanwhile. Where nothing was missing, nothing is done twice."""
         seen = call.seen
         await self._parts.services.catch_up()
@@ -168,7 +168,7 @@ class App:
         rest = self._run(call, self._decides_from)
         return rest if isinstance(rest, HttpResponse) else await rest
 
-    def _finish(self, call: Call, response: HttpResponse) -> HttpResponse:
+    def _finish(self, call: ApiCall, response: HttpResponse) -> HttpResponse:
         if call.warnings:
             headers = response.headers or []
             headers += [(b"Warning", b'299 - "%b"' % header_safe(_quoted(text))) for text in call.warnings]
@@ -181,14 +181,14 @@ class App:
             self._release(call)
         return response
 
-    def _release(self, call: Call) -> None:
+    def _release(self, call: ApiCall) -> None:
         width, call.seats = call.seats, 0
         if width:
             self._parts.flow.release(call.identity.tenant, width)
 
     # The steps
 
-    def _authenticate(self, call: Call) -> Outcome | Awaitable[Outcome]:
+    def _authenticate(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         request = call.request
         if call.target.path in PUBLIC_PATHS and request.method in ("GET", "HEAD"):
             return self._parts.routes.public(call)
@@ -201,7 +201,7 @@ class App:
             return self._identify_again(call, tenant)
         return None
 
-    async def _identify_again(self, call: Call, tenant: TenantId) -> Outcome:
+    async def _identify_again(self, call: ApiCall, tenant: TenantId) -> Outcome:
         """What a token is bound to, or the right to impersonate, may be another server's newest write."""
         async with self._parts.flow.seat(tenant):
             await self._parts.services.catch_up()
@@ -209,7 +209,7 @@ class App:
         self._identify(call)
         return None
 
-    def _identify(self, call: Call) -> None:
+    def _identify(self, call: ApiCall) -> None:
         request = call.request
         certificate = request.peer
         if isinstance(certificate, ApiError):
@@ -221,7 +221,7 @@ class App:
         if "impersonate-" in "\n".join(request.headers):  # The cheapest way to find any of them.
             call.identity = impersonate(call.caller, _impersonation(request), self._parts.authorizer)
 
-    def _resolve(self, call: Call) -> Outcome:
+    def _resolve(self, call: ApiCall) -> Outcome:
         call.tenant = call.target.tenant or call.identity.tenant
         call.verb = resolve.verb_of(call) if call.target.is_resource else resolve.path_verb_of(call)
         # From here on the request is counted and audited, refused or not.
@@ -229,19 +229,19 @@ class App:
         resolve.check_reach(call)
         return None
 
-    def _limit(self, call: Call) -> Outcome | Awaitable[Outcome]:
+    def _limit(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         width = self._width(call)
         if self._parts.flow.try_acquire(call.identity.tenant, width):
             call.seats = width
             return None
         return self._queue(call, width)
 
-    async def _queue(self, call: Call, width: int) -> Outcome:
+    async def _queue(self, call: ApiCall, width: int) -> Outcome:
         await self._parts.flow.acquire(call.identity.tenant, width)
         call.seats = width
         return None
 
-    def _width(self, call: Call) -> int:
+    def _width(self, call: ApiCall) -> int:
         """How much work a request is: the objects that a list goes through, the bytes that a write brings."""
         if call.verb in ("list", "watch", "deletecollection") and call.target.is_resource:
             target = call.target
@@ -250,18 +250,18 @@ class App:
             return flow.width(self._parts.services.cache.count(tenant, resource, target.namespace or None))
         return flow.width(size_bytes=len(call.request.body))
 
-    def _catch_up(self, call: Call) -> Outcome | Awaitable[Outcome]:
+    def _catch_up(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         """What is answered from the cache, and not only decided by it, has all that any server acknowledged before."""
         if call.is_current or not _needs_newest(call):
             return None
         return self._caught_up(call)
 
-    async def _caught_up(self, call: Call) -> Outcome:
+    async def _caught_up(self, call: ApiCall) -> Outcome:
         await self._parts.services.catch_up()
         call.is_current = True
         return None
 
-    def _authorize(self, call: Call) -> Outcome:
+    def _authorize(self, call: ApiCall) -> Outcome:
         access = _access(call)
         self._parts.authorizer.require(call.identity, access)
         if call.verb == "watch" and node_name(call.identity):
@@ -269,7 +269,7 @@ class App:
             call.is_still_allowed = partial(self._parts.authorizer.allows, call.identity, access)
         return None
 
-    def _answer(self, call: Call) -> Outcome | Awaitable[Outcome]:
+    def _answer(self, call: ApiCall) -> Outcome | Awaitable[Outcome]:
         if not call.target.is_resource:
             return self._parts.routes.answer(call)
         call.kind = resolve.kind_of(self._kinds, call)
@@ -278,7 +278,7 @@ class App:
         return self._parts.handlers.answer(call)
 
 
-def _needs_newest(call: Call) -> bool:
+def _needs_newest(call: ApiCall) -> bool:
     """Whether a stale answer could pass for a true one: reads that name no revision, reviews, streams to a pod,
     deletions of all that is there, and whatever a node does, whose rights follow pods."""
     target = call.target
@@ -303,7 +303,7 @@ def _impersonation(request: HttpRequest) -> list[tuple[str, str]]:
     ]
 
 
-def _access(call: Call) -> Access:
+def _access(call: ApiCall) -> Access:
     target = call.target
     if not target.is_resource:
         return Access(call.verb, call.tenant, path=target.path)
@@ -325,9 +325,9 @@ def _access(call: Call) -> Access:
     )
 
 
-def _is_metadata(call: Call) -> bool:
+def _is_metadata(call: ApiCall) -> bool:
     try:
-        return negotiate(call.request.headers.get("accept", "")) is Form.METADATA
+        return negotiate(call.request.headers.get("accept", "")) is ResponseForm.METADATA
     except NotAcceptable:
         return False  # Told in its turn.
 
@@ -347,7 +347,7 @@ def _identified(response: HttpResponse, request_id: str) -> HttpResponse:
     return response
 
 
-def _unexpected(call: Call) -> HttpResponse:
+def _unexpected(call: ApiCall) -> HttpResponse:
     request, request_id = call.request, call.request_id
     log.exception(
         "request failed", extra={"method": request.method, "path": request.path, "request_id": request_id}

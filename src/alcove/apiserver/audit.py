@@ -31,14 +31,14 @@ HAND_OVER_SECONDS = 0.25
 HAND_OVER_BYTES = 1 << 20
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class AuditLimits(Struct, frozen=True, kw_only=True):
     file_bytes_max: int = 100 << 20
     files_max: int = 10
     """With the one being written."""
     buffer_bytes_max: int = 32 << 20
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class AuditEntry(Struct, frozen=True, kw_only=True):
     """What the pipeline knows of a request when it is answered."""
 
     received: float
@@ -73,12 +73,12 @@ class Entry(Struct, frozen=True, kw_only=True):
 class AuditLog:
     """The log in the file `path`; belongs to the loop it was made on."""
 
-    def __init__(self, path: Path, limits: Limits | None = None, *, reads: bool = True) -> None:
+    def __init__(self, path: Path, limits: AuditLimits | None = None, *, reads: bool = True) -> None:
         """Without `reads`, requests that change nothing are left out, unless they were refused."""
         self._reads = reads
         self._loop: AbstractEventLoop = asyncio.get_running_loop()
-        self._limits = limits or Limits()
-        self._entries: list[Entry] = []
+        self._limits = limits or AuditLimits()
+        self._entries: list[AuditEntry] = []
         self._encoded = bytearray()
         self._handed_bytes = 0
         self._timer: TimerHandle | None = None
@@ -92,7 +92,7 @@ class AuditLog:
         """Bytes that could not be written."""
         return self._writer.failed_bytes
 
-    def record(self, entry: Entry) -> None:
+    def record(self, entry: AuditEntry) -> None:
         if not self._reads and entry.verb in READS and entry.code < 400:
             return
         self.recorded += 1
@@ -134,7 +134,7 @@ class AuditLog:
 class _Writer:
     """The thread, and the files it fills one after the other."""
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: AuditLimits) -> None:
         self.lines: SimpleQueue[bytearray | None] = SimpleQueue()
         self.done_bytes = 0
         self.failed_bytes = 0
@@ -230,7 +230,7 @@ class _Event(Struct, kw_only=True, omit_defaults=True, rename="camel"):
 _encoder = msgspec.json.Encoder()
 
 
-def _event(entry: Entry) -> _Event:
+def _event(entry: AuditEntry) -> _Event:
     impersonating = entry.identity is not entry.caller and entry.identity != entry.caller
     return _Event(
         kind="Event",
@@ -259,7 +259,7 @@ def _user(identity: Identity) -> _User:
     return _User(identity.user, identity.tenant, identity.uid, identity.groups, identity.extra)
 
 
-def _object_ref(entry: Entry) -> _ObjectRef:
+def _object_ref(entry: AuditEntry) -> _ObjectRef:
     return _ObjectRef(
         entry.tenant,
         entry.resource,

@@ -14,8 +14,8 @@ from alcove.api.kind import Kind, Scope
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.metrics import RequestSeries
 from alcove.apiserver.negotiate import choose
-from alcove.apiserver.paths import Target
-from alcove.apiserver.render import View
+from alcove.apiserver.paths import RequestTarget
+from alcove.apiserver.render import ObjectView
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpRequest
 
@@ -23,10 +23,12 @@ WARNINGS_MAX = 100
 _TRUE = frozenset({"true", "1", "t", "T", "TRUE", "True"})
 
 
-class Call:
+class ApiCall:
     """`tenant`, `kind` and `verb` are set when the target was resolved."""
 
-    def __init__(self, request: HttpRequest, target: Target, started: float, request_id: str = "") -> None:
+    def __init__(
+        self, request: HttpRequest, target: RequestTarget, started: float, request_id: str = ""
+    ) -> None:
         self.request = request
         self.target = self._asked = target
         self.started = started
@@ -76,13 +78,13 @@ class Call:
         return self.query.get(name, "") in _TRUE
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> ObjectView:
         chosen = choose(self.request.headers.get("accept", ""))
         include = self.query.get("includeObject", "Metadata")
-        return View(self.kind, chosen.form, include, meta_version=chosen.meta_version)
+        return ObjectView(self.kind, chosen.form, include, meta_version=chosen.meta_version)
 
     @property
-    def narrowed_view(self) -> View:
+    def narrowed_view(self) -> ObjectView:
         return structs.replace(self.view, narrowed=True)
 
     @property

@@ -17,9 +17,9 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
 from alcove.apiserver import nodes
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.nodes import NODES
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 from alcove.http.messages import JSON, HttpResponse
 
 ENCODINGS_MAX = 64
@@ -29,11 +29,11 @@ _AGGREGATED_TYPE = b"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 
 class Discovery:
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
         self._kept: OrderedDict[int, tuple[Sequence[Kind], dict[str, bytes]]] = OrderedDict()
 
-    def answer(self, call: Call) -> HttpResponse:
+    def answer(self, call: ApiCall) -> HttpResponse:
         """Everything under /api and /apis that names no resource."""
         path = call.target.path
         wants_all = path in ("/api", "/apis") and _AGGREGATED in call.request.headers.get("accept", "")

@@ -12,8 +12,8 @@ from alcove.api import objects
 from alcove.api.errors import Conflict
 from alcove.api.ids import SYSTEM, GroupResource, Key
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.call import Call
-from alcove.store.base import Op
+from alcove.apiserver.call import ApiCall
+from alcove.store.base import WriteOp
 
 HEADER = "alcove-fence"
 NAMESPACE = "kube-system"
@@ -21,7 +21,7 @@ LEASES = GroupResource("coordination.k8s.io", "leases")
 _READS = frozenset({"get", "list", "watch"})
 
 
-def check(cache: Cache, call: Call) -> Op | None:
+def check(cache: Cache, call: ApiCall) -> WriteOp | None:
     """What the call's transaction must hold for its fence, if it has one. Raises Conflict where the named
     holder does not hold the lease."""
     fence = call.request.headers.get(HEADER)
@@ -32,4 +32,4 @@ def check(cache: Cache, call: Call) -> Op | None:
     entry = cache.entry(key)
     if entry is None or not holder or objects.get(entry.object, "spec", "holderIdentity") != holder:
         raise Conflict.of(LEASES, name, f"{holder} does not hold it, another may be at work")
-    return Op(key, None, entry.revision, keeps=True)
+    return WriteOp(key, None, entry.revision, keeps=True)

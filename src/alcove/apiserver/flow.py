@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 RETRY_AFTER_SECONDS = 1
 IDLE_TENANTS_KEPT_MAX = 4_096
@@ -47,7 +47,7 @@ def width(objects: int = 0, size_bytes: int = 0) -> int:
     return 1 + objects // OBJECTS_PER_SEAT + size_bytes // BYTES_PER_SEAT
 
 
-def weights(reader: Reader) -> Callable[[TenantId], int]:
+def weights(reader: CacheReader) -> Callable[[TenantId], int]:
     """Tenants' weights, as their Tenant objects have them: `spec.weight`."""
 
     def weight(tenant: TenantId) -> int:
@@ -58,7 +58,7 @@ def weights(reader: Reader) -> Callable[[TenantId], int]:
     return weight
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class FlowLimits(Struct, frozen=True, kw_only=True):
     seats: int = 800
     """In use at once, and per turn of the loop: 800 are about 20 ms."""
     seats_per_tenant: int = 600
@@ -99,12 +99,12 @@ class _Share:
         return self.queue[0] if self.queue else None
 
 
-class Flow:
+class FlowController:
     """All seats. Belongs to the loop that uses it."""
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: FlowLimits | None = None,
         *,
         clock: Callable[[], float] = monotonic,
         on_wait: Callable[[float], None] = lambda _seconds: None,
@@ -112,7 +112,7 @@ class Flow:
     ) -> None:
         """`on_wait` is told how long each request waited that had to and was let in. Where tenants wait for one
         another, their seats are to each other as their weights are."""
-        self.limits = limits or Limits()
+        self.limits = limits or FlowLimits()
         self._clock = clock
         self._on_wait = on_wait
         self._weight = weight
@@ -324,7 +324,7 @@ class Seat:
 
     __slots__ = ("_flow", "_tenant", "_width")
 
-    def __init__(self, flow: Flow, tenant: TenantId, width: int) -> None:
+    def __init__(self, flow: FlowController, tenant: TenantId, width: int) -> None:
         self._flow = flow
         self._tenant = tenant
         self._width = width

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from alcove.api.ids import GroupResource, TenantId
 from alcove.apiserver.audit import AuditLog
-from alcove.apiserver.flow import Flow
+from alcove.apiserver.flow import FlowController
 
 REQUEST_SERIES_MAX = 512
 TENANTS_KEPT = 1_000
@@ -65,7 +65,7 @@ class Inflight:
         self.now = 0
 
 
-class Requested(Struct, frozen=True):
+class RequestKey(Struct, frozen=True):
     """What a request is counted under."""
 
     verb: str
@@ -98,7 +98,7 @@ class RequestSeries:
             self.durations.observe(seconds)
 
 
-class Usage:
+class TenantUsage:
     """What each tenant asks of the server: exact for the busiest, forgotten for the idle."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ Labelled = Iterable[tuple[Sequence[str], float]]
 """Values with their labels."""
 
 
-class Source(Struct, frozen=True):
+class MetricSource(Struct, frozen=True):
     """A metric that is read where it lives, when somebody asks."""
 
     name: str
@@ -134,29 +134,29 @@ class Source(Struct, frozen=True):
         return family
 
 
-class Metrics(Collector):
+class ApiServerMetrics(Collector):
     """Everything counted by one server."""
 
     def __init__(self) -> None:
-        self._requests: dict[Requested, RequestSeries] = {}
+        self._requests: dict[RequestKey, RequestSeries] = {}
         self._inflight = {"readOnly": Inflight(), "mutating": Inflight()}
-        self._sources: list[Source] = []
+        self._sources: list[MetricSource] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        self.tenants = Usage()
+        self.tenants = TenantUsage()
         self.watch_events: Counter[GroupResource] = Counter()
         """Events sent to watchers."""
         self.commit_seconds = Histogram(COMMIT_BUCKETS)
         self.commit_transactions = Histogram(BATCH_BUCKETS)
         self.flow_wait_seconds = Histogram(WAIT_BUCKETS)
 
-    def requests(self, requested: Requested) -> RequestSeries:
+    def requests(self, requested: RequestKey) -> RequestSeries:
         """The series of such requests. Beyond `REQUEST_SERIES_MAX`, all that is new shares one per verb."""
         series = self._requests.get(requested)
         if series is None:
             if len(self._requests) >= REQUEST_SERIES_MAX:
-                requested = Requested(requested.verb, resource="other")
+                requested = RequestKey(requested.verb, resource="other")
             inflight = self._inflight["readOnly" if requested.verb in _READ_ONLY else "mutating"]
             series = self._requests.setdefault(requested, RequestSeries(inflight))
         return series
@@ -166,11 +166,11 @@ class Metrics(Collector):
         self.commit_seconds.observe(seconds)
         self.commit_transactions.observe(transactions)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: MetricSource) -> None:
         self._sources.append(source)
 
-    def add_flow(self, flow: Flow) -> None:
-        """Shows `flow`; its waits come by `Flow(on_wait=metrics.flow_wait_seconds.observe)`."""
+    def add_flow(self, flow: FlowController) -> None:
+        """Shows `flow`; its waits come by `FlowController(on_wait=metrics.flow_wait_seconds.observe)`."""
         prefix = "apiserver_flowcontrol"
         self.add(_gauge(f"{prefix}_current_executing_seats", "Seats in use.", lambda: flow.in_use))
         self.add(_gauge(f"{prefix}_current_inqueue_requests", "Requests waiting.", lambda: flow.waiting))
@@ -179,7 +179,9 @@ class Metrics(Collector):
             return [(("queue-full",), flow.rejected_full), (("time-out",), flow.rejected_late)]
 
         help_text = "Requests told to come back later."
-        self.add(Source(f"{prefix}_rejected_requests", help_text, rejected, ("reason",), is_counter=True))
+        self.add(
+            MetricSource(f"{prefix}_rejected_requests", help_text, rejected, ("reason",), is_counter=True)
+        )
 
     def add_audit(self, audit: AuditLog) -> None:
         self.add(_counter("apiserver_audit_event", "Requests to be audited.", lambda: audit.recorded))
@@ -192,7 +194,7 @@ class Metrics(Collector):
             return [((resource.group, resource.resource), count) for resource, count in counts().items()]
 
         name, help_text = "apiserver_resource_objects", "Objects of each resource, of all tenants."
-        self.add(Source(name, help_text, objects, ("group", "resource")))
+        self.add(MetricSource(name, help_text, objects, ("group", "resource")))
 
     def add_watchers(self, count: Callable[[], int]) -> None:
         self.add(_gauge("apiserver_registered_watchers", "Watches being served.", count))
@@ -235,7 +237,7 @@ class Metrics(Collector):
             yield source.family()
 
     def _request_families(self) -> Iterator[Metric]:
-        labels = list(Requested.__struct_fields__)
+        labels = list(RequestKey.__struct_fields__)
         totals = CounterMetricFamily("apiserver_request", "Requests, by outcome.", labels=[*labels, "code"])
         durations = HistogramMetricFamily(
             "apiserver_request_duration_seconds", "How long requests took, watches left out.", labels=labels
@@ -261,12 +263,12 @@ class _Read:
         return self._families
 
 
-def _gauge(name: str, text: str, read: Callable[[], float]) -> Source:
-    return Source(name, text, lambda: [((), read())])
+def _gauge(name: str, text: str, read: Callable[[], float]) -> MetricSource:
+    return MetricSource(name, text, lambda: [((), read())])
 
 
-def _counter(name: str, text: str, read: Callable[[], float]) -> Source:
-    return Source(name, text, lambda: [((), read())], is_counter=True)
+def _counter(name: str, text: str, read: Callable[[], float]) -> MetricSource:
+    return MetricSource(name, text, lambda: [((), read())], is_counter=True)
 
 
 def _labelled(family: CounterMetricFamily, values: Labelled) -> Metric:

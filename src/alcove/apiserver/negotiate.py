@@ -8,7 +8,7 @@ from msgspec import Struct
 from alcove.api.errors import NotAcceptable
 
 
-class Form(Enum):
+class ResponseForm(Enum):
     JSON = "application/json"
     YAML = "application/yaml"
     TABLE = "Table"
@@ -16,10 +16,10 @@ class Form(Enum):
 
 
 _TRANSFORMS = {
-    "": Form.JSON,
-    "Table": Form.TABLE,
-    "PartialObjectMetadata": Form.METADATA,
-    "PartialObjectMetadataList": Form.METADATA,
+    "": ResponseForm.JSON,
+    "Table": ResponseForm.TABLE,
+    "PartialObjectMetadata": ResponseForm.METADATA,
+    "PartialObjectMetadataList": ResponseForm.METADATA,
 }
 _JSON_TYPES = frozenset({"application/json", "*/*", "application/*"})
 
@@ -28,24 +28,24 @@ _VERSIONS = ("v1", "v1beta1")
 """Of tables and partial objects: the same but for the name, and some clients only know the older."""
 
 
-class Choice(Struct, frozen=True):
-    form: Form
+class NegotiatedForm(Struct, frozen=True):
+    form: ResponseForm
     meta_version: str = "meta.k8s.io/v1"
     """What a table or a partial object is to say that it is."""
 
 
-def negotiate(accept: str) -> Form:
+def negotiate(accept: str) -> ResponseForm:
     """The first form in the client's list that we have. Raises NotAcceptable."""
     return choose(accept).form
 
 
 @lru_cache(maxsize=256)
-def choose(accept: str) -> Choice:
+def choose(accept: str) -> NegotiatedForm:
     """The same, with the version of the form. Raises NotAcceptable."""
     for choice in accept.split(","):
         kind, *parameters = (part.strip() for part in choice.split(";"))
         if kind == "application/yaml":
-            return Choice(Form.YAML)
+            return NegotiatedForm(ResponseForm.YAML)
         if kind not in _JSON_TYPES and kind != "":
             continue
         named = dict(part.partition("=")[::2] for part in parameters)
@@ -53,9 +53,9 @@ def choose(accept: str) -> Choice:
         if wanted not in _TRANSFORMS:
             continue
         if not wanted:
-            return Choice(Form.JSON)
+            return NegotiatedForm(ResponseForm.JSON)
         if named.get("g") == "meta.k8s.io" and named.get("v") in _VERSIONS:
-            return Choice(_TRANSFORMS[wanted], f"meta.k8s.io/{named['v']}")
+            return NegotiatedForm(_TRANSFORMS[wanted], f"meta.k8s.io/{named['v']}")
     raise NotAcceptable(
         "only the following media types are accepted: application/json, application/yaml, "
         "application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -7,7 +7,7 @@ from alcove.api.encode import encode
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.cache.entries import CacheEntry
 
 NODES = GroupResource("", "nodes")
 PODS = GroupResource("", "pods")
@@ -23,7 +23,7 @@ def visible(cache: Cache, tenant: TenantId) -> frozenset[str]:
     return frozenset(entry.indexed for entry in cache.entries(tenant, PODS) if entry.indexed)
 
 
-def shown(entry: Entry) -> Entry:
+def shown(entry: CacheEntry) -> CacheEntry:
     """The tenant's copy: no images, addresses, volumes or annotations."""
     obj = entry.object
     narrowed: Object = {
@@ -33,7 +33,7 @@ def shown(entry: Entry) -> Entry:
         "spec": _only(objects.get(obj, "spec", default={}), _SPEC),
         "status": _only(objects.get(obj, "status", default={}), _STATUS),
     }
-    return Entry(entry.key, entry.revision, encode(narrowed))
+    return CacheEntry(entry.key, entry.revision, encode(narrowed))
 
 
 def _only(holder: Object, fields: tuple[str, ...]) -> Object:

@@ -12,13 +12,13 @@ from msgspec import Struct, structs
 
 from alcove.api.errors import BadRequest
 from alcove.api.ids import TenantId
-from alcove.apiserver.streams.proxynames import path_of
+from alcove.apiserver.streams.proxy_targets import path_of
 
 SUBRESOURCES_OF_TENANT = frozenset({"status", "finalize"})
 SUBRESOURCES_OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
-class Target(Struct, frozen=True):
+class RequestTarget(Struct, frozen=True):
     """Where a request points. `tenant` is None on a short path; `resource` is empty outside of resources."""
 
     tenant: TenantId | None
@@ -39,7 +39,7 @@ class Target(Struct, frozen=True):
 
 
 @lru_cache(maxsize=8192)
-def parse(path: str) -> Target:
+def parse(path: str) -> RequestTarget:
     """Takes a raw path apart. Raises BadRequest for what cannot be a path of ours."""
     if "/proxy/" in path and (proxied := path_of(path)) is not None:
         # What is below is no path of ours: whoever is proxied to makes of it what it will.
@@ -47,7 +47,7 @@ def parse(path: str) -> Target:
     return _parse(path)
 
 
-def _parse(path: str) -> Target:
+def _parse(path: str) -> RequestTarget:
     segments = [_segment(raw) for raw in path.split("/")[1:]]
     if segments and segments[-1] == "":
         segments.pop()
@@ -61,7 +61,7 @@ def _parse(path: str) -> Target:
             return _resource(tenant, below, "", version, rest)
         case ["apis", group, version, *rest] if rest:
             return _resource(tenant, below, group, version, rest)
-    return Target(tenant, below)
+    return RequestTarget(tenant, below)
 
 
 def _segment(raw: str) -> str:
@@ -71,7 +71,9 @@ def _segment(raw: str) -> str:
     return segment
 
 
-def _resource(tenant: TenantId | None, below: str, group: str, version: str, rest: list[str]) -> Target:
+def _resource(
+    tenant: TenantId | None, below: str, group: str, version: str, rest: list[str]
+) -> RequestTarget:
     if rest[0] == "tenants" and len(rest) > 2 and not (group == "" and _is_tenant_itself(rest)):
         inner = TenantId(rest[1])
         if tenant is not None and tenant != inner:
@@ -87,7 +89,9 @@ def _resource(tenant: TenantId | None, below: str, group: str, version: str, res
     if resource == "namespaces" and group == "" and name:
         # Rights on a namespace are rights inside it: its own name is its namespace.
         namespace = name
-    return Target(tenant, below, group, version, resource, namespace, name, subresource, "/".join(further))
+    return RequestTarget(
+        tenant, below, group, version, resource, namespace, name, subresource, "/".join(further)
+    )
 
 
 def _is_tenant_itself(rest: list[str]) -> bool:

@@ -12,7 +12,7 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 
 
-class Reader(Protocol):
+class CacheReader(Protocol):
     def get(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Object | None: ...
 
     def list(
@@ -40,7 +40,7 @@ class Reader(Protocol):
         ...
 
 
-class Kinds(Protocol):
+class ServedKinds(Protocol):
     """The kinds a tenant is served: the registry's and its CRDs'."""
 
     def find(self, tenant: TenantId, group: str, version: str, resource: str) -> Kind | None: ...

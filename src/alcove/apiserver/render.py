@@ -12,18 +12,18 @@ from msgspec import Struct
 
 from alcove.api.encode import encode, splice
 from alcove.api.ids import Revision
-from alcove.api.kind import Column, Kind
+from alcove.api.kind import Kind, PrinterColumn
 from alcove.api.objects import Object
 from alcove.apiserver import nodes
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.negotiate import Form
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.negotiate import ResponseForm
 
 
-class View(Struct, frozen=True):
+class ObjectView(Struct, frozen=True):
     """One way to show objects of a kind; equal views share what they render."""
 
     kind: Kind
-    form: Form
+    form: ResponseForm
     include: str = "Metadata"
     """What a table's rows carry of the object: None, Metadata or Object."""
     narrowed: bool = False
@@ -34,7 +34,7 @@ class View(Struct, frozen=True):
     @property
     def is_verbatim(self) -> bool:
         """The stored bytes are the answer."""
-        return self.form is Form.JSON and self.is_stored_version and not self.narrowed
+        return self.form is ResponseForm.JSON and self.is_stored_version and not self.narrowed
 
     @property
     def is_stored_version(self) -> bool:
@@ -52,10 +52,10 @@ class View(Struct, frozen=True):
 
     @property
     def content_type(self) -> bytes:
-        return b"application/yaml" if self.form is Form.YAML else b"application/json"
+        return b"application/yaml" if self.form is ResponseForm.YAML else b"application/json"
 
 
-def complete(kind: Kind, entry: Entry) -> Entry:
+def complete(kind: Kind, entry: CacheEntry) -> CacheEntry:
     """The entry with what its kind's definition came to have after it was written."""
     completion = kind.completion
     if completion is None or entry.complete_for == completion.number:
@@ -66,10 +66,10 @@ def complete(kind: Kind, entry: Entry) -> Entry:
     if splice(body, entry.revision) == entry.body:
         entry.complete_for = completion.number
         return entry
-    return Entry(entry.key, entry.revision, body)
+    return CacheEntry(entry.key, entry.revision, body)
 
 
-def converted(kind: Kind, entry: Entry) -> Object:
+def converted(kind: Kind, entry: CacheEntry) -> Object:
     """The object at the view's version; the caller's own copy."""
     obj = entry.decode()
     if kind.from_storage is not None:
@@ -78,40 +78,40 @@ def converted(kind: Kind, entry: Entry) -> Object:
     return obj
 
 
-def render(view: View, entry: Entry) -> bytes:
+def render(view: ObjectView, entry: CacheEntry) -> bytes:
     """One object as a whole answer."""
     entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
     if view.narrowed:
         entry = nodes.shown(entry)
-    if view.form is Form.JSON:
+    if view.form is ResponseForm.JSON:
         return orjson.dumps(converted(view.kind, entry))
-    if view.form is Form.TABLE:
+    if view.form is ResponseForm.TABLE:
         return orjson.dumps(table(view, [entry], entry.revision))
     return encode_form(
-        view, _metadata(view, entry) if view.form is Form.METADATA else converted(view.kind, entry)
+        view, _metadata(view, entry) if view.form is ResponseForm.METADATA else converted(view.kind, entry)
     )
 
 
-def render_item(view: View, entry: Entry) -> bytes:
+def render_item(view: ObjectView, entry: CacheEntry) -> bytes:
     """One object as an item of a list."""
     entry = complete(view.kind, entry)
     if view.is_verbatim:
         return entry.body
-    if view.form is Form.METADATA:
+    if view.form is ResponseForm.METADATA:
         return orjson.dumps(_metadata(view, entry))
     return orjson.dumps(converted(view.kind, entry))
 
 
-def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: Object) -> bytes:
+def render_list(view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object) -> bytes:
     """A list: the encoded items joined. `meta` holds what the list's metadata says besides the revision."""
     list_meta = {"resourceVersion": str(revision), **meta}
     if view.kind.completion is not None:
         entries = [complete(view.kind, entry) for entry in entries]
-    if view.form is Form.TABLE:
+    if view.form is ResponseForm.TABLE:
         return orjson.dumps(table(view, entries, revision, meta))
-    if view.form is Form.METADATA:
+    if view.form is ResponseForm.METADATA:
         names = (view.meta_version, "PartialObjectMetadataList")
     else:
         names = (view.kind.api_version, view.kind.list_kind or view.kind.kind + "List")
@@ -126,11 +126,11 @@ def render_list(view: View, entries: Sequence[Entry], revision: Revision, meta: 
         parts[0] = opening + parts[0]
         parts[-1] += closing
     body = b",".join(parts) or opening + closing
-    return yaml_of(orjson.loads(body)) if view.form is Form.YAML else body
+    return yaml_of(orjson.loads(body)) if view.form is ResponseForm.YAML else body
 
 
-def encode_form(view: View, obj: Object) -> bytes:
-    return yaml_of(obj) if view.form is Form.YAML else orjson.dumps(obj)
+def encode_form(view: ObjectView, obj: Object) -> bytes:
+    return yaml_of(obj) if view.form is ResponseForm.YAML else orjson.dumps(obj)
 
 
 def yaml_of(obj: Object) -> bytes:
@@ -139,7 +139,7 @@ def yaml_of(obj: Object) -> bytes:
     return text.encode()
 
 
-def _metadata(view: View, entry: Entry) -> Object:
+def _metadata(view: ObjectView, entry: CacheEntry) -> Object:
     meta = entry.decode()["metadata"]
     return {"kind": "PartialObjectMetadata", "apiVersion": view.meta_version, "metadata": meta}
 
@@ -147,7 +147,9 @@ def _metadata(view: View, entry: Entry) -> Object:
 # Tables
 
 
-def table(view: View, entries: Sequence[Entry], revision: Revision, meta: Object | None = None) -> Object:
+def table(
+    view: ObjectView, entries: Sequence[CacheEntry], revision: Revision, meta: Object | None = None
+) -> Object:
     now = time.time()
     return {
         "kind": "Table",
@@ -158,7 +160,7 @@ def table(view: View, entries: Sequence[Entry], revision: Revision, meta: Object
     }
 
 
-def _definition(column: Column) -> Object:
+def _definition(column: PrinterColumn) -> Object:
     return {
         "name": column.name,
         "type": column.type,
@@ -168,7 +170,7 @@ def _definition(column: Column) -> Object:
     }
 
 
-def _row(view: View, entry: Entry, now: float) -> Object:
+def _row(view: ObjectView, entry: CacheEntry, now: float) -> Object:
     obj = entry.object if view.is_stored_version else converted(view.kind, entry)
     row: Object = {"cells": [_cell(column, obj, now) for column in view.kind.columns]}
     if view.include == "Metadata":
@@ -182,7 +184,7 @@ def _row(view: View, entry: Entry, now: float) -> Object:
     return row
 
 
-def _cell(column: Column, obj: Object, now: float) -> Any:
+def _cell(column: PrinterColumn, obj: Object, now: float) -> Any:
     try:
         return column.value(obj, now)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):

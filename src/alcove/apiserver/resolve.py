@@ -9,12 +9,12 @@ from __future__ import annotations
 from alcove.api.errors import Forbidden, MethodNotAllowed, NotAcceptable, NotFound
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
-from alcove.apiserver.call import Call
-from alcove.apiserver.negotiate import Form, negotiate
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.negotiate import ResponseForm, negotiate
 from alcove.apiserver.nodes import NODES, READ
-from alcove.apiserver.paths import Target
+from alcove.apiserver.paths import RequestTarget
 from alcove.apiserver.rbac.authorize import Access, forbidden
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 
 TENANTS = GroupResource("", "tenants")
 
@@ -37,14 +37,14 @@ _PATH_VERBS = {
 }
 
 
-def check_reach(call: Call) -> None:
+def check_reach(call: ApiCall) -> None:
     """Raises Forbidden for any tenant but the caller's own, unless the caller is ring0's."""
     identity = call.identity
     if call.tenant != identity.tenant and not identity.is_system:
         raise forbidden(identity, _access_by_path(call.target, call.tenant))
 
 
-def _access_by_path(target: Target, tenant: TenantId) -> Access:
+def _access_by_path(target: RequestTarget, tenant: TenantId) -> Access:
     if not target.is_resource:
         return Access("get", tenant, path=target.path)
     return Access(
@@ -58,7 +58,7 @@ def _access_by_path(target: Target, tenant: TenantId) -> Access:
     )
 
 
-def verb_of(call: Call) -> str:
+def verb_of(call: ApiCall) -> str:
     """The verb of a request for a resource. Raises MethodNotAllowed."""
     method, target = call.request.method, call.target
     table = _OBJECT_VERBS if target.name else _COLLECTION_VERBS
@@ -70,11 +70,11 @@ def verb_of(call: Call) -> str:
     return verb
 
 
-def path_verb_of(call: Call) -> str:
+def path_verb_of(call: ApiCall) -> str:
     return _PATH_VERBS.get(call.request.method, call.request.method.lower())
 
 
-def kind_of(kinds: Kinds, call: Call) -> Kind:
+def kind_of(kinds: ServedKinds, call: ApiCall) -> Kind:
     """The kind that the path names, as the tenant is served it. Raises NotFound, Forbidden, MethodNotAllowed."""
     target, tenant, verb = call.target, call.tenant, call.verb
     if tenant == ALL and (verb not in ("list", "watch") or target.name):
@@ -92,11 +92,11 @@ def kind_of(kinds: Kinds, call: Call) -> Kind:
     return kind
 
 
-def _custom_anywhere(kinds: Kinds, call: Call) -> Kind | None:
+def _custom_anywhere(kinds: ServedKinds, call: ApiCall) -> Kind | None:
     """Tenants' CRDs of one name may differ in everything but their objects' metadata."""
     target = call.target
     kind = kinds.find_anywhere(target.group, target.version, target.resource)
-    if kind is not None and negotiate(call.request.headers.get("accept", "")) is not Form.METADATA:
+    if kind is not None and negotiate(call.request.headers.get("accept", "")) is not ResponseForm.METADATA:
         raise NotAcceptable(
             f"{kind.group_resource} is each tenant's own: over all tenants, ask for "
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -104,7 +104,7 @@ def _custom_anywhere(kinds: Kinds, call: Call) -> Kind | None:
     return kind
 
 
-def _check_ring0(kind: Kind, call: Call) -> None:
+def _check_ring0(kind: Kind, call: ApiCall) -> None:
     """Ring0's kinds are not there for tenants; of nodes they get a view to read."""
     if kind.group_resource == NODES and call.verb in READ and not call.target.subresource:
         return
@@ -118,7 +118,7 @@ def _check_ring0(kind: Kind, call: Call) -> None:
     raise NotFound.path()
 
 
-def _check_place(kind: Kind, target: Target, verb: str) -> None:
+def _check_place(kind: Kind, target: RequestTarget, verb: str) -> None:
     if kind.scope is Scope.NAMESPACE:
         if not target.namespace and target.name:
             raise NotFound.path()
@@ -128,7 +128,7 @@ def _check_place(kind: Kind, target: Target, verb: str) -> None:
         raise NotFound.path()
 
 
-def _check_verb(kind: Kind, target: Target, verb: str) -> None:
+def _check_verb(kind: Kind, target: RequestTarget, verb: str) -> None:
     if not target.subresource:
         if verb not in kind.verbs:
             raise _not_allowed()

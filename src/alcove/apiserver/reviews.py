@@ -124,8 +124,8 @@ def _check(review: Object, faults: list[FieldError], namespace: str = "") -> Non
     if namespace and given.get("namespace") == namespace:
         del given["namespace"]
     if given:
-        told = "must be empty except for namespace" if namespace else "must be empty"
-        faults.append(fields.invalid("metadata", given, told))
+        message = "must be empty except for namespace" if namespace else "must be empty"
+        faults.append(fields.invalid("metadata", given, message))
     if faults:
         raise Invalid.of(AUTHORIZATION, review.get("kind", ""), "", faults)
 
@@ -134,15 +134,15 @@ def _attribute_faults(spec: Object) -> list[FieldError]:
     given = [spec.get("resourceAttributes"), spec.get("nonResourceAttributes")]
     if (given[0] is None) != (given[1] is None):
         return []
-    told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-    return [fields.invalid("spec", given[1], told)]
+    message = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+    return [fields.invalid("spec", given[1], message)]
 
 
 def _subject_faults(spec: Object) -> list[FieldError]:
     if spec.get("user") or spec.get("groups"):
         return []
-    told = "at least one of user or group must be specified"
-    return [fields.invalid("spec.user", spec.get("user", ""), told)]
+    message = "at least one of user or group must be specified"
+    return [fields.invalid("spec.user", spec.get("user", ""), message)]
 
 
 def _subject(spec: Object, tenant: TenantId) -> Identity:

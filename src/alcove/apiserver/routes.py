@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 from alcove.api.errors import MethodNotAllowed, NotFound
 from alcove.apiserver.auth.authenticate import PUBLIC_PATHS
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.responses import json_response
 from alcove.http.messages import HttpResponse
 
 Answer = HttpResponse | None | Awaitable[HttpResponse | None]
-Route = Callable[[Call], Answer]
+Route = Callable[[ApiCall], Answer]
 
 KUBERNETES_VERSION = "v1.37.0"
 """What clients should take us for."""
@@ -27,16 +27,16 @@ class Routes:
         self._ready = ready
         """Empty when the server can serve, else why not."""
 
-    def public(self, call: Call) -> HttpResponse:
+    def public(self, call: ApiCall) -> HttpResponse:
         """What anybody may ask."""
         match call.target.path:
             case "/version" | "/version/":
                 return json_response(200, version())
-            case "/readyz" if told := self._ready():
-                return HttpResponse(500, told.encode(), b"text/plain; charset=utf-8")
+            case "/readyz" if message := self._ready():
+                return HttpResponse(500, message.encode(), b"text/plain; charset=utf-8")
         return HttpResponse(200, b"ok", b"text/plain; charset=utf-8")
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ApiCall) -> Answer:
         path = call.target.path
         route = self._exact.get(path) or self._prefix(path)
         if route is None and path not in PUBLIC_PATHS:

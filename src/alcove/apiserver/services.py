@@ -6,23 +6,23 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from alcove.api.errors import Details, ServiceUnavailable, Timeout
-from alcove.api.registry import Registry
+from alcove.api.registry import KindRegistry
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.reader import Kinds
-from alcove.apiserver.watch import Hub
-from alcove.store.base import Store, Unavailable
+from alcove.apiserver.reader import ServedKinds
+from alcove.apiserver.watch import WatchHub
+from alcove.store.base import Store, StoreUnavailable
 
 CATCH_UP_SECONDS_MAX = 20.0
 """Longer than a question to the store takes that must be repeated at another of its members."""
 
 
-class Services(Struct, frozen=True):
+class ApiServerServices(Struct, frozen=True):
     store: Store
     cache: Cache
-    hub: Hub
-    registry: Registry
-    kinds: Kinds
+    hub: WatchHub
+    registry: KindRegistry
+    kinds: ServedKinds
     admission: Chain
     clock: Callable[[], float]
     """Epoch seconds."""
@@ -38,8 +38,8 @@ class Services(Struct, frozen=True):
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
                 await self.cache.catch_up()
-        except Unavailable as error:
+        except StoreUnavailable as error:
             raise ServiceUnavailable(f"the store cannot be read: {error}") from error
         except TimeoutError as error:
-            told = "this server is behind the store and cannot tell what is there now; try again"
-            raise Timeout(told, Details(retry_after_seconds=1)) from error
+            message = "this server is behind the store and cannot tell what is there now; try again"
+            raise Timeout(message, Details(retry_after_seconds=1)) from error

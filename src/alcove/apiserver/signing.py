@@ -22,7 +22,7 @@ from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.auth import certificates, subjects
-from alcove.apiserver.auth.certificates import Authority, Profile, PublicKey
+from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile, PublicKey
 from alcove.apiserver.auth.subjects import Subject, SubjectError
 from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac.authorize import Access, Authorizer
@@ -50,7 +50,7 @@ class _Plan(Struct, frozen=True):
 
     key: PublicKey
     subject: Subject
-    profile: Profile
+    profile: CertificateProfile
 
 
 class Approval(Struct, frozen=True):
@@ -78,7 +78,7 @@ def check(csr: Object, tenant: TenantId) -> None:
     _plan(csr, tenant)
 
 
-def sign(csr: Object, authority: Authority, now: float) -> bytes:
+def sign(csr: Object, authority: CertificateAuthority, now: float) -> bytes:
     """The certificate in PEM for a request as it is stored. Raises SigningError."""
     plan = _plan(csr, TenantId(objects.get(csr, "metadata", "tenant", default="")))
     asked = objects.get(csr, "spec", "expirationSeconds", default=LIFETIME_SECONDS_MAX)
@@ -151,7 +151,9 @@ def _names(request: x509.CertificateSigningRequest) -> list[x509.GeneralName]:
         raise SigningError("the request's extensions cannot be read") from error
 
 
-def _profile(signer: str, subject: Subject, usages: frozenset[str], names: list[x509.GeneralName]) -> Profile:
+def _profile(
+    signer: str, subject: Subject, usages: frozenset[str], names: list[x509.GeneralName]
+) -> CertificateProfile:
     serving = signer == NODE_SERVING
     allowed = _SERVING_USAGES if serving else _CLIENT_USAGES
     needed = "server auth" if serving else "client auth"
@@ -162,10 +164,10 @@ def _profile(signer: str, subject: Subject, usages: frozenset[str], names: list[
     if serving:
         if not names or not all(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
             raise SigningError("subject alternative names must be DNS names and IP addresses, at least one")
-        return Profile([ExtendedKeyUsageOID.SERVER_AUTH], names, "key encipherment" in usages)
+        return CertificateProfile([ExtendedKeyUsageOID.SERVER_AUTH], names, "key encipherment" in usages)
     if names:
         raise SigningError("a client certificate has no subject alternative names")
-    return Profile([ExtendedKeyUsageOID.CLIENT_AUTH], (), "key encipherment" in usages)
+    return CertificateProfile([ExtendedKeyUsageOID.CLIENT_AUTH], (), "key encipherment" in usages)
 
 
 def _check_node(subject: Subject, usages: frozenset[str]) -> None:
@@ -182,7 +184,9 @@ def _check_node(subject: Subject, usages: frozenset[str]) -> None:
 class CertificateRequests(Plugin):
     """Admission of requests: who asks, who approves, and the signature that approval brings about."""
 
-    def __init__(self, authorizer: Authorizer, authority: Authority, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, authorizer: Authorizer, authority: CertificateAuthority, clock: Callable[[], float]
+    ) -> None:
         self._authorizer = authorizer
         self._authority = authority
         self._clock = clock
@@ -221,15 +225,15 @@ class CertificateRequests(Plugin):
             access = Access(verb, attributes.tenant, REQUESTS.group, "signers", name=name)
             if self._authorizer.authorize(attributes.identity, access).allowed:
                 return
-        told = f'user not permitted to {verb} requests with signerName "{signer}"'
-        raise Forbidden.of(REQUESTS, attributes.name, told)
+        message = f'user not permitted to {verb} requests with signerName "{signer}"'
+        raise Forbidden.of(REQUESTS, attributes.name, message)
 
 
 def _check_creatable(attributes: Attributes, csr: Object) -> None:
     name = attributes.name or objects.name(csr)
     if attributes.identity.tenant != attributes.tenant:
-        told = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
-        raise Forbidden.of(REQUESTS, name, told)
+        message = "a certificate is requested in the requester's own tenant; impersonate a user of this one"
+        raise Forbidden.of(REQUESTS, name, message)
     if objects.get(csr, "spec", "signerName") in SIGNERS:
         try:
             check(csr, attributes.tenant)
@@ -252,7 +256,7 @@ def _outcome(csr: Object) -> tuple[object, object]:
     return status.get("certificate") or "", status.get("conditions") or []
 
 
-def _sign_approved(csr: Object, authority: Authority, now: float) -> None:
+def _sign_approved(csr: Object, authority: CertificateAuthority, now: float) -> None:
     """Puts the certificate into an approved request of our signers, or why there is none."""
     status = csr.setdefault("status", {})
     conditions = status.setdefault("conditions", [])
@@ -264,13 +268,13 @@ def _sign_approved(csr: Object, authority: Authority, now: float) -> None:
     try:
         status["certificate"] = base64.b64encode(sign(csr, authority, now)).decode("ascii")
     except SigningError as error:
-        told, when = str(error), meta.format_time(now)
+        message, when = str(error), meta.format_time(now)
         conditions.append(
             {
                 "type": "Failed",
                 "status": "True",
                 "reason": "SignerValidationFailure",
-                "message": told,
+                "message": message,
                 "lastUpdateTime": when,
                 "lastTransitionTime": when,
             }

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from alcove.api.errors import ApiError, Expired, Forbidden, InternalError, status
 from alcove.api.ids import GroupResource, Revision, TenantId
-from alcove.apiserver.cache.entries import INDEXED_FIELDS, Entry, Event, Kind
-from alcove.apiserver.negotiate import Form
-from alcove.apiserver.render import View, render
+from alcove.apiserver.cache.entries import INDEXED_FIELDS, CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.negotiate import ResponseForm
+from alcove.apiserver.render import ObjectView, render
 from alcove.http.messages import ResponseWriter
 
 log = logging.getLogger(__name__)
@@ -30,10 +30,10 @@ FIRST_AT_ONCE_MAX = 256
 """Of what is there when a watch begins: told in slices, so that others get their turn in between."""
 BOOKMARK_SECONDS = 60.0
 
-Matches = Callable[[Entry], bool]
+Matches = Callable[[CacheEntry], bool]
 
 
-class Scope(Struct, frozen=True):
+class WatchScope(Struct, frozen=True):
     """What a watcher is indexed by. None is a wildcard."""
 
     resource: GroupResource
@@ -48,11 +48,11 @@ class Scope(Struct, frozen=True):
         return (self.tenant is None, self.namespace is None, self.name is not None, self.indexed is not None)
 
 
-class Hub:
+class WatchHub:
     """All watchers of this server."""
 
     def __init__(self) -> None:
-        self._watchers: dict[Scope, set[Watcher]] = {}
+        self._watchers: dict[WatchScope, set[Watcher]] = {}
         self._shapes: dict[GroupResource, Counter[tuple[bool, bool, bool, bool]]] = {}
         self.count = 0
 
@@ -69,7 +69,7 @@ class Hub:
             self._remove(watcher, scope)
         self.count -= 1
 
-    def _remove(self, watcher: Watcher, scope: Scope) -> None:
+    def _remove(self, watcher: Watcher, scope: WatchScope) -> None:
         group = self._watchers[scope]
         group.discard(watcher)
         if not group:
@@ -79,7 +79,7 @@ class Hub:
         if not shapes[scope.shape]:
             del shapes[scope.shape]
 
-    def publish(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[CacheEvent]) -> None:
         touched: set[Watcher] = set()
         for event in events:
             for watcher in self._interested(event):
@@ -88,14 +88,14 @@ class Hub:
         for watcher in touched:
             watcher.flush()
 
-    def _interested(self, event: Event) -> Iterator[Watcher]:
+    def _interested(self, event: CacheEvent) -> Iterator[Watcher]:
         key = event.entry.key
         shapes = self._shapes.get(key.resource)
         if not shapes:
             return
         for all_tenants, all_namespaces, by_name, by_index in tuple(shapes):
             for indexed in _indexed_values(event) if by_index else (None,):
-                scope = Scope(
+                scope = WatchScope(
                     key.resource,
                     None if all_tenants else key.tenant,
                     None if all_namespaces else key.namespace,
@@ -105,7 +105,7 @@ class Hub:
                 yield from tuple(self._watchers.get(scope, ()))
 
 
-def _indexed_values(event: Event) -> Iterable[str]:
+def _indexed_values(event: CacheEvent) -> Iterable[str]:
     """Both the new and the old value: who watched the old one is told that the object left."""
     values = {event.entry.indexed}
     if event.previous is not None:
@@ -118,12 +118,12 @@ class Watcher:
 
     def __init__(
         self,
-        hub: Hub,
-        scopes: Sequence[Scope],
-        view: View,
+        hub: WatchHub,
+        scopes: Sequence[WatchScope],
+        view: ObjectView,
         matches: Matches | None,
         *,
-        initial: Iterable[Event | Entry | bytes],
+        initial: Iterable[CacheEvent | CacheEntry | bytes],
         after: Revision,
         revision: Callable[[], Revision],
         seconds_max: float,
@@ -135,9 +135,9 @@ class Watcher:
         self._view = view
         self._matches = matches
         """None: everything in the scope."""
-        self._initial: Iterator[Event | Entry | bytes] | None = iter(initial)
+        self._initial: Iterator[CacheEvent | CacheEntry | bytes] | None = iter(initial)
         """What is still to be told before anything else; None: all of it is."""
-        self._held: list[Event] = []
+        self._held: list[CacheEvent] = []
         """Events that came meanwhile."""
         self._after = after
         """Only events after this revision are told."""
@@ -180,9 +180,9 @@ class Watcher:
             match first:
                 case bytes():
                     self._mark(first)
-                case Entry():
-                    self._tell(Kind.ADDED, Event(Kind.ADDED, first, None))
-                case Event():
+                case CacheEntry():
+                    self._tell(CacheEventType.ADDED, CacheEvent(CacheEventType.ADDED, first, None))
+                case CacheEvent():
                     self._offer(first)
         self._write()
         if len(slice_) == FIRST_AT_ONCE_MAX:
@@ -209,7 +209,7 @@ class Watcher:
 
     # The hub's side
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: CacheEvent) -> None:
         if self._is_still_allowed is not None and not self._is_still_allowed():
             self._revoke()
         elif self._initial is None:
@@ -219,12 +219,12 @@ class Watcher:
         else:
             self._held.append(event)
 
-    def _offer(self, event: Event) -> None:
+    def _offer(self, event: CacheEvent) -> None:
         told = self._kind(event) if event.revision > self._after else None
         if told is not None:
             self._tell(told, event)
 
-    def _tell(self, kind: Kind, event: Event) -> None:
+    def _tell(self, kind: CacheEventType, event: CacheEvent) -> None:
         self._pending.append(encode(kind, event, self._view))
 
     def _mark(self, line: bytes) -> None:
@@ -237,19 +237,19 @@ class Watcher:
         else:
             self._write()
 
-    def _kind(self, event: Event) -> Kind | None:
+    def _kind(self, event: CacheEvent) -> CacheEventType | None:
         """The event as this watcher sees it: an object that stops matching is deleted, for it."""
         if self._matches is None:
             return event.kind
-        is_in = event.kind is not Kind.DELETED and self._matches(event.entry)
+        is_in = event.kind is not CacheEventType.DELETED and self._matches(event.entry)
         was_in = event.previous is not None and self._matches(event.previous)
         match (was_in, is_in):
             case (False, True):
-                return Kind.ADDED
+                return CacheEventType.ADDED
             case (True, True):
-                return Kind.MODIFIED
+                return CacheEventType.MODIFIED
             case (True, False):
-                return Kind.DELETED
+                return CacheEventType.DELETED
         return None
 
     def _write(self) -> None:
@@ -292,7 +292,7 @@ class Watcher:
         self._timers[-1] = timer
 
 
-Convert = Callable[[Sequence[Entry]], Awaitable[Sequence[Entry]]]
+Convert = Callable[[Sequence[CacheEntry]], Awaitable[Sequence[CacheEntry]]]
 
 
 class ConvertingWatcher(Watcher):
@@ -301,10 +301,10 @@ class ConvertingWatcher(Watcher):
     def __init__(self, *arguments: Any, convert: Convert, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._convert = convert
-        self._queue: list[tuple[Kind, Entry] | bytes] = []
+        self._queue: list[tuple[CacheEventType, CacheEntry] | bytes] = []
         self._task: asyncio.Task[None] | None = None
 
-    def _tell(self, kind: Kind, event: Event) -> None:
+    def _tell(self, kind: CacheEventType, event: CacheEvent) -> None:
         self._enqueue((kind, event.entry))
 
     def _mark(self, line: bytes) -> None:
@@ -314,7 +314,7 @@ class ConvertingWatcher(Watcher):
     def _is_full(self) -> bool:
         return self._task is not None or super()._is_full
 
-    def _enqueue(self, item: tuple[Kind, Entry] | bytes) -> None:
+    def _enqueue(self, item: tuple[CacheEventType, CacheEntry] | bytes) -> None:
         if len(self._queue) > PENDING_EVENTS_MAX and self._task is not None:
             self._expire()
             return
@@ -351,7 +351,7 @@ class ConvertingWatcher(Watcher):
             self._task.cancel()
 
 
-def encode(kind: Kind, event: Event, view: View) -> bytes:
+def encode(kind: CacheEventType, event: CacheEvent, view: ObjectView) -> bytes:
     """One line of a watch, rendered once for all watchers with an equal view."""
     memo = (kind, view.memo)
     line = event.encoded.get(memo)
@@ -367,15 +367,15 @@ def error_event(error: ApiError) -> bytes:
     return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(status(error))
 
 
-def bookmark(view: View, revision: Revision, *, initial_end: bool = False) -> bytes:
+def bookmark(view: ObjectView, revision: Revision, *, initial_end: bool = False) -> bytes:
     kind = view.kind
     meta: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
     names = {"kind": kind.kind, "apiVersion": kind.api_version}
-    if view.form is Form.METADATA:
+    if view.form is ResponseForm.METADATA:
         names = {"kind": "PartialObjectMetadata", "apiVersion": view.meta_version}
-    if view.form is Form.TABLE:
+    if view.form is ResponseForm.TABLE:
         obj: dict[str, object] = {
             "kind": "Table",
             "apiVersion": view.meta_version,

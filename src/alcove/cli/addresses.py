@@ -7,7 +7,7 @@ import socket
 import subprocess
 from urllib.parse import urlsplit
 
-from alcove.cli.failures import Failure
+from alcove.cli.errors import CliError
 
 
 def towards(server: str) -> str:
@@ -18,17 +18,17 @@ def towards(server: str) -> str:
             probe.connect((url.hostname or "", url.port or 443))
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise Failure(f"there is no way to {server}: {error.strerror or error}; give --address") from error
+        raise CliError(f"there is no way to {server}: {error.strerror or error}; give --address") from error
 
 
 def device_of(address: str) -> str:
     """The network device that has the address."""
     program = shutil.which("ip")
     if program is None:
-        raise Failure("`ip` is not installed (package iproute2); give --underlay")
-    told = subprocess.run([program, "-o", "address"], capture_output=True, text=True, check=False).stdout
-    for line in told.splitlines():
+        raise CliError("`ip` is not installed (package iproute2); give --underlay")
+    message = subprocess.run([program, "-o", "address"], capture_output=True, text=True, check=False).stdout
+    for line in message.splitlines():
         fields = line.split()
         if len(fields) > 3 and fields[3].partition("/")[0] == address:
             return fields[1].partition("@")[0]
-    raise Failure(f"no device of this machine has the address {address}; give --underlay")
+    raise CliError(f"no device of this machine has the address {address}; give --underlay")

@@ -15,7 +15,7 @@ from alcove.api.errors import ApiError, from_status
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
-from alcove.client.kubeconfig import Account
+from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.kubeconfig import default_path as default_kubeconfig
 
 TIMEOUT_SECONDS = 30.0
@@ -25,23 +25,23 @@ class ConnectionFailed(Exception):
     """The server cannot be reached, or the kubeconfig does not say how. The message says what to do."""
 
 
-def load(path: Path) -> Account:
+def load(path: Path) -> KubeconfigUser:
     """Raises ConnectionFailed."""
     try:
-        account = kubeconfig.load(path)
-        account.tls()  # Certificates that cannot be used are told now, with the file's other faults.
-        return account
+        user = kubeconfig.load(path)
+        user.tls()  # Certificates that cannot be used are told now, with the file's other faults.
+        return user
     except BadKubeconfig as error:
         raise ConnectionFailed(str(error)) from error
 
 
-class Connection:
+class CliConnection:
     """One connection, kept between requests and opened again when the server has closed it."""
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._url = urlsplit(account.server)
-        self._tls = account.tls()
+    def __init__(self, user: KubeconfigUser) -> None:
+        self._user = user
+        self._url = urlsplit(user.server)
+        self._tls = user.tls()
         self._open: http.client.HTTPSConnection | None = None
         self.server = f"{self._url.scheme}://{self._url.netloc}"
         """Without a tenant's prefix."""
@@ -114,8 +114,8 @@ class Connection:
         headers: dict[str, str],
     ) -> http.client.HTTPResponse:
         sent = {"Content-Type": "application/json", "Accept": "application/json", **headers}
-        if self._account.token:
-            sent["Authorization"] = f"Bearer {self._account.token}"
+        if self._user.token:
+            sent["Authorization"] = f"Bearer {self._user.token}"
         connection.request(method, path, orjson.dumps(body) if body is not None else None, sent)
         return connection.getresponse()
 
@@ -138,7 +138,7 @@ class Connection:
 
     @property
     def ca_pem(self) -> bytes:
-        return self._account.ca_pem
+        return self._user.ca_pem
 
 
-__all__ = ["Account", "ApiError", "Connection", "ConnectionFailed", "default_kubeconfig", "load"]
+__all__ = ["ApiError", "CliConnection", "ConnectionFailed", "KubeconfigUser", "default_kubeconfig", "load"]

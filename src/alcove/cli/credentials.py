@@ -16,14 +16,16 @@ from cryptography.x509.oid import NameOID
 
 from alcove.api.errors import InternalError
 from alcove.api.objects import Object
-from alcove.cli.connection import Connection
-from alcove.cli.kubeconfig import Certificate
+from alcove.cli.connection import CliConnection
+from alcove.cli.kubeconfig import KubeconfigCertificate
 
 SIGNER = "kubernetes.io/kube-apiserver-client"
 ADMIN = "admin"
 
 
-def issue(connection: Connection, tenant: str, user: str, groups: tuple[str, ...]) -> Certificate:
+def issue(
+    connection: CliConnection, tenant: str, user: str, groups: tuple[str, ...]
+) -> KubeconfigCertificate:
     """A certificate for `user` of `tenant`. Raises ApiError, ConnectionFailed."""
     connection.request("GET", f"/api/v1/tenants/{tenant}")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -42,7 +44,7 @@ def issue(connection: Connection, tenant: str, user: str, groups: tuple[str, ...
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Certificate(base64.b64decode(certificate), pem)
+    return KubeconfigCertificate(base64.b64decode(certificate), pem)
 
 
 _APPROVED = {"type": "Approved", "status": "True", "reason": "AlcoveTenantKubeconfig"}

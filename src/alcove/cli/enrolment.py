@@ -25,10 +25,10 @@ from msgspec import Struct
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.cli.connection import Account, Connection
-from alcove.cli.failures import Code, Failure
-from alcove.cli.kubeconfig import Certificate, render
-from alcove.cli.session import Session, wait_for
+from alcove.cli.connection import CliConnection, KubeconfigUser
+from alcove.cli.errors import CliError, ExitCode
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
+from alcove.cli.session import CliSession, wait_for
 from alcove.client.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
@@ -53,22 +53,22 @@ class JoinToken(Struct, frozen=True):
     bearer: str
 
     def encode(self) -> str:
-        told = orjson.dumps([self.server, self.ca_pem, self.bearer])
-        return PREFIX + base64.urlsafe_b64encode(zlib.compress(told, 9)).decode().rstrip("=")
+        output = orjson.dumps([self.server, self.ca_pem, self.bearer])
+        return PREFIX + base64.urlsafe_b64encode(zlib.compress(output, 9)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> JoinToken:
         """Raises Failure."""
         text = text.strip()
         if not text.startswith(PREFIX):
-            raise Failure(f"a join token begins with {PREFIX}; `alcove node token` makes one")
+            raise CliError(f"a join token begins with {PREFIX}; `alcove node token` makes one")
         packed = text.removeprefix(PREFIX)
         try:
-            told = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
-            server, ca_pem, bearer = orjson.loads(told)
+            output = zlib.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+            server, ca_pem, bearer = orjson.loads(output)
             return cls(str(server), str(ca_pem), str(bearer))
         except (ValueError, zlib.error) as error:
-            raise Failure("the join token is damaged; copy all of it, or make another") from error
+            raise CliError("the join token is damaged; copy all of it, or make another") from error
 
     @property
     def ca_hash(self) -> str:
@@ -78,7 +78,7 @@ class JoinToken(Struct, frozen=True):
         return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
 
-def make_token(session: Session, server: str, seconds: int) -> JoinToken:
+def make_token(session: CliSession, server: str, seconds: int) -> JoinToken:
     """A token with which nodes can join for `seconds`."""
     session.ensure(SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT}}, namespace=NAMESPACE)
     for role in ROLES:
@@ -89,7 +89,7 @@ def make_token(session: Session, server: str, seconds: int) -> JoinToken:
     return JoinToken(server or session.connection.server, ca_pem, answer["status"]["token"])
 
 
-def revoke_tokens(session: Session) -> None:
+def revoke_tokens(session: CliSession) -> None:
     """Ends every token made so far: each is bound to the account's uid."""
     if session.find(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE) is not None:
         session.delete(SERVICE_ACCOUNTS, ACCOUNT, namespace=NAMESPACE)
@@ -105,7 +105,7 @@ def _binding(role: str) -> Object:
 
 def enrol(token: JoinToken, node: str, seconds_max: float) -> str:
     """The node's kubeconfig, with a certificate signed for it. Raises Failure, ApiError, ConnectionFailed."""
-    connection = Connection(Account(token.server, token.ca_pem.encode(), token=token.bearer))
+    connection = CliConnection(KubeconfigUser(token.server, token.ca_pem.encode(), token=token.bearer))
     key = ec.generate_private_key(ec.SECP256R1())
     path = "/apis/certificates.k8s.io/v1/tenants/system/certificatesigningrequests"
     made = connection.request("POST", path, _signing_request(key, node))
@@ -115,7 +115,7 @@ def enrol(token: JoinToken, node: str, seconds_max: float) -> str:
         found = connection.request("GET", f"{path}/{name}")
         for condition in objects.get(found, "status", "conditions", default=[]):
             if condition["type"] in ("Denied", "Failed"):
-                raise Failure(f"the request {name} was refused: {condition.get('message', '')}")
+                raise CliError(f"the request {name} was refused: {condition.get('message', '')}")
         certificate = objects.get(found, "status", "certificate")
         return base64.b64decode(certificate) if certificate else None
 
@@ -124,7 +124,7 @@ def enrol(token: JoinToken, node: str, seconds_max: float) -> str:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     user = f"system:node:{node}"
-    return render(token.server, token.ca_pem.encode(), SYSTEM, user, Certificate(certificate, pem))
+    return render(token.server, token.ca_pem.encode(), SYSTEM, user, KubeconfigCertificate(certificate, pem))
 
 
 def _signing_request(key: ec.EllipticCurvePrivateKey, node: str) -> Object:
@@ -156,7 +156,7 @@ def write_kubeconfig(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-class Joined(Struct, frozen=True):
+class JoinedNode(Struct, frozen=True):
     """What a machine remembers of having joined, so that it can leave."""
 
     name: str
@@ -168,10 +168,10 @@ class Joined(Struct, frozen=True):
         (data / JOINED).write_bytes(msgspec.json.encode(self))
 
     @classmethod
-    def load(cls, data: Path) -> Joined:
+    def load(cls, data: Path) -> JoinedNode:
         """Raises Failure: no node keeps its state there."""
         try:
             return msgspec.json.decode((data / JOINED).read_bytes(), type=cls)
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError) as error:
-            told = f"no node that joined a cluster keeps its state in {data}"
-            raise Failure(told, Code.NOT_FOUND) from error
+            message = f"no node that joined a cluster keeps its state in {data}"
+            raise CliError(message, ExitCode.NOT_FOUND) from error

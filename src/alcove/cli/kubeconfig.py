@@ -7,12 +7,12 @@ import yaml
 from msgspec import Struct
 
 
-class Certificate(Struct, frozen=True):
+class KubeconfigCertificate(Struct, frozen=True):
     certificate_pem: bytes
     key_pem: bytes
 
 
-class Token(Struct, frozen=True):
+class BearerToken(Struct, frozen=True):
     token: str
 
 
@@ -21,7 +21,9 @@ def server_url(server: str, tenant: str) -> str:
     return f"{server.rstrip('/')}/tenants/{tenant}"
 
 
-def render(server: str, ca_pem: bytes, tenant: str, user: str, credential: Certificate | Token) -> str:
+def render(
+    server: str, ca_pem: bytes, tenant: str, user: str, credential: KubeconfigCertificate | BearerToken
+) -> str:
     """The file's text. `server` is the server's own URL, `https://host:6443`."""
     name = f"{user}@{tenant}"
     config = {
@@ -44,8 +46,8 @@ def render(server: str, ca_pem: bytes, tenant: str, user: str, credential: Certi
     return text
 
 
-def _user(credential: Certificate | Token) -> dict[str, Any]:
-    if isinstance(credential, Token):
+def _user(credential: KubeconfigCertificate | BearerToken) -> dict[str, Any]:
+    if isinstance(credential, BearerToken):
         return {"token": credential.token}
     return {
         "client-certificate-data": _base64(credential.certificate_pem),

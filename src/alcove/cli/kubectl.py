@@ -16,40 +16,40 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 import alcove
-from alcove.cli.failures import Code, Failure, told
+from alcove.cli.errors import CliError, ExitCode, exit_on_error
 
 if TYPE_CHECKING:
-    from alcove.cli.kubectl_words import Plan
+    from alcove.cli.kubectl_arguments import KubectlInvocation
 
 CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
 def kubectl(context: typer.Context) -> None:
     """Run kubectl, with --tenant, --all-tenants, `create tenant` and TENANT/NS/POD paths for `cp`."""
-    with told():
+    with exit_on_error():
         run(context.args)
 
 
 def run(words: list[str]) -> None:
     """Never returns: kubectl takes this process' place, or its exit code is ours. Raises Failure."""
-    from alcove.cli.kubectl_words import plan
+    from alcove.cli.kubectl_arguments import plan
 
     wanted = plan(words)
     program = shutil.which("kubectl")
     if program is None:
-        raise Failure("kubectl is not installed (Debian: apt install kubernetes-client)")
+        raise CliError("kubectl is not installed (Debian: apt install kubernetes-client)")
     path = _kubeconfig(wanted)
     # By the environment: kubectl takes no options before the name of a plugin.
     os.environ["KUBECONFIG"] = str(path)
-    words = list(wanted.words)
+    words = list(wanted.arguments)
     words[1:1] = _server(wanted, path)
     if wanted.new_tenant:
         raise typer.Exit(_create(program, words, wanted.new_tenant))
     if wanted.all_tenants:
-        from alcove.cli import everywhere
+        from alcove.cli import all_tenants
 
-        if (form := everywhere.table_format(words)) is not None:
-            raise typer.Exit(everywhere.get(program, words, form))
+        if (form := all_tenants.table_format(words)) is not None:
+            raise typer.Exit(all_tenants.get(program, words, form))
     os.execv(program, ["kubectl", *words])
 
 
@@ -59,19 +59,19 @@ def _create(program: str, words: list[str], tenant: str) -> int:
     return subprocess.run([program, *words], input=manifest, text=True, check=False).returncode
 
 
-def _kubeconfig(wanted: Plan) -> Path:
-    from alcove.cli.places import default_kubeconfig
+def _kubeconfig(wanted: KubectlInvocation) -> Path:
+    from alcove.cli.data_directories import default_kubeconfig
 
     path = Path(wanted.kubeconfig) if wanted.kubeconfig else default_kubeconfig()
     if not path.exists():
-        raise Failure(
+        raise CliError(
             f"there is no kubeconfig {path}; `alcove up` makes a cluster, --kubeconfig names another file",
-            Code.UNREACHABLE,
+            ExitCode.UNREACHABLE,
         )
     return path
 
 
-def _server(wanted: Plan, path: Path) -> list[str]:
+def _server(wanted: KubectlInvocation, path: Path) -> list[str]:
     """A tenant is a path of the server's URL, for any client."""
     tenant = "all" if wanted.all_tenants else wanted.tenant
     if not tenant:
@@ -85,7 +85,7 @@ def _server(wanted: Plan, path: Path) -> list[str]:
 def main(words: list[str]) -> NoReturn:
     """`alcove kubectl WORDS…` as a process."""
     try:
-        with told():
+        with exit_on_error():
             run(words)
     except typer.Exit as done:
         raise SystemExit(done.exit_code) from done
@@ -98,7 +98,7 @@ def plugin() -> NoReturn:
     if not words or words[0] in ("-h", "--help"):
         typer.echo("Usage: kubectl tenant NAME WORDS…   kubectl in the tenant NAME, as in `get pods`")
         typer.echo("       kubectl tenant all get …      in all tenants at once")
-        raise SystemExit(0 if words else Code.USAGE)
+        raise SystemExit(0 if words else ExitCode.USAGE)
     if words == ["--version"]:
         typer.echo(f"kubectl-tenant {alcove.__version__}")
         raise SystemExit(0)

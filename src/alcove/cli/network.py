@@ -6,27 +6,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.cli.failures import told
-from alcove.cli.options import Format, FormatOption, KubeconfigOption, TenantOption
+from alcove.cli.errors import exit_on_error
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TenantOption
 from alcove.cli.tenant import NameArgument
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
 app = typer.Typer(help="Tenants' networks.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_(tenant: TenantOption = "", form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+def list_(
+    tenant: TenantOption = "", form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None
+) -> None:
     """List networks, of all tenants or of one."""
-    from alcove.api.columns.ours import NETWORK
+    from alcove.api.columns.alcove import NETWORK
     from alcove.cli.output import show
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NETWORKS
 
-    with told():
-        found = Session(via).items(NETWORKS, tenant or "all")
+    with exit_on_error():
+        found = CliSession(via).items(NETWORKS, tenant or "all")
         show(found, NETWORK, form, with_tenant=not tenant)
 
 
@@ -34,26 +36,26 @@ def list_(tenant: TenantOption = "", form: FormatOption = Format.TABLE, via: Kub
 def show_(
     tenant: NameArgument,
     name: Annotated[str, typer.Argument(help="The network.")] = "default",
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
     """Show a tenant's network with its VPC, subnets, services and pods."""
-    from alcove.api.columns.ours import NETWORK
+    from alcove.api.columns.alcove import NETWORK
     from alcove.cli import output
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NETWORKS
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         network = session.get(NETWORKS, name, tenant)
         output.show_one(network, NETWORK, form)
-        if form in (Format.TABLE, Format.WIDE):
+        if form in (OutputFormat.TABLE, OutputFormat.WIDE):
             _show_content(session, network, tenant, name, form)
 
 
-def _show_content(session: Session, network: Object, tenant: str, name: str, form: Format) -> None:
+def _show_content(session: CliSession, network: Object, tenant: str, name: str, form: OutputFormat) -> None:
     from alcove.api import objects
-    from alcove.api.columns import ours
+    from alcove.api.columns import alcove
     from alcove.api.columns.pods import COLUMNS as POD
     from alcove.api.columns.services import SERVICE
     from alcove.cli.output import show
@@ -62,7 +64,7 @@ def _show_content(session: Session, network: Object, tenant: str, name: str, for
     vpc = objects.get(network, "status", "vpc", default="")
     subnets = [each for each in session.items(SUBNETS) if objects.get(each, "spec", "vpc") == vpc]
     parts = (
-        ("Subnets", [each for each in subnets if vpc], ours.SUBNET),
+        ("Subnets", [each for each in subnets if vpc], alcove.SUBNET),
         ("Services", _within(session.items(SERVICES, tenant), name), SERVICE),
         ("Pods", _within(session.items(PODS, tenant), name), POD),
     )

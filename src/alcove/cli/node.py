@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from alcove.cli import suggestions
-from alcove.cli.failures import told
-from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption
+from alcove.cli.errors import exit_on_error
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption
 
 app = typer.Typer(help="Nodes: the machines that run pods.", no_args_is_help=True)
 
@@ -23,15 +23,15 @@ NodeArgument = Annotated[
 
 
 @app.command("list")
-def list_(form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+def list_(form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None) -> None:
     """List all nodes."""
     from alcove.api.columns.nodes import NODE
     from alcove.cli.output import show
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NODES
 
-    with told():
-        show(Session(via).items(NODES), NODE, form)
+    with exit_on_error():
+        show(CliSession(via).items(NODES), NODE, form)
 
 
 @app.command()
@@ -50,12 +50,12 @@ def drain(
     via: KubeconfigOption = None,
 ) -> None:
     """Take NODE out of service: no new pods, and those of all tenants there are evicted."""
-    from alcove.cli.draining import Draining, Rules
-    from alcove.cli.session import Session
+    from alcove.cli.drain import DrainOptions, NodeDrain
+    from alcove.cli.session import CliSession
 
-    with told():
-        rules = Rules(delete_emptydir_data, force, grace_period, timeout)
-        Draining(Session(via), node, rules, typer.echo).run()
+    with exit_on_error():
+        rules = DrainOptions(delete_emptydir_data, force, grace_period, timeout)
+        NodeDrain(CliSession(via), node, rules, typer.echo).run()
         typer.echo(f"node/{node} drained")
 
 
@@ -74,11 +74,11 @@ def uncordon(node: NodeArgument, via: KubeconfigOption = None) -> None:
 
 
 def _set_unschedulable(node: str, value: bool, via: Path | None) -> None:
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NODES
 
-    with told():
-        Session(via).patch(NODES, node, {"spec": {"unschedulable": value or None}})
+    with exit_on_error():
+        CliSession(via).patch(NODES, node, {"spec": {"unschedulable": value or None}})
 
 
 @app.command()
@@ -94,10 +94,10 @@ def token(
 ) -> None:
     """Make a token with which a node on another machine can join."""
     from alcove.cli.enrolment import make_token, revoke_tokens
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         if revoke:
             revoke_tokens(session)
             typer.echo("tokens made before are refused now", err=True)
@@ -130,7 +130,7 @@ def join(
     from alcove.cli import addresses, enrolment
 
     node = name or socket.gethostname().partition(".")[0].lower()
-    with told():
+    with exit_on_error():
         text = Path(token[1:]).read_text() if token.startswith("@") else token
         decoded = enrolment.JoinToken.decode(text)
         own = address or addresses.towards(decoded.server)
@@ -140,7 +140,7 @@ def join(
         if enrol_only:
             return
         device = "" if hollow else underlay or addresses.device_of(own)
-        enrolment.Joined(node, decoded.server, device).save(data)
+        enrolment.JoinedNode(node, decoded.server, device).save(data)
         words = ["agent", "--kubeconfig", str(kubeconfig), "--name", node, "--data", str(data)]
         words += ["--address", own, "--port", str(port)]
         words += ["--underlay", device] if device else ["--hollow"]

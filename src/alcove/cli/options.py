@@ -11,7 +11,7 @@ import typer
 from alcove.cli import suggestions
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
@@ -26,7 +26,7 @@ KubeconfigOption = Annotated[
         help="Ring0's kubeconfig; default $KUBECONFIG, else this machine's cluster's, else ~/.kube/config.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--output", "-o", help="How to show it.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to show it.")]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Return only when it is done.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds to wait; exits with 4 when they are over.")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from alcove.cli.options import Format
+from alcove.cli.options import OutputFormat
 
 if TYPE_CHECKING:
-    from alcove.api.kind import Column
+    from alcove.api.kind import PrinterColumn
     from alcove.api.objects import Object
 
 GAP = "   "
@@ -26,19 +26,23 @@ _PAINT = {word: colour for colour, words in _COLOURS.items() for word in words}
 
 
 def show(
-    items: Sequence[Object], columns: Sequence[Column], form: Format, *, with_tenant: bool = False
+    items: Sequence[Object],
+    columns: Sequence[PrinterColumn],
+    form: OutputFormat,
+    *,
+    with_tenant: bool = False,
 ) -> None:
     """Objects of one kind, in the form that was asked for."""
     match form:
-        case Format.JSON:
+        case OutputFormat.JSON:
             typer.echo(to_json(as_list(items)))
-        case Format.YAML:
+        case OutputFormat.YAML:
             typer.echo(to_yaml(as_list(items)), nl=False)
-        case Format.NAME:
+        case OutputFormat.NAME:
             for item in items:
                 typer.echo(named(item, with_tenant=with_tenant))
-        case Format.TABLE | Format.WIDE:
-            wanted = [each for each in columns if form is Format.WIDE or not each.priority]
+        case OutputFormat.TABLE | OutputFormat.WIDE:
+            wanted = [each for each in columns if form is OutputFormat.WIDE or not each.priority]
             heads = [each.name.upper() for each in wanted]
             now = time.time()
             rows = [[_cell(each.value(item, now)) for each in wanted] for item in items]
@@ -48,28 +52,30 @@ def show(
             table(heads, rows)
 
 
-def show_one(item: Object, columns: Sequence[Column], form: Format, *, with_tenant: bool = False) -> None:
+def show_one(
+    item: Object, columns: Sequence[PrinterColumn], form: OutputFormat, *, with_tenant: bool = False
+) -> None:
     """One object: as itself, not as a list of one."""
     match form:
-        case Format.JSON:
+        case OutputFormat.JSON:
             typer.echo(to_json(item))
-        case Format.YAML:
+        case OutputFormat.YAML:
             typer.echo(to_yaml(item), nl=False)
         case _:
             show([item], columns, form, with_tenant=with_tenant)
 
 
-def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: Format) -> None:
+def show_rows(heads: Sequence[str], rows: Sequence[Sequence[object]], form: OutputFormat) -> None:
     """What is no object: rows whose first column is a name. As JSON and YAML a list of mappings."""
     match form:
-        case Format.JSON:
+        case OutputFormat.JSON:
             typer.echo(to_json(_mappings(heads, rows)))
-        case Format.YAML:
+        case OutputFormat.YAML:
             typer.echo(to_yaml(_mappings(heads, rows)), nl=False)
-        case Format.NAME:
+        case OutputFormat.NAME:
             for row in rows:
                 typer.echo(row[0])
-        case Format.TABLE | Format.WIDE:
+        case OutputFormat.TABLE | OutputFormat.WIDE:
             table(heads, [[_cell(each) for each in row] for row in rows])
 
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from alcove.api.errors import ApiError, Conflict, NotFound, from_status
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.cli.connection import Connection, load
-from alcove.cli.failures import Code, Failure
-from alcove.cli.places import default_kubeconfig
+from alcove.cli.connection import CliConnection, load
+from alcove.cli.data_directories import default_kubeconfig
+from alcove.cli.errors import CliError, ExitCode
 from alcove.client import paths
 from alcove.client.resources import Resource
 
@@ -22,12 +22,12 @@ POLL_SECONDS_MAX = 0.5
 T = TypeVar("T")
 
 
-class Session:
+class CliSession:
     """As the user of a kubeconfig. Every call raises ApiError or ConnectionFailed."""
 
     def __init__(self, kubeconfig: Path | None = None) -> None:
         self.kubeconfig = kubeconfig or default_kubeconfig()
-        self.connection = Connection(load(self.kubeconfig))
+        self.connection = CliConnection(load(self.kubeconfig))
 
     def items(
         self, resource: Resource, tenant: str = SYSTEM, namespace: str = "", **query: str
@@ -120,6 +120,8 @@ def wait_for(what: str, check: Callable[[], T | None], seconds_max: float) -> T:
         if (answer := check()) is not None:
             return answer
         if time.monotonic() >= deadline:
-            raise Failure(f"{what}: not so after {seconds_max:g} s; --timeout waits longer", Code.TIMEOUT)
+            raise CliError(
+                f"{what}: not so after {seconds_max:g} s; --timeout waits longer", ExitCode.TIMEOUT
+            )
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(pause * 1.5, POLL_SECONDS_MAX)

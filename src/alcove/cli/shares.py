@@ -14,27 +14,27 @@ from alcove.api import objects, quantity
 from alcove.api.objects import Object
 
 
-class Amounts(Struct, frozen=True):
+class ResourceTotals(Struct, frozen=True):
     cpu_milli: int = 0
     memory_bytes: int = 0
     pods: int = 0
 
-    def __add__(self, other: Amounts) -> Amounts:
-        return Amounts(
+    def __add__(self, other: ResourceTotals) -> ResourceTotals:
+        return ResourceTotals(
             self.cpu_milli + other.cpu_milli,
             self.memory_bytes + other.memory_bytes,
             self.pods + other.pods,
         )
 
-    def most(self, other: Amounts) -> Amounts:
-        return Amounts(
+    def most(self, other: ResourceTotals) -> ResourceTotals:
+        return ResourceTotals(
             max(self.cpu_milli, other.cpu_milli),
             max(self.memory_bytes, other.memory_bytes),
             max(self.pods, other.pods),
         )
 
 
-class Part(Struct, frozen=True):
+class ShareFraction(Struct, frozen=True):
     """Of everything there is, between 0 and 1."""
 
     cpu: float
@@ -42,49 +42,49 @@ class Part(Struct, frozen=True):
     pods: float
 
 
-class Share(Struct, frozen=True):
+class TenantRequests(Struct, frozen=True):
     tenant: str
-    used: Amounts
-    part: Part
+    used: ResourceTotals
+    part: ShareFraction
 
     @property
     def dominant(self) -> float:
         return max(self.part.cpu, self.part.memory, self.part.pods)
 
 
-def capacity(nodes: Iterable[Object]) -> Amounts:
-    total = Amounts()
+def capacity(nodes: Iterable[Object]) -> ResourceTotals:
+    total = ResourceTotals()
     for node in nodes:
         total += _amounts(objects.get(node, "status", "allocatable", default={}))
     return total
 
 
-def shares(tenants: Sequence[str], pods: Iterable[Object], total: Amounts) -> list[Share]:
+def shares(tenants: Sequence[str], pods: Iterable[Object], total: ResourceTotals) -> list[TenantRequests]:
     """Every tenant's, the largest first."""
-    used = {tenant: Amounts() for tenant in tenants}
+    used = {tenant: ResourceTotals() for tenant in tenants}
     for pod in pods:
         if objects.get(pod, "status", "phase") not in ("Succeeded", "Failed"):
             tenant = pod["metadata"].get("tenant", "")
-            used[tenant] = used.get(tenant, Amounts()) + asked(pod)
-    found = [Share(tenant, amounts, _part(amounts, total)) for tenant, amounts in used.items()]
+            used[tenant] = used.get(tenant, ResourceTotals()) + requested(pod)
+    found = [TenantRequests(tenant, amounts, _part(amounts, total)) for tenant, amounts in used.items()]
     return sorted(found, key=lambda share: (-share.dominant, share.tenant))
 
 
-def used(metrics: Iterable[Object]) -> dict[str, Amounts]:
+def used(metrics: Iterable[Object]) -> dict[str, ResourceTotals]:
     """What each tenant's pods use now, from the metrics API's items."""
-    found: dict[str, Amounts] = {}
+    found: dict[str, ResourceTotals] = {}
     for item in metrics:
         tenant = item["metadata"].get("tenant", "")
         for container in item.get("containers") or ():
-            found[tenant] = found.get(tenant, Amounts()) + _amounts(container.get("usage") or {})
+            found[tenant] = found.get(tenant, ResourceTotals()) + _amounts(container.get("usage") or {})
     return found
 
 
-def asked(pod: Object) -> Amounts:
-    together = Amounts(pods=1)
+def requested(pod: Object) -> ResourceTotals:
+    together = ResourceTotals(pods=1)
     for container in objects.get(pod, "spec", "containers", default=[]):
         together += _requested(container)
-    first = Amounts()
+    first = ResourceTotals()
     for container in objects.get(pod, "spec", "initContainers", default=[]):
         if container.get("restartPolicy") == "Always":
             together += _requested(container)
@@ -93,20 +93,20 @@ def asked(pod: Object) -> Amounts:
     return together.most(first) + _amounts(objects.get(pod, "spec", "overhead", default={}))
 
 
-def _requested(container: Object) -> Amounts:
+def _requested(container: Object) -> ResourceTotals:
     return _amounts(objects.get(container, "resources", "requests", default={}))
 
 
-def _amounts(given: Object) -> Amounts:
-    return Amounts(
+def _amounts(given: Object) -> ResourceTotals:
+    return ResourceTotals(
         quantity.milli(given.get("cpu", 0)),
         quantity.whole(given.get("memory", 0)),
         quantity.whole(given.get("pods", 0)),
     )
 
 
-def _part(used: Amounts, total: Amounts) -> Part:
-    return Part(
+def _part(used: ResourceTotals, total: ResourceTotals) -> ShareFraction:
+    return ShareFraction(
         used.cpu_milli / total.cpu_milli if total.cpu_milli else 0.0,
         used.memory_bytes / total.memory_bytes if total.memory_bytes else 0.0,
         used.pods / total.pods if total.pods else 0.0,

@@ -21,7 +21,7 @@ def nodes(incomplete: str) -> list[str]:
 
 
 def logs(incomplete: str) -> list[str]:
-    from alcove.cli.places import cluster_data
+    from alcove.cli.data_directories import cluster_data
 
     found = sorted(path.stem for path in (cluster_data() / "logs").glob("*.log"))
     return [name for name in found if name.startswith(incomplete)]
@@ -30,10 +30,10 @@ def logs(incomplete: str) -> list[str]:
 def _names(resource: Resource, incomplete: str) -> list[str]:
     from alcove.api.errors import ApiError
     from alcove.cli.connection import ConnectionFailed
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
     try:
-        found = Session().items(resource)
+        found = CliSession().items(resource)
     except (ApiError, ConnectionFailed):
         return []
     return [name for item in found if (name := item["metadata"]["name"]).startswith(incomplete)]

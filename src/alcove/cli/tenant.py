@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alcove.cli import suggestions
-from alcove.cli.failures import Failure, told
-from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption, WaitOption
+from alcove.cli.errors import CliError, exit_on_error
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption, WaitOption
 
 if TYPE_CHECKING:
     from alcove.api.objects import Object
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
 app = typer.Typer(help="Tenants and their credentials.", no_args_is_help=True)
 
@@ -33,19 +33,19 @@ def create(
     dedicated: Annotated[
         bool, typer.Option("--dedicated", help="An API server of its own, in ring0's pods.")
     ] = False,
-    form: FormatOption = Format.NAME,
+    form: FormatOption = OutputFormat.NAME,
     wait: WaitOption = True,
     timeout: TimeoutOption = 60.0,
     via: KubeconfigOption = None,
 ) -> None:
     """Create a tenant, and wait until its namespaces, roles and default network are there."""
-    from alcove.api.columns.ours import TENANT
+    from alcove.api.columns.alcove import TENANT
     from alcove.cli.output import show_one
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import TENANTS
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         made = session.create(TENANTS, _tenant(name, weight, quota or [], dedicated))
         if wait:
             made = _wait_ready(session, name, timeout)
@@ -66,7 +66,7 @@ def _tenant(name: str, weight: int | None, quota: list[str], dedicated: bool) ->
     return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
 
 
-def _wait_ready(session: Session, name: str, seconds_max: float) -> Object:
+def _wait_ready(session: CliSession, name: str, seconds_max: float) -> Object:
     """Until its first objects are made and its default network is ready, if it has one."""
     from alcove.api import objects
     from alcove.cli.session import wait_for
@@ -82,7 +82,7 @@ def _wait_ready(session: Session, name: str, seconds_max: float) -> Object:
         network = session.find(NETWORKS, "default", name)
         phase = objects.get(network, "status", "phase") if network else "Ready"
         if phase == "Failed" and network is not None:
-            raise Failure(f"network default: {objects.get(network, 'status', 'message')}")
+            raise CliError(f"network default: {objects.get(network, 'status', 'message')}")
         return tenant if phase == "Ready" else None
 
     tenant = wait_for(f"tenant {name} gets its first objects", initialized, seconds_max)
@@ -90,30 +90,30 @@ def _wait_ready(session: Session, name: str, seconds_max: float) -> Object:
 
 
 @app.command("list")
-def list_(form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+def list_(form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None) -> None:
     """List all tenants."""
-    from alcove.api.columns.ours import TENANT
+    from alcove.api.columns.alcove import TENANT
     from alcove.cli.output import show
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import TENANTS
 
-    with told():
-        show(Session(via).items(TENANTS), TENANT, form)
+    with exit_on_error():
+        show(CliSession(via).items(TENANTS), TENANT, form)
 
 
 @app.command("show")
-def show_(name: NameArgument, form: FormatOption = Format.TABLE, via: KubeconfigOption = None) -> None:
+def show_(name: NameArgument, form: FormatOption = OutputFormat.TABLE, via: KubeconfigOption = None) -> None:
     """Show a tenant, with its networks and what it runs."""
-    from alcove.api.columns.ours import NETWORK, TENANT
+    from alcove.api.columns.alcove import NETWORK, TENANT
     from alcove.cli import output
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NAMESPACES, NETWORKS, PODS, TENANTS
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         tenant = session.get(TENANTS, name)
         output.show_one(tenant, TENANT, form)
-        if form not in (Format.TABLE, Format.WIDE):
+        if form not in (OutputFormat.TABLE, OutputFormat.WIDE):
             return
         pods = session.items(PODS, name)
         running = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Running")
@@ -140,11 +140,11 @@ def delete(
     via: KubeconfigOption = None,
 ) -> None:
     """Delete tenants with everything they have; waits until they are gone."""
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import TENANTS
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         for name in names:
             session.delete(TENANTS, name)
         for name in names:
@@ -153,7 +153,7 @@ def delete(
             typer.echo(f"tenant/{name} deleted")
 
 
-def _wait_gone(session: Session, name: str, seconds_max: float) -> None:
+def _wait_gone(session: CliSession, name: str, seconds_max: float) -> None:
     from alcove.cli.session import wait_for
     from alcove.client.resources import TENANTS
 
@@ -176,10 +176,10 @@ def kubeconfig(
     """Write a kubeconfig for a user of TENANT, with a certificate signed for it."""
     from alcove.cli import credentials
     from alcove.cli.kubeconfig import render
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
-    with told():
-        connection = Session(via).connection
+    with exit_on_error():
+        connection = CliSession(via).connection
         issued = credentials.issue(connection, tenant, user, tuple(group or ()))
         text = render(connection.server, connection.ca_pem, tenant, user, issued)
         if output is None:

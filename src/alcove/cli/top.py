@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.cli.failures import told
-from alcove.cli.options import Format, FormatOption, KubeconfigOption
+from alcove.cli.errors import exit_on_error
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat
 
 if TYPE_CHECKING:
-    from alcove.cli.session import Session
-    from alcove.cli.shares import Amounts, Share
+    from alcove.cli.session import CliSession
+    from alcove.cli.shares import ResourceTotals, TenantRequests
 
 REQUESTS = re.compile(r'^alcove_tenant_requests_total\{tenant="([^"]*)"\} ([0-9.e+]+)', re.MULTILINE)
 HEADS = (
@@ -29,15 +29,15 @@ def top(
         float, typer.Option("--interval", min=0.1, help="Seconds over which requests are counted.")
     ] = 1.0,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it.")] = False,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = OutputFormat.TABLE,
     via: KubeconfigOption = None,
 ) -> None:
     """Show tenants by their share of CPU, memory and pods, what they use of it, and their API requests."""
     from alcove.cli.output import show_rows
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         while True:
             before = requests(session.connection.text("/metrics"))
             time.sleep(interval)
@@ -59,7 +59,7 @@ def requests(metrics: str) -> dict[str, float]:
     return {tenant: float(count) for tenant, count in REQUESTS.findall(metrics)}
 
 
-def _shares(session: Session) -> list[Share]:
+def _shares(session: CliSession) -> list[TenantRequests]:
     from alcove.cli.shares import capacity, shares
     from alcove.client.resources import NODES, PODS, TENANTS
 
@@ -67,7 +67,7 @@ def _shares(session: Session) -> list[Share]:
     return shares(names, session.items(PODS, "all"), capacity(session.items(NODES)))
 
 
-def _used(session: Session) -> dict[str, Amounts]:
+def _used(session: CliSession) -> dict[str, ResourceTotals]:
     """Nothing where the nodes do not tell."""
     from alcove.api.errors import ApiError
     from alcove.cli.shares import used
@@ -78,7 +78,7 @@ def _used(session: Session) -> dict[str, Amounts]:
         return {}
 
 
-def _row(share: Share, in_use: Amounts | None, rate: float) -> tuple[object, ...]:
+def _row(share: TenantRequests, in_use: ResourceTotals | None, rate: float) -> tuple[object, ...]:
     asked, part = share.used, share.part
     cpu = (f"{asked.cpu_milli}m", percent(part.cpu), f"{in_use.cpu_milli}m" if in_use else "-")
     memory = (_mebi(asked), percent(part.memory), _mebi(in_use) if in_use else "-")
@@ -86,7 +86,7 @@ def _row(share: Share, in_use: Amounts | None, rate: float) -> tuple[object, ...
     return (share.tenant, percent(share.dominant), *cpu, *memory, *pods, f"{rate:.1f}")
 
 
-def _mebi(amounts: Amounts) -> str:
+def _mebi(amounts: ResourceTotals) -> str:
     return f"{amounts.memory_bytes / 2**20:.0f}Mi"
 
 

@@ -22,16 +22,16 @@ Trim = Callable[[Object], Object]
 """What is kept of an object (which may be changed in place)."""
 
 
-class Kind(Enum):
+class ChangeType(Enum):
     ADDED = "added"
     UPDATED = "updated"
     DELETED = "deleted"
 
 
-class Change(Struct, frozen=True):
+class ObjectChange(Struct, frozen=True):
     """What happened to an object. `obj` and `old` are shared by all who hear of it: not to be changed."""
 
-    kind: Kind
+    kind: ChangeType
     key: ObjectKey
     obj: Object
     """As it is now; for DELETED as it was last."""
@@ -49,10 +49,10 @@ def _decoded(body: bytes) -> Object:
     return orjson.loads(body)  # type: ignore[no-any-return]
 
 
-Subscriber = Callable[[Change], None]
+Subscriber = Callable[[ObjectChange], None]
 
 
-def call(subscriber: Subscriber, change: Change) -> None:
+def call(subscriber: Subscriber, change: ObjectChange) -> None:
     try:
         subscriber(change)
     except Exception:

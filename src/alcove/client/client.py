@@ -26,10 +26,10 @@ from alcove.api.errors import ApiError, from_status
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client import paths, retry
-from alcove.client.errors import Malformed, Unreachable
+from alcove.client.errors import MalformedResponse, Unreachable
 from alcove.client.resources import Resource
 from alcove.client.transport import Response, Stream, Transport
-from alcove.client.watching import Watch
+from alcove.client.watch_events import Watch
 from alcove.component import request_ids
 
 JSON = "application/json"
@@ -54,7 +54,7 @@ class Propagation(Enum):
     ORPHAN = "Orphan"
 
 
-class Selection(Struct, frozen=True):
+class ListSelection(Struct, frozen=True):
     """Which objects of a resource a list or watch is about."""
 
     resource: Resource
@@ -85,13 +85,13 @@ class Client:
         transport: Transport,
         *,
         user_agent: str = "alcove",
-        policy: retry.Policy | None = None,
+        policy: retry.RetryPolicy | None = None,
         wrote: Wrote = lambda _tenant, _resource, _revision: None,
         permitted: Permitted = lambda: None,
         fence: str = "",
     ) -> None:
         self._transport = transport
-        self._policy = policy or retry.Policy()
+        self._policy = policy or retry.RetryPolicy()
         self._wrote = wrote
         self._permitted = permitted
         self._headers = {"User-Agent": user_agent, "Accept": JSON}
@@ -106,7 +106,7 @@ class Client:
         return await self.request("GET", path)
 
     async def page(
-        self, tenant: TenantId, selection: Selection, *, limit: int = 500, continue_: str = ""
+        self, tenant: TenantId, selection: ListSelection, *, limit: int = 500, continue_: str = ""
     ) -> Page:
         """One page of a list. `tenant` may be `all`."""
         path = paths.collection(tenant, selection.resource, selection.namespace)
@@ -128,7 +128,7 @@ class Client:
         metadata_only: bool = False,
     ) -> list[Object]:
         """Everything that is selected, page by page."""
-        selection = Selection(resource, namespace, labels, fields, metadata_only)
+        selection = ListSelection(resource, namespace, labels, fields, metadata_only)
         page = await self.page(tenant, selection)
         items = page.items
         while page.continue_:
@@ -138,7 +138,7 @@ class Client:
 
     @asynccontextmanager
     async def watch(
-        self, tenant: TenantId, selection: Selection, *, after: Revision | None, seconds_max: int
+        self, tenant: TenantId, selection: ListSelection, *, after: Revision | None, seconds_max: int
     ) -> AsyncIterator[Watch]:
         """Changes after a revision; with None first everything that is there, then a mark, then changes.
 
@@ -236,7 +236,7 @@ class Client:
     async def delete_collection(
         self,
         tenant: TenantId,
-        selection: Selection,
+        selection: ListSelection,
         *,
         propagation: Propagation | None = None,
         grace_seconds: int | None = None,
@@ -272,7 +272,7 @@ class Client:
             raise _refusal(response)
         value = _decoded(response)
         if not isinstance(value, dict):
-            raise Malformed(f"{method} {path}: the answer is no object")
+            raise MalformedResponse(f"{method} {path}: the answer is no object")
         return value
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
@@ -282,13 +282,13 @@ class Client:
             try:
                 response = await self._transport.request(method, path, headers, body)
             except Unreachable as error:
-                waits = retry.wait_seconds(self._policy, attempt, retry.Outcome(method, error=error))
+                waits = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, error=error))
                 if waits is None:
                     raise
             else:
                 if response.status < 400:
                     return response
-                waits = retry.wait_seconds(self._policy, attempt, retry.Outcome(method, response))
+                waits = retry.wait_seconds(self._policy, attempt, retry.AttemptOutcome(method, response))
                 if waits is None:
                     return response
             await asyncio.sleep(waits)
@@ -315,7 +315,7 @@ def _decoded(response: Response) -> Any:
     try:
         return orjson.loads(response.body)
     except orjson.JSONDecodeError as error:
-        raise Malformed(f"the answer ({response.status}) is not JSON") from error
+        raise MalformedResponse(f"the answer ({response.status}) is not JSON") from error
 
 
 def _refusal(response: Response) -> ApiError:

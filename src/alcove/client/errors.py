@@ -23,11 +23,11 @@ class Unreachable(ClientError):
         """The request was written: whether the server acted on it, nobody knows."""
 
 
-class Malformed(ClientError):
+class MalformedResponse(ClientError):
     pass
 
 
-class Behind(ClientError):
+class ServerBehind(ClientError):
     pass
 
 

@@ -11,19 +11,19 @@ from array import array
 BURST_PER_OBJECT = 25
 REFILL_SECONDS = 300.0
 """After a burst, an object may tell one thing more each time this has passed."""
-PLACES = 1 << 13
+SLOTS = 1 << 13
 """Of each table; a power of two."""
 
 
-class Budget:
+class EventBudget:
     """How much each object may still tell."""
 
     def __init__(self) -> None:
-        self._used = array("d", bytes(8 * PLACES))
-        self._since = array("d", bytes(8 * PLACES))
+        self._used = array("d", bytes(8 * SLOTS))
+        self._since = array("d", bytes(8 * SLOTS))
 
     def take(self, mark: object, now: float) -> bool:
-        place = hash(mark) % PLACES
+        place = hash(mark) % SLOTS
         refilled = (now - self._since[place]) / REFILL_SECONDS
         used = max(self._used[place] - refilled, 0.0)
         self._since[place] = now
@@ -32,14 +32,14 @@ class Budget:
         return may
 
 
-class Written:
+class WrittenEvents:
     """Which events were written lately: when first, which is in their names, when last, and how often."""
 
     def __init__(self) -> None:
-        self._mark = array("q", bytes(8 * PLACES))
-        self._first = array("d", bytes(8 * PLACES))
-        self._last = array("d", bytes(8 * PLACES))
-        self._count = array("q", bytes(8 * PLACES))
+        self._mark = array("q", bytes(8 * SLOTS))
+        self._first = array("d", bytes(8 * SLOTS))
+        self._last = array("d", bytes(8 * SLOTS))
+        self._count = array("q", bytes(8 * SLOTS))
         """0: nobody has the place."""
 
     def find(self, sameness: object, now: float, seconds_max: float) -> int | None:
@@ -75,4 +75,4 @@ class Written:
 
 
 def _places(mark: int) -> tuple[int, int]:
-    return mark % PLACES, mark % PLACES ^ 1
+    return mark % SLOTS, mark % SLOTS ^ 1

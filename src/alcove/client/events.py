@@ -19,7 +19,7 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
-from alcove.client.event_memory import Budget, Written
+from alcove.client.event_memory import EventBudget, WrittenEvents
 from alcove.client.keys import PlaneId
 from alcove.client.resources import EVENTS
 
@@ -40,7 +40,7 @@ ClientOf = Callable[[PlaneId], Client]
 _Line = tuple[PlaneId, TenantId]
 
 
-class Told(Struct, frozen=True):
+class PendingEvent(Struct, frozen=True):
     plane: PlaneId
     tenant: TenantId
     involved: Object
@@ -62,34 +62,34 @@ class Told(Struct, frozen=True):
         return (self.plane, self.tenant, str(self.involved.get("uid") or self.involved.get("name")))
 
 
-class Recorder:
+class EventRecorder:
     """`run` writes what was told, until cancelled: tenant by tenant in turn, of each one at a time, so that one whose
     webhooks take their time, or who has much to tell, does not keep the others waiting."""
 
     def __init__(self, client_of: ClientOf, clock: Callable[[], float]) -> None:
         self._client_of = client_of
         self._clock = clock
-        self._lines: dict[_Line, deque[Told]] = {}
+        self._lines: dict[_Line, deque[PendingEvent]] = {}
         """What each tenant has to tell."""
         self._turns: asyncio.Queue[_Line] = asyncio.Queue()
         """Tenants with something to tell of whom nothing is being written, each once."""
         self._queued = 0
-        self._written = Written()
-        self._budget = Budget()
+        self._written = WrittenEvents()
+        self._budget = EventBudget()
         self.dropped = 0
 
-    def tell(self, told: Told) -> None:
-        which = (told.plane, told.tenant)
+    def record(self, event: PendingEvent) -> None:
+        which = (event.plane, event.tenant)
         line = self._lines.get(which)
         if self._queued >= QUEUED_MAX or (line is not None and len(line) >= QUEUED_PER_TENANT_MAX):
             self.dropped += 1
             return
         self._queued += 1
         if line is None:
-            self._lines[which] = deque((told,))
+            self._lines[which] = deque((event,))
             self._turns.put_nowait(which)
         else:
-            line.append(told)
+            line.append(event)
 
     async def drained(self) -> None:
         """Waits until everything that was told is written, or dropped."""
@@ -122,7 +122,7 @@ class Recorder:
             self._turns.task_done()
             hands.release()
 
-    async def _write(self, told: Told) -> None:
+    async def _write(self, told: PendingEvent) -> None:
         now = self._clock()
         place = self._written.find(told.sameness, now, SAME_SECONDS)
         if place is not None and await self._count(told, place, now):
@@ -132,13 +132,13 @@ class Recorder:
         else:
             self.dropped += 1
 
-    async def _create(self, told: Told, now: float) -> None:
+    async def _create(self, told: PendingEvent, now: float) -> None:
         event = described(told, now)
         namespace = event["metadata"]["namespace"]
         await self._client_of(told.plane).create(told.tenant, EVENTS, event, namespace=namespace)
         self._written.put(told.sameness, now)
 
-    async def _count(self, told: Told, place: int, now: float) -> bool:
+    async def _count(self, told: PendingEvent, place: int, now: float) -> bool:
         patch = {"count": self._written.count(place) + 1, "lastTimestamp": meta.format_time(now)}
         name, namespace = _name(told.involved, self._written.first(place)), _namespace(told.involved)
         try:
@@ -150,10 +150,10 @@ class Recorder:
         return True
 
 
-class Events:
+class ControllerEvents:
     """A controller's own voice."""
 
-    def __init__(self, recorder: Recorder, component: str) -> None:
+    def __init__(self, recorder: EventRecorder, component: str) -> None:
         self._recorder = recorder
         self._component = component
 
@@ -166,8 +166,8 @@ class Events:
     def _tell(self, plane: PlaneId, obj: Object, type_: str, reason: str, message: str) -> None:
         metadata = obj["metadata"]
         tenant = TenantId(metadata.get("tenant") or SYSTEM)
-        told = Told(plane, tenant, reference(obj), type_, reason, message, self._component)
-        self._recorder.tell(told)
+        told = PendingEvent(plane, tenant, reference(obj), type_, reason, message, self._component)
+        self._recorder.record(told)
 
 
 def reference(obj: Object) -> Object:
@@ -193,7 +193,7 @@ def _name(involved: Object, first: float) -> str:
     return f"{involved['name'][:200]}.{int(first * 1_000_000):x}"
 
 
-def described(told: Told, now: float) -> Object:
+def described(told: PendingEvent, now: float) -> Object:
     time = meta.format_time(now)
     message = told.message.encode()[:MESSAGE_BYTES_MAX].decode(errors="ignore")
     host = {"host": told.host} if told.host else {}

@@ -25,8 +25,8 @@ from alcove.api.ids import ALL, TenantId
 from alcove.client.client import Client
 from alcove.client.errors import ClientError
 from alcove.client.mirror import Mirror
-from alcove.client.part import Part
-from alcove.client.watching import Event, Happened, Watch
+from alcove.client.plane_mirror import PlaneMirror
+from alcove.client.watch_events import Watch, WatchEvent, WatchEventType
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 30.0
 
 
-class State(Enum):
+class InformerState(Enum):
     LISTING = "listing"
     WATCHING = "watching"
     RESUMING = "resuming"
 
 
-class Outcome(Enum):
+class WatchOutcome(Enum):
     """How a watch came to its end."""
 
     ENDED = "ended"
@@ -53,26 +53,26 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-class Step(Struct, frozen=True):
-    state: State
+class InformerStep(Struct, frozen=True):
+    state: InformerState
     waits: bool
     """Before the next attempt, longer each time until one succeeds."""
 
 
-def following(state: State, outcome: Outcome) -> Step:
+def following(state: InformerState, outcome: WatchOutcome) -> InformerStep:
     """What to do after a watch ended while in `state`."""
     match outcome:
-        case Outcome.EXPIRED:
+        case WatchOutcome.EXPIRED:
             # Listing again at once, unless the list itself keeps expiring.
-            return Step(State.LISTING, waits=state is State.LISTING)
-        case Outcome.REFUSED:
-            return Step(State.LISTING, waits=True)
-        case Outcome.ENDED | Outcome.LOST if state is State.LISTING:
-            return Step(State.LISTING, waits=True)
-        case Outcome.ENDED:
-            return Step(State.RESUMING, waits=state is State.RESUMING)
-        case Outcome.LOST:
-            return Step(State.RESUMING, waits=True)
+            return InformerStep(InformerState.LISTING, waits=state is InformerState.LISTING)
+        case WatchOutcome.REFUSED:
+            return InformerStep(InformerState.LISTING, waits=True)
+        case WatchOutcome.ENDED | WatchOutcome.LOST if state is InformerState.LISTING:
+            return InformerStep(InformerState.LISTING, waits=True)
+        case WatchOutcome.ENDED:
+            return InformerStep(InformerState.RESUMING, waits=state is InformerState.RESUMING)
+        case WatchOutcome.LOST:
+            return InformerStep(InformerState.RESUMING, waits=True)
     raise AssertionError(outcome)
 
 
@@ -85,13 +85,13 @@ def backoff_seconds(failures: int, chance: float) -> float:
 class Informer:
     """`run` until cancelled."""
 
-    def __init__(self, client: Client, mirror: Mirror, part: Part, tenant: TenantId = ALL) -> None:
+    def __init__(self, client: Client, mirror: Mirror, part: PlaneMirror, tenant: TenantId = ALL) -> None:
         self._client = client
         self._mirror = mirror
         self._part = part
         self._tenant = tenant
         self._failures = 0
-        self.state = State.LISTING
+        self.state = InformerState.LISTING
 
     async def run(self) -> None:
         while True:
@@ -102,8 +102,8 @@ class Informer:
                 self._failures += 1
                 await asyncio.sleep(backoff_seconds(self._failures, random.random()))
 
-    async def _follow(self) -> Outcome:
-        after = None if self.state is State.LISTING else self._part.revision
+    async def _follow(self) -> WatchOutcome:
+        after = None if self.state is InformerState.LISTING else self._part.revision
         if after is None:
             self._part.begin_list()
         try:
@@ -112,22 +112,22 @@ class Informer:
                 self._tenant, self._mirror.selection, after=after, seconds_max=seconds
             ) as watch:
                 await self._take_all(watch)
-                return Outcome.ENDED
+                return WatchOutcome.ENDED
         except Gone:
-            return Outcome.EXPIRED
+            return WatchOutcome.EXPIRED
         except ApiError as error:
             self._log("watch refused", error)
-            return Outcome.REFUSED
+            return WatchOutcome.REFUSED
         except (ClientError, TimeoutError) as error:
             self._log("watch lost", error)
-            return Outcome.LOST
+            return WatchOutcome.LOST
 
     async def _take_all(self, watch: Watch) -> None:
         batches = watch.batches()
         while await self._take_next(batches):
             pass
 
-    async def _take_next(self, batches: AsyncIterator[Iterator[Event]]) -> bool:
+    async def _take_next(self, batches: AsyncIterator[Iterator[WatchEvent]]) -> bool:
         """False: there are no more. A call for each: what was taken is not held on to until something follows."""
         async with asyncio.timeout(SILENT_SECONDS_MAX):
             batch = await anext(batches, None)
@@ -137,20 +137,20 @@ class Informer:
             self._take(event)
         return True
 
-    def _take(self, event: Event) -> None:
-        if self.state is State.RESUMING:
-            self.state = State.WATCHING
+    def _take(self, event: WatchEvent) -> None:
+        if self.state is InformerState.RESUMING:
+            self.state = InformerState.WATCHING
         self._failures = 0
         part = self._part
         match event.happened:
-            case Happened.ADDED | Happened.MODIFIED:
+            case WatchEventType.ADDED | WatchEventType.MODIFIED:
                 part.put(event.obj, event.revision)
-            case Happened.DELETED:
+            case WatchEventType.DELETED:
                 part.remove(event.obj, event.revision)
-            case Happened.BOOKMARK if event.ends_initial:
+            case WatchEventType.BOOKMARK if event.ends_initial:
                 part.end_list(event.revision)
-                self.state = State.WATCHING
-            case Happened.BOOKMARK:
+                self.state = InformerState.WATCHING
+            case WatchEventType.BOOKMARK:
                 part.advance(event.revision)
 
     def _log(self, message: str, error: Exception) -> None:

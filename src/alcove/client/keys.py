@@ -13,7 +13,7 @@ HOME = PlaneId(SYSTEM)
 """Serves ring0 and all shared tenants. No dedicated tenant can be named `system`."""
 
 
-class Space(Struct, frozen=True, order=True):
+class TenantKey(Struct, frozen=True, order=True):
     """One tenant on one plane: what fairness is between."""
 
     plane: PlaneId
@@ -29,8 +29,8 @@ class ObjectKey(Struct, frozen=True, order=True):
     name: str
 
     @property
-    def space(self) -> Space:
-        return Space(self.plane, self.tenant)
+    def tenant_key(self) -> TenantKey:
+        return TenantKey(self.plane, self.tenant)
 
     def of(self, name: str, namespace: str | None = None) -> "ObjectKey":
         """Another object of the same tenant; in the same namespace unless told."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from alcove.client.errors import BadKubeconfig
 
 
-class Account(Struct, frozen=True):
+class KubeconfigUser(Struct, frozen=True):
     """What a kubeconfig's current context comes to."""
 
     server: str
@@ -37,14 +37,14 @@ class Account(Struct, frozen=True):
         return context
 
 
-def load(path: Path) -> Account:
+def load(path: Path) -> KubeconfigUser:
     """Raises BadKubeconfig."""
     try:
         config = yaml.safe_load(path.read_text())
         context = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
         user = _named(config["users"], context["user"])["user"]
-        return Account(
+        return KubeconfigUser(
             _origin(cluster["server"]),
             _data(path, cluster, "certificate-authority"),
             _data(path, user, "client-certificate"),

@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 NAMESPACE = "kube-system"
 
 
-class Timing(Struct, frozen=True, kw_only=True):
+class LeaderTiming(Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0
     deadline_seconds: float = 10.0
     renew_seconds: float = 2.0
 
     @classmethod
-    def of(cls, lease_seconds: float) -> Timing:
+    def of(cls, lease_seconds: float) -> LeaderTiming:
         """The other times follow: three tries before the deadline, a third of the lease after it."""
         return cls(
             lease_seconds=lease_seconds,
@@ -49,7 +49,7 @@ class Timing(Struct, frozen=True, kw_only=True):
         )
 
 
-class Seen(Struct, frozen=True):
+class ObservedLease(Struct, frozen=True):
     """The lease as it was last seen to change, and when, by our own clock."""
 
     holder: str
@@ -58,7 +58,7 @@ class Seen(Struct, frozen=True):
     lease_seconds: float
 
 
-def may_take(lease: Object, seen: Seen | None, process: str, now: float) -> bool:
+def may_take(lease: Object, seen: ObservedLease | None, process: str, now: float) -> bool:
     """Whether the lease, as just read, is free for us. `seen` is what was seen before."""
     holder = objects.get(lease, "spec", "holderIdentity", default="")
     if not holder or holder.rpartition("_")[0] == process:
@@ -68,7 +68,7 @@ def may_take(lease: Object, seen: Seen | None, process: str, now: float) -> bool
     return now - seen.at >= seen.lease_seconds
 
 
-class Leader:
+class LeaderElector:
     """`process` is the name of this process alone: a restarted one has another."""
 
     def __init__(
@@ -77,16 +77,16 @@ class Leader:
         name: str,
         process: str,
         clock: Callable[[], float],
-        timing: Timing | None = None,
+        timing: LeaderTiming | None = None,
     ) -> None:
         self._client = client
         self._name = name
         self._process = process
         self._term = 0
         self._clock = clock
-        self._timing = timing or Timing()
+        self._timing = timing or LeaderTiming()
         self._lease: Object | None = None
-        self._seen: Seen | None = None
+        self._seen: ObservedLease | None = None
         self._valid_until = float("-inf")
         self._hurry = asyncio.Event()
         self._tried = asyncio.Condition()
@@ -207,7 +207,7 @@ class Leader:
         if self._seen is None or self._seen.revision != revision:
             spec = lease.get("spec") or {}
             seconds = float(spec.get("leaseDurationSeconds") or self._timing.lease_seconds)
-            self._seen = Seen(spec.get("holderIdentity", ""), revision, _now(), seconds)
+            self._seen = ObservedLease(spec.get("holderIdentity", ""), revision, _now(), seconds)
 
     async def _release(self) -> None:
         was_leading, self._valid_until = self.is_leading, float("-inf")
@@ -222,7 +222,7 @@ class Leader:
             log.info("lease not released", extra={"lease": self._name, "error": str(error)})
 
 
-def renewed(lease: Object, identity: str, timing: Timing, now: float) -> Object:
+def renewed(lease: Object, identity: str, timing: LeaderTiming, now: float) -> Object:
     """The lease as its holder writes it."""
     spec = dict(lease.get("spec") or {})
     time = meta.format_micro_time(now)

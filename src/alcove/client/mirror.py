@@ -14,11 +14,19 @@ import orjson
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Index, Kind, Subscriber, Trim, call, without_managed_fields
-from alcove.client.client import Selection
-from alcove.client.errors import Behind
-from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
-from alcove.client.part import Name, Part
+from alcove.client.changes import (
+    ChangeType,
+    Index,
+    ObjectChange,
+    Subscriber,
+    Trim,
+    call,
+    without_managed_fields,
+)
+from alcove.client.client import ListSelection
+from alcove.client.errors import ServerBehind
+from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
+from alcove.client.plane_mirror import Name, PlaneMirror
 from alcove.client.resources import TENANTS
 
 CAUGHT_UP_SECONDS_MAX = 5.0
@@ -27,13 +35,13 @@ OWED_MAX = 64
 
 Keys = list[ObjectKey]
 Objects = list[Object]
-Spaces = list[Space]
+Spaces = list[TenantKey]
 
 
 class Mirror:
     def __init__(
         self,
-        selection: Selection,
+        selection: ListSelection,
         indexes: Mapping[str, Index] | None = None,
         trim: Trim = without_managed_fields,
     ) -> None:
@@ -41,7 +49,7 @@ class Mirror:
         self._trim = trim
         self._indexes: list[Index] = []
         self._places: dict[str, int] = {}
-        self._parts: dict[PlaneId, Part] = {}
+        self._parts: dict[PlaneId, PlaneMirror] = {}
         self._subscribers: list[Subscriber] = []
         self._owed: dict[tuple[PlaneId, TenantId], Revision] = {}
         self._owed_max = OWED_MAX
@@ -93,13 +101,13 @@ class Mirror:
 
     def spaces(self) -> Spaces:
         """Every tenant of every plane that has objects here."""
-        return [Space(plane, tenant) for plane, part in self._parts.items() for tenant in part.tenants()]
+        return [TenantKey(plane, tenant) for plane, part in self._parts.items() for tenant in part.tenants()]
 
     def count(self) -> int:
         return sum(part.count() for part in self._parts.values())
 
     @staticmethod
-    def _decoded(part: Part, tenant: TenantId, names: Iterable[Name]) -> Objects:
+    def _decoded(part: PlaneMirror, tenant: TenantId, names: Iterable[Name]) -> Objects:
         bodies = (part.get(tenant, name) for name in names)
         return [orjson.loads(body) for body in bodies if body is not None]
 
@@ -109,10 +117,10 @@ class Mirror:
         """Calls it with every change from now on, and first with what is here, as added."""
         for key in self.everything():
             if key.plane not in self._silent and (obj := self.get(key)) is not None:
-                call(subscriber, Change(Kind.ADDED, key, obj))
+                call(subscriber, ObjectChange(ChangeType.ADDED, key, obj))
         self._subscribers.append(subscriber)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: ObjectChange) -> None:
         if change.key.plane not in self._silent:
             for subscriber in self._subscribers:
                 call(subscriber, change)
@@ -166,7 +174,7 @@ class Mirror:
                 async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
                     await part.reached(owed)
             except TimeoutError as error:
-                raise Behind(
+                raise ServerBehind(
                     f"{self.resource} of {plane} is at {part.revision}, not yet at {owed}"
                 ) from error
         if self._owed.get((plane, tenant)) == owed:
@@ -183,7 +191,7 @@ class Mirror:
 
     # The plane set's side
 
-    def add_plane(self, plane: PlaneId, is_silent: bool = False) -> Part:
+    def add_plane(self, plane: PlaneId, is_silent: bool = False) -> PlaneMirror:
         """`is_silent`: nothing of it is told before `speak`. The home plane speaks for everybody, any other
         for the tenant whose name it has."""
         if is_silent:
@@ -193,7 +201,7 @@ class Mirror:
             is_tenant = self.selection.resource == TENANTS and name[1] == plane
             return plane in (HOME, tenant) or is_tenant
 
-        part = self._parts[plane] = Part(plane, self._trim, self._indexes, self._tell, accepts)
+        part = self._parts[plane] = PlaneMirror(plane, self._trim, self._indexes, self._tell, accepts)
         return part
 
     def speak(self, plane: PlaneId) -> None:
@@ -204,7 +212,7 @@ class Mirror:
             for tenant in list(part.tenants()):
                 for key in self.keys(plane, tenant):
                     if (obj := self.get(key)) is not None:
-                        self._tell(Change(Kind.ADDED, key, obj))
+                        self._tell(ObjectChange(ChangeType.ADDED, key, obj))
 
     def remove_plane(self, plane: PlaneId) -> None:
         part = self._parts.get(plane)

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from alcove.api.ids import ALL, Revision, TenantId
 from alcove.client.changes import Index, Trim, without_managed_fields
-from alcove.client.client import Client, Permitted, Selection
+from alcove.client.client import Client, ListSelection, Permitted
 from alcove.client.errors import PlaneLeft
 from alcove.client.informer import Informer
 from alcove.client.keys import PlaneId
@@ -41,7 +41,7 @@ class _Plane(Struct):
 class _Wanted(Struct, frozen=True):
     """What makes two mirrors the same."""
 
-    selection: Selection
+    selection: ListSelection
     tenant: TenantId
     trim: Trim
     only: PlaneId | None
@@ -143,7 +143,7 @@ class Planes:
 
     def mirror(
         self,
-        selection: Selection,
+        selection: ListSelection,
         indexes: Mapping[str, Index] | None = None,
         *,
         tenant: TenantId = ALL,

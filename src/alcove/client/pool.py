@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from alcove.client.errors import ClientError, Malformed, Unreachable
-from alcove.client.kubeconfig import Account
-from alcove.client.shares import Shares, sharer
+from alcove.client.connection_shares import ConnectionShares, sharer
+from alcove.client.errors import ClientError, MalformedResponse, Unreachable
+from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.transport import Response
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError, RequestNotSent
@@ -41,15 +41,15 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 class HttpPool:
     """Implements `transport.Transport`."""
 
-    def __init__(self, account: Account, *, connections_max: int = CONNECTIONS_MAX) -> None:
-        url = urlsplit(account.server)
+    def __init__(self, user: KubeconfigUser, *, connections_max: int = CONNECTIONS_MAX) -> None:
+        url = urlsplit(user.server)
         self._host = url.hostname or ""
         self._port = url.port or 443
-        self._tls = account.tls()
+        self._tls = user.tls()
         self._fixed = {"Host": url.netloc}
-        if account.token:
-            self._fixed["Authorization"] = f"Bearer {account.token}"
-        self._shares = Shares(connections_max)
+        if user.token:
+            self._fixed["Authorization"] = f"Bearer {user.token}"
+        self._shares = ConnectionShares(connections_max)
         self._connecting = asyncio.Semaphore(CONNECTING_MAX)
         self._idle: IdleConnections[None, HttpClientConnection] = IdleConnections(IDLE)
         self._streams: set[HttpClientConnection] = set()
@@ -132,7 +132,7 @@ class PooledStream:
 def _translated(error: ConnectionError | HttpError | TimeoutError) -> ClientError:
     match error:
         case HttpError():
-            return Malformed(f"not an HTTP answer: {error}")
+            return MalformedResponse(f"not an HTTP answer: {error}")
         case RequestNotSent():
             return Unreachable(str(error), sent=False)
         case TimeoutError():

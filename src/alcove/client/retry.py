@@ -22,13 +22,13 @@ _NOT_DONE = frozenset({429, 503})
 _UNKNOWN = frozenset({500, 504})
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     attempts_max: int = 4
     first_seconds: float = 0.05
     wait_seconds_max: float = 10.0
 
 
-class Outcome(Struct, frozen=True):
+class AttemptOutcome(Struct, frozen=True):
     """What an attempt came to: an answer, or none."""
 
     method: str
@@ -36,7 +36,9 @@ class Outcome(Struct, frozen=True):
     error: Unreachable | None = None
 
 
-def wait_seconds(policy: Policy, attempt: int, outcome: Outcome, chance: float | None = None) -> float | None:
+def wait_seconds(
+    policy: RetryPolicy, attempt: int, outcome: AttemptOutcome, chance: float | None = None
+) -> float | None:
     """How long to wait before attempt `attempt + 1` (the first is 1); None: give up and tell."""
     if attempt >= policy.attempts_max or not _is_worth(outcome):
         return None
@@ -46,7 +48,7 @@ def wait_seconds(policy: Policy, attempt: int, outcome: Outcome, chance: float |
     return min(max(waits, asked), policy.wait_seconds_max)
 
 
-def _is_worth(outcome: Outcome) -> bool:
+def _is_worth(outcome: AttemptOutcome) -> bool:
     repeatable = outcome.method in _REPEATABLE
     if outcome.error is not None:
         return repeatable or not outcome.error.sent

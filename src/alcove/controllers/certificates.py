@@ -14,7 +14,7 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_as_known
 
 NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -33,8 +33,8 @@ class CertificateApproval(Controller):
     resource = CERTIFICATE_SIGNING_REQUESTS
     workers = 2
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._requests = self.mirror(CERTIFICATE_SIGNING_REQUESTS)
         self.on(self._requests)
 
@@ -45,14 +45,14 @@ class CertificateApproval(Controller):
         signer = request["spec"].get("signerName")
         if signer not in (NODE_CLIENT, NODE_SERVING):
             return DONE
-        wanted = "selfnodeclient" if is_own(request) else "nodeclient"
-        if signer == NODE_SERVING and wanted != "selfnodeclient":
+        desired = "selfnodeclient" if is_self_renewal(request) else "nodeclient"
+        if signer == NODE_SERVING and desired != "selfnodeclient":
             return DONE  # A node serves in its own name, and asks for that itself.
-        if await self._is_allowed(key, request, wanted):
-            whose = "a node's own" if wanted == "selfnodeclient" else "a node's"
+        if await self._is_allowed(key, request, desired):
+            whose = "a node's own" if desired == "selfnodeclient" else "a node's"
             kind = "serving" if signer == NODE_SERVING else "client"
-            told = f"The requester may have {whose} {kind} certificate ({wanted})."
-            await self._approve(key, request, told)
+            message = f"The requester may have {whose} {kind} certificate ({desired})."
+            await self._approve(key, request, message)
         return DONE
 
     async def _is_allowed(self, key: ObjectKey, request: Object, subresource: str) -> bool:
@@ -98,8 +98,8 @@ class CertificateCleaning(Controller):
     resource = CERTIFICATE_SIGNING_REQUESTS
     workers = 2
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._requests = self.mirror(CERTIFICATE_SIGNING_REQUESTS)
         self.on(self._requests)
 
@@ -129,7 +129,7 @@ def due(request: Object) -> float:
     return max(meta.parse_time(time) if time else made for time in times) + SETTLED_SECONDS_MAX
 
 
-def is_own(request: Object) -> bool:
+def is_self_renewal(request: Object) -> bool:
     """A node asks for its own next certificate."""
     # Imported here: nodes join rarely, and the library takes more memory than all mirrors of a small cluster.
     from cryptography import x509

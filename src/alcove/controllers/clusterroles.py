@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from alcove.api import objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CLUSTER_ROLES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 AGGREGATED = "aggregated"
 
@@ -28,12 +28,12 @@ class ClusterRoleAggregation(Controller):
     resource = CLUSTER_ROLES
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._roles = self.mirror(CLUSTER_ROLES, {AGGREGATED: _is_aggregated})
         self.on(self._roles, self._aggregating)
 
-    def _aggregating(self, change: Change) -> Iterable[ObjectKey]:
+    def _aggregating(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Any role may be, or have been, part of the tenant's aggregated ones."""
         return self._roles.find_keys(AGGREGATED, change.key.plane, change.key.tenant, "yes")
 

@@ -17,18 +17,18 @@ class Condition(Struct, frozen=True):
     message: str
 
 
-def updated(there: Sequence[Object], wanted: Sequence[Condition], now: float) -> list[Object]:
+def updated(there: Sequence[Object], desired: Sequence[Condition], now: float) -> list[Object]:
     """The list with the wanted conditions in it; others stay. Equal to `there` where nothing changed."""
     result = {condition["type"]: condition for condition in there}
-    for each in wanted:
+    for each in desired:
         old = result.get(each.type)
-        told = "True" if each.status else "False"
+        message = "True" if each.status else "False"
         changed = meta.format_time(now)
-        if old is not None and old.get("status") == told and old.get("lastTransitionTime"):
+        if old is not None and old.get("status") == message and old.get("lastTransitionTime"):
             changed = old["lastTransitionTime"]
         result[each.type] = {
             "type": each.type,
-            "status": told,
+            "status": message,
             "reason": each.reason,
             "message": each.message,
             "lastTransitionTime": changed,

@@ -39,22 +39,22 @@ from msgspec import Struct
 
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Index, Subscriber, Trim, without_managed_fields
-from alcove.client.client import Client, Selection
-from alcove.client.events import Events, Recorder
+from alcove.client.changes import Index, ObjectChange, Subscriber, Trim, without_managed_fields
+from alcove.client.client import Client, ListSelection
+from alcove.client.events import ControllerEvents, EventRecorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import NODES, Resource
-from alcove.controllers.everything import Everything
+from alcove.controllers.metadata_cache import MetadataCache
 from alcove.network.providers.all import PROVIDERS
 from alcove.network.providers.base import Providers
 
 Clock = Callable[[], float]
 """Epoch seconds."""
-Keys = Callable[[Change], Iterable[ObjectKey]]
+Keys = Callable[[ObjectChange], Iterable[ObjectKey]]
 """Whom a change concerns."""
-KeysOfAny = Callable[[Resource, Change], Iterable[ObjectKey]]
+KeysOfAny = Callable[[Resource, ObjectChange], Iterable[ObjectKey]]
 """The same, told what changed."""
 
 
@@ -66,31 +66,31 @@ class Result(Struct, frozen=True):
 DONE = Result()
 
 
-class Refused(Exception):
+class ServerRefusal(Exception):
     """The server refused something, and the controller told the tenant in an event of its own: the loop
     tries again, later each time, and says nothing more."""
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class ControllerOptions(Struct, frozen=True, kw_only=True):
     """What the command line says to controllers, and which types of networks there are."""
 
     default_network_template: Path | None = None
     providers: Providers = PROVIDERS
 
 
-class Setup(Struct, frozen=True, kw_only=True):
+class ControllerContext(Struct, frozen=True, kw_only=True):
     """What all controllers are made with."""
 
     planes: Planes
-    everything: Everything
-    recorder: Recorder
+    metadata_cache: MetadataCache
+    recorder: EventRecorder
     clock: Clock
     authorities: Mapping[PlaneId, str]
     """Each plane's certificate authority, in PEM: what its clients trust it by."""
-    options: Options = Options()
+    options: ControllerOptions = ControllerOptions()
 
 
-class Source(Struct, frozen=True):
+class WatchSource(Struct, frozen=True):
     """Something that tells of changes, and whom they concern."""
 
     subscribe: Callable[[Subscriber], None]
@@ -98,7 +98,7 @@ class Source(Struct, frozen=True):
     mirror: Mirror | None = None
 
 
-def itself(change: Change) -> Iterable[ObjectKey]:
+def itself(change: ObjectChange) -> Iterable[ObjectKey]:
     return (change.key,)
 
 
@@ -108,13 +108,13 @@ class Controller:
     """What its keys name."""
     workers: ClassVar[int] = 8
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.events = Events(setup.recorder, f"{self.name}-controller")
-        self.clock = setup.clock
-        self.everything = setup.everything
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.events = ControllerEvents(context.recorder, f"{self.name}-controller")
+        self.clock = context.clock
+        self.metadata_cache = context.metadata_cache
         self.reads: list[Mirror] = []
-        self.sources: list[Source] = []
+        self.sources: list[WatchSource] = []
 
     async def reconcile(self, key: ObjectKey) -> Result:
         raise NotImplementedError
@@ -135,8 +135,8 @@ class Controller:
         only: PlaneId | None = None,
     ) -> Mirror:
         """The shared mirror of such objects; indexes of the same name are taken for the same."""
-        selection = Selection(resource, "", labels, fields, metadata_only)
-        mirror = self.setup.planes.mirror(selection, indexes, tenant=tenant, trim=trim, only=only)
+        selection = ListSelection(resource, "", labels, fields, metadata_only)
+        mirror = self.context.planes.mirror(selection, indexes, tenant=tenant, trim=trim, only=only)
         if mirror not in self.reads:
             self.reads.append(mirror)
         return mirror
@@ -147,19 +147,19 @@ class Controller:
 
     def on(self, mirror: Mirror, keys: Keys = itself) -> None:
         """Reconcile these keys whenever an object of the mirror changes."""
-        self.sources.append(Source(mirror.subscribe, keys, mirror))
+        self.sources.append(WatchSource(mirror.subscribe, keys, mirror))
 
-    def on_everything(self, keys: KeysOfAny) -> None:
+    def on_any_object(self, keys: KeysOfAny) -> None:
         """The same for every object of every kind, by its metadata."""
 
         def subscribe(subscriber: Subscriber) -> None:
-            def hear(resource: Resource, change: Change) -> None:
+            def hear(resource: Resource, change: ObjectChange) -> None:
                 for key in keys(resource, change):
-                    subscriber(Change(change.kind, key, change.obj))
+                    subscriber(ObjectChange(change.kind, key, change.obj))
 
-            self.everything.listen(hear)
+            self.metadata_cache.listen(hear)
 
-        self.sources.append(Source(subscribe, itself))
+        self.sources.append(WatchSource(subscribe, itself))
 
     async def fresh(self, key: ObjectKey) -> None:
         """Waits, before each `reconcile`, until what it reads has this process' own writes."""
@@ -168,7 +168,7 @@ class Controller:
                 await mirror.caught_up(key.plane, key.tenant)
 
     def client(self, key: ObjectKey) -> Client:
-        return self.setup.planes.client(key.plane)
+        return self.context.planes.client(key.plane)
 
 
 def controller_of(obj: Object) -> Object | None:
@@ -183,7 +183,7 @@ def owner_of(resource: Resource) -> Keys:
     Owners are in the same tenant and namespace; a reference that says otherwise does not count.
     """
 
-    def keys(change: Change) -> Iterable[ObjectKey]:
+    def keys(change: ObjectChange) -> Iterable[ObjectKey]:
         for obj in (change.obj, change.old):
             owner = controller_of(obj) if obj is not None else None
             if owner and owner.get("kind") == resource.kind and _group(owner) == resource.group:

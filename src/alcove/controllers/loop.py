@@ -30,15 +30,15 @@ from alcove.api.errors import (
     TooManyRequests,
 )
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind, Subscriber
-from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
-from alcove.client.keys import ObjectKey, Space
+from alcove.client.changes import ChangeType, ObjectChange, Subscriber
+from alcove.client.errors import NotPermitted, PlaneLeft, ServerBehind, Unreachable
+from alcove.client.keys import ObjectKey, TenantKey
 from alcove.client.mirror import Mirror
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks
-from alcove.controllers.controller import Controller, Keys, Refused, Result
+from alcove.controllers.controller import Controller, Keys, Result, ServerRefusal
 from alcove.controllers.metrics import LoopMetrics
-from alcove.controllers.queue import Queue, Taken
+from alcove.controllers.queue import QueueItem, WorkQueue
 from alcove.controllers.terminating import is_place_missing, is_terminating
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ RECONCILE_SECONDS_MAX = 120.0
 FAILED_REASON = "ReconcileFailed"
 
 
-class Verdict(Enum):
+class ReconcileOutcome(Enum):
     DONE = "done"
     LATER = "later"
     """Went well; to be looked at again at a time of its own."""
@@ -58,27 +58,27 @@ class Verdict(Enum):
     DROPPED = "dropped"
 
 
-def verdict(outcome: Result | Exception) -> Verdict:
+def verdict(outcome: Result | Exception) -> ReconcileOutcome:
     match outcome:
         case Result(after_seconds=None):
-            return Verdict.DONE
+            return ReconcileOutcome.DONE
         case Result():
-            return Verdict.LATER
-        case Conflict() | Behind():
-            return Verdict.OUTDATED
+            return ReconcileOutcome.LATER
+        case Conflict() | ServerBehind():
+            return ReconcileOutcome.OUTDATED
         case NotFound() if is_place_missing(outcome):
-            return Verdict.OUTDATED
-        case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | Refused():
-            return Verdict.AWAY
+            return ReconcileOutcome.OUTDATED
+        case Unreachable() | TooManyRequests() | ServiceUnavailable() | Timeout() | Gone() | ServerRefusal():
+            return ReconcileOutcome.AWAY
         case PlaneLeft() | NotPermitted():
-            return Verdict.DROPPED
+            return ReconcileOutcome.DROPPED
         case Forbidden() if is_terminating(outcome):
-            return Verdict.DROPPED
+            return ReconcileOutcome.DROPPED
         case Exception():
-            return Verdict.FAILED
+            return ReconcileOutcome.FAILED
 
 
-def told_of(controller: str, error: Exception) -> str:
+def tenant_message(controller: str, error: Exception) -> str:
     """What the tenant is told. The server's own refusals are about its objects; of anything else only the
     kind is said, for the text could be about somebody else's."""
     if isinstance(error, ApiError):
@@ -88,14 +88,14 @@ def told_of(controller: str, error: Exception) -> str:
     return f"the {controller} controller cannot handle this object ({type(error).__name__})"
 
 
-class Loop:
+class ControllerLoop:
     """`run` until cancelled. The planes' mirrors must be synced before."""
 
     def __init__(self, controller: Controller, metrics: LoopMetrics) -> None:
         self.controller = controller
         self.metrics = metrics
         workers = controller.workers
-        self.queue = Queue(in_hand_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
+        self.queue = WorkQueue(in_hand_per_tenant_max=max(1, workers * 3 // 4), refill=self._refill)
         metrics.queue = self.queue
 
     async def run(self) -> None:
@@ -117,7 +117,7 @@ class Loop:
             taken = await self.queue.take()
             tasks.create_task(self._work(taken, hands), name=self.controller.name)
 
-    async def _work(self, taken: Taken, hands: asyncio.Semaphore) -> None:
+    async def _work(self, taken: QueueItem, hands: asyncio.Semaphore) -> None:
         # In the key's own task: whatever it logs and writes carries the id.
         request_ids.current.set(request_ids.new())
         try:
@@ -126,7 +126,7 @@ class Loop:
             self.queue.done(taken.key)
             hands.release()
 
-    async def _turn(self, taken: Taken) -> None:
+    async def _turn(self, taken: QueueItem) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         outcome = await self._attempt(taken.key)
@@ -142,17 +142,17 @@ class Loop:
         except Exception as error:
             return error
 
-    def _settle(self, key: ObjectKey, decided: Verdict, outcome: Result | Exception) -> None:
+    def _settle(self, key: ObjectKey, decided: ReconcileOutcome, outcome: Result | Exception) -> None:
         match decided:
-            case Verdict.DONE | Verdict.DROPPED:
+            case ReconcileOutcome.DONE | ReconcileOutcome.DROPPED:
                 self.queue.forget(key)
-            case Verdict.LATER:
+            case ReconcileOutcome.LATER:
                 assert isinstance(outcome, Result) and outcome.after_seconds is not None
                 self.queue.forget(key)
                 self.queue.add_after(key, outcome.after_seconds)
-            case Verdict.OUTDATED | Verdict.AWAY:
+            case ReconcileOutcome.OUTDATED | ReconcileOutcome.AWAY:
                 self.queue.add_failed(key)
-            case Verdict.FAILED:
+            case ReconcileOutcome.FAILED:
                 assert isinstance(outcome, Exception)
                 self._report(key, outcome)
                 self.queue.add_failed(key)
@@ -164,7 +164,9 @@ class Loop:
             log.warning("reconcile refused", extra=fields)
         else:
             log.error("reconcile failed", extra=fields, exc_info=error)
-        self.controller.events.warning(key.plane, self._object(key), FAILED_REASON, told_of(name, error))
+        self.controller.events.warning(
+            key.plane, self._object(key), FAILED_REASON, tenant_message(name, error)
+        )
 
     def _object(self, key: ObjectKey) -> Object:
         """The key's object, for an event: as the mirror has it, or just named."""
@@ -175,17 +177,17 @@ class Loop:
         metadata = {"tenant": key.tenant, "name": key.name, "namespace": key.namespace}
         return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
-    def _refill(self, space: Space) -> None:
+    def _refill(self, tenant_key: TenantKey) -> None:
         """What overflowed is asked for anew: all that the mirrors have of the tenant."""
         for source in self.controller.sources:
             if source.mirror is not None:
-                _tell_again(source.mirror, space, _Adder(self.queue, source.keys))
+                _tell_again(source.mirror, tenant_key, _Adder(self.queue, source.keys))
 
 
-def _tell_again(mirror: Mirror, space: Space, adder: Subscriber) -> None:
-    for key in mirror.keys(space.plane, space.tenant):
+def _tell_again(mirror: Mirror, tenant_key: TenantKey, adder: Subscriber) -> None:
+    for key in mirror.keys(tenant_key.plane, tenant_key.tenant):
         if (obj := mirror.get(key)) is not None:
-            adder(Change(Kind.ADDED, key, obj))
+            adder(ObjectChange(ChangeType.ADDED, key, obj))
 
 
 class _Adder:
@@ -193,10 +195,10 @@ class _Adder:
 
     __slots__ = ("_keys", "_queue")
 
-    def __init__(self, queue: Queue, keys: Keys) -> None:
+    def __init__(self, queue: WorkQueue, keys: Keys) -> None:
         self._queue = queue
         self._keys = keys
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: ObjectChange) -> None:
         for key in self._keys(change):
             self._queue.add(key)

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from alcove.controllers.queue import Queue
+    from alcove.controllers.queue import WorkQueue
 
 TENANTS_SHOWN = 10
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -45,7 +45,7 @@ class LoopMetrics:
 
     def __init__(self, controller: str) -> None:
         self.controller = controller
-        self.queue: Queue | None = None
+        self.queue: WorkQueue | None = None
         self.verdicts: Counter[str] = Counter()
         self.waited = Histogram()
         self.worked = Histogram()
@@ -60,7 +60,7 @@ class LoopMetrics:
         return sum(self.verdicts[verdict] for verdict in ("outdated", "away", "failed"))
 
 
-class Metrics(Collector):
+class ControllerMetrics(Collector):
     """All controllers'. `text` is what /metrics answers."""
 
     def __init__(self) -> None:
@@ -117,8 +117,8 @@ def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
     depths: Counter[str] = Counter()
     for loop in loops:
         if loop.queue is not None:
-            for space, depth in loop.queue.deepest(TENANTS_SHOWN):
-                depths[space.tenant] += depth
+            for tenant_key, depth in loop.queue.deepest(TENANTS_SHOWN):
+                depths[tenant_key.tenant] += depth
     told = GaugeMetricFamily(
         "alcove_workqueue_tenant_depth", "Keys that wait, of the tenants with most.", labels=("tenant",)
     )
@@ -127,8 +127,8 @@ def _deepest(loops: Sequence[LoopMetrics]) -> Metric:
     return told
 
 
-def _histogram(name: str, told: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
-    family = HistogramMetricFamily(name, told, labels=("name",))
+def _histogram(name: str, message: str, values: Iterable[tuple[str, Histogram]]) -> Metric:
+    family = HistogramMetricFamily(name, message, labels=("name",))
     for controller, histogram in values:
         family.add_metric((controller,), histogram.buckets(), histogram.total)
     return family

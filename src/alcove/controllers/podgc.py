@@ -16,13 +16,13 @@ from alcove.api import meta, objects
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NODES, PODS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.concurrency import together
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_as_known
-from alcove.controllers.nodes.placed import NODE, node_of, on_node
-from alcove.controllers.together import together
+from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
 
 NODE_GONE_SECONDS = 40.0
 FINISHED_MAX = 12_500
@@ -38,13 +38,13 @@ def _finished(pod: Object) -> Iterable[str]:
     return ["yes"] if objects.get(pod, "status", "phase") in _FINISHED else []
 
 
-class PodGarbage(Controller):
+class PodGarbageCollector(Controller):
     name = "pod-garbage-collector"
     resource = PODS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._pods = self.mirror(PODS, {NODE: node_of, FINISHED: _finished})
         self._nodes = self.nodes()
         self._gone_since: dict[str, float] = {}
@@ -52,17 +52,17 @@ class PodGarbage(Controller):
         self.on(self._pods, self._pod)
         self.on(self._nodes, self._pods_of)
 
-    def _pod(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED:
+    def _pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED:
             return
         pod = change.obj
         if "deletionTimestamp" in pod["metadata"] or not self._has_node(pod):
             yield change.key
-        if change.kind is Kind.ADDED or list(_finished(pod)):
+        if change.kind is ChangeType.ADDED or list(_finished(pod)):
             yield _tenant_key(change.key)
 
-    def _pods_of(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is not Kind.DELETED and not _is_out_of_service(change.obj):
+    def _pods_of(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is not ChangeType.DELETED and not _is_out_of_service(change.obj):
             self._gone_since.pop(change.key.name, None)
             return
         yield from on_node(self._pods, change.key.name)
@@ -96,7 +96,7 @@ class PodGarbage(Controller):
         if now - since < NODE_GONE_SECONDS:
             return Result(after_seconds=NODE_GONE_SECONDS - (now - since))
         try:
-            await self.setup.planes.client(HOME).get(SYSTEM, NODES, node)
+            await self.context.planes.client(HOME).get(SYSTEM, NODES, node)
         except NotFound:
             await self._fail_and_remove(key, pod, "node no longer exists")
         return DONE

@@ -21,7 +21,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from alcove.client.keys import ObjectKey, Space
+from alcove.client.keys import ObjectKey, TenantKey
 
 WAITING_PER_TENANT_MAX = 100_000
 FAILURES_KEPT_MAX = 100_000
@@ -29,7 +29,7 @@ BACKOFF_SECONDS_MIN = 0.01
 BACKOFF_SECONDS_MAX = 300.0
 
 
-class Taken(Struct, frozen=True):
+class QueueItem(Struct, frozen=True):
     key: ObjectKey
     waited_seconds: float
 
@@ -48,7 +48,7 @@ class _Line:
         self.is_overflown = False
 
 
-class Queue:
+class WorkQueue:
     """Belongs to one event loop."""
 
     def __init__(
@@ -56,13 +56,13 @@ class Queue:
         *,
         in_hand_per_tenant_max: int,
         waiting_per_tenant_max: int = WAITING_PER_TENANT_MAX,
-        refill: Callable[[Space], None] = lambda _space: None,
+        refill: Callable[[TenantKey], None] = lambda _space: None,
     ) -> None:
         self._in_hand_max = in_hand_per_tenant_max
         self._waiting_max = waiting_per_tenant_max
         self._refill = refill
-        self._lines: dict[Space, _Line] = {}
-        self._round: deque[Space] = deque()
+        self._lines: dict[TenantKey, _Line] = {}
+        self._round: deque[TenantKey] = deque()
         """Tenants with keys to take and hands free, in the order of their turns."""
         self._in_hand: dict[ObjectKey, bool] = {}
         """Keys with workers; True: to be taken again when done."""
@@ -89,16 +89,16 @@ class Queue:
         if key in self._in_hand:
             self._in_hand[key] = True
             return
-        line = self._lines.get(key.space)
+        line = self._lines.get(key.tenant_key)
         if line is None:
-            line = self._lines[key.space] = _Line()
+            line = self._lines[key.tenant_key] = _Line()
         if key in line.keys:
             return
         if len(line.keys) >= self._waiting_max:
             line.is_overflown = True
             return
         line.keys[key] = self._now()
-        self._rank(key.space, line)
+        self._rank(key.tenant_key, line)
 
     def add_after(self, key: ObjectKey, seconds: float) -> None:
         """Adds the key later. Of several, the earliest counts; `add` before then takes its place."""
@@ -134,7 +134,7 @@ class Queue:
 
     # Taking
 
-    async def take(self) -> Taken:
+    async def take(self) -> QueueItem:
         while not self._round:
             waiting = asyncio.get_running_loop().create_future()
             self._takers.append(waiting)
@@ -144,33 +144,33 @@ class Queue:
                 if waiting.done() and not waiting.cancelled():
                     self._wake()  # Its turn is another's.
                 raise
-        space = self._round.popleft()
-        line = self._lines[space]
+        tenant_key = self._round.popleft()
+        line = self._lines[tenant_key]
         line.is_ranked = False
         key, since = line.keys.popitem(last=False)
         line.in_hand += 1
         self._in_hand[key] = False
-        self._rank(space, line)
-        return Taken(key, self._now() - since)
+        self._rank(tenant_key, line)
+        return QueueItem(key, self._now() - since)
 
     def done(self, key: ObjectKey) -> None:
         again = self._in_hand.pop(key)
-        space = key.space
-        line = self._lines[space]
+        tenant_key = key.tenant_key
+        line = self._lines[tenant_key]
         line.in_hand -= 1
         if again:
             line.keys[key] = self._now()
         if line.is_overflown and not line.keys:
             line.is_overflown = False
-            self._refill(space)
-        self._rank(space, line)
+            self._refill(tenant_key)
+        self._rank(tenant_key, line)
         if not line.keys and not line.in_hand:
-            del self._lines[space]
+            del self._lines[tenant_key]
 
-    def _rank(self, space: Space, line: _Line) -> None:
+    def _rank(self, tenant_key: TenantKey, line: _Line) -> None:
         if line.keys and not line.is_ranked and line.in_hand < self._in_hand_max:
             line.is_ranked = True
-            self._round.append(space)
+            self._round.append(tenant_key)
             self._wake()
 
     def _wake(self) -> None:
@@ -228,9 +228,11 @@ class Queue:
     def in_hand(self) -> int:
         return len(self._in_hand)
 
-    def deepest(self, most: int) -> list[tuple[Space, int]]:
+    def deepest(self, most: int) -> list[tuple[TenantKey, int]]:
         """The tenants with the most keys waiting."""
-        depths = Counter({space: len(line.keys) for space, line in self._lines.items() if line.keys})
+        depths = Counter(
+            {tenant_key: len(line.keys) for tenant_key, line in self._lines.items() if line.keys}
+        )
         return depths.most_common(most)
 
     def close(self) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from alcove.api.errors import AlreadyExists
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 NAME = "kube-root-ca.crt"
 _TOLD = {
@@ -18,13 +18,13 @@ _TOLD = {
 }
 
 
-class RootCa(Controller):
+class RootCaController(Controller):
     name = "root-ca-cert-publisher"
     resource = NAMESPACES
     workers = 16
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._namespaces = self.mirror(NAMESPACES)
         self._maps = self.mirror(CONFIG_MAPS, fields=f"metadata.name={NAME}")
         self.on(self._namespaces)
@@ -34,7 +34,7 @@ class RootCa(Controller):
         namespace = self._namespaces.get(key)
         if namespace is None or "deletionTimestamp" in namespace["metadata"]:
             return DONE
-        authority = self.setup.authorities.get(key.plane)
+        authority = self.context.authorities.get(key.plane)
         if authority is None:
             return DONE
         there = self._maps.get(key.of(NAME, key.name))
@@ -47,15 +47,15 @@ class RootCa(Controller):
         return DONE
 
     async def _make(self, key: ObjectKey, authority: str) -> None:
-        wanted: Object = {
+        desired: Object = {
             "metadata": {"name": NAME, "namespace": key.name, "annotations": _TOLD},
             "data": {"ca.crt": authority},
         }
         try:
-            await self.client(key).create(key.tenant, CONFIG_MAPS, wanted)
+            await self.client(key).create(key.tenant, CONFIG_MAPS, desired)
         except AlreadyExists:
             pass  # Somebody was faster, and the watch will tell what they wrote.
 
 
-def _namespace_of(change: Change) -> Iterable[ObjectKey]:
+def _namespace_of(change: ObjectChange) -> Iterable[ObjectKey]:
     yield change.key.of(change.key.namespace, "")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api.errors import AlreadyExists
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NAMESPACES, SERVICE_ACCOUNTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 NAME = "default"
 
 
-class ServiceAccounts(Controller):
+class ServiceAccountController(Controller):
     name = "serviceaccount"
     resource = NAMESPACES
     workers = 16
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._namespaces = self.mirror(NAMESPACES)
         self._accounts = self.mirror(SERVICE_ACCOUNTS)
         self.on(self._namespaces)
@@ -41,6 +41,6 @@ class ServiceAccounts(Controller):
             pass
 
 
-def _namespace_that_lost_it(change: Change) -> Iterable[ObjectKey]:
-    if change.kind is Kind.DELETED and change.key.name == NAME:
+def _namespace_that_lost_it(change: ObjectChange) -> Iterable[ObjectKey]:
+    if change.kind is ChangeType.DELETED and change.key.name == NAME:
         yield change.key.of(change.key.namespace, "")

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SECRETS, SERVICE_ACCOUNTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_as_known
 
 TYPE = "kubernetes.io/service-account-token"
@@ -31,19 +31,19 @@ def _account(secret: Object) -> Iterable[str]:
     return [f"{metadata['namespace']}/{objects.annotations(secret).get(ACCOUNT_NAME, '')}"]
 
 
-class TokenSecrets(Controller):
+class TokenSecretController(Controller):
     name = "serviceaccount-token"
     resource = SECRETS
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._secrets = self.mirror(SECRETS, {ACCOUNT: _account}, fields=f"type={TYPE}", trim=without_data)
         self._accounts = self.mirror(SERVICE_ACCOUNTS)
         self.on(self._secrets)
         self.on(self._accounts, self._secrets_of)
 
-    def _secrets_of(self, change: Change) -> Iterable[ObjectKey]:
+    def _secrets_of(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         return self._secrets.find_keys(ACCOUNT, key.plane, key.tenant, f"{key.namespace}/{key.name}")
 

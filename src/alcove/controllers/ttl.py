@@ -7,7 +7,7 @@ from alcove.api.objects import Object
 from alcove.client.client import Propagation
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_as_known
 
 
@@ -16,8 +16,8 @@ class TtlAfterFinished(Controller):
     resource = JOBS
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._jobs = self.mirror(JOBS)
         self.on(self._jobs)
 

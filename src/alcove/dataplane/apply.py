@@ -20,29 +20,31 @@ Checkpoint = Callable[[str], None]
 """Called before each step that changes something; tests stop the world there."""
 
 
-class Change(Struct, frozen=True):
+class MapChange(Struct, frozen=True):
     name: MapName
     puts: dict[bytes, bytes] = {}
     deletes: tuple[bytes, ...] = ()
 
 
-def difference(wanted: Entries, held: Entries) -> list[Change]:
-    puts = [_puts(name, wanted.get(name, {}), held.get(name, {})) for name in MapName]
-    deletes = [_deletes(name, wanted.get(name, {}), held.get(name, {})) for name in reversed(MapName)]
+def difference(desired: Entries, held: Entries) -> list[MapChange]:
+    puts = [_puts(name, desired.get(name, {}), held.get(name, {})) for name in MapName]
+    deletes = [_deletes(name, desired.get(name, {}), held.get(name, {})) for name in reversed(MapName)]
     return [change for change in (*puts, *deletes) if change.puts or change.deletes]
 
 
-def _puts(name: MapName, wanted: Mapping[bytes, bytes], held: Mapping[bytes, bytes]) -> Change:
+def _puts(name: MapName, desired: Mapping[bytes, bytes], held: Mapping[bytes, bytes]) -> MapChange:
     if name in KEY_ONLY:
-        return Change(name, puts={key: value for key, value in wanted.items() if key not in held})
-    return Change(name, puts={key: value for key, value in wanted.items() if held.get(key) != value})
+        return MapChange(name, puts={key: value for key, value in desired.items() if key not in held})
+    return MapChange(name, puts={key: value for key, value in desired.items() if held.get(key) != value})
 
 
-def _deletes(name: MapName, wanted: Mapping[bytes, bytes], held: Mapping[bytes, bytes]) -> Change:
-    return Change(name, deletes=tuple(key for key in held if key not in wanted))
+def _deletes(name: MapName, desired: Mapping[bytes, bytes], held: Mapping[bytes, bytes]) -> MapChange:
+    return MapChange(name, deletes=tuple(key for key in held if key not in desired))
 
 
-def apply(maps: Mapping[MapName, Map], changes: list[Change], held: Entries, checkpoint: Checkpoint) -> None:
+def apply(
+    maps: Mapping[MapName, Map], changes: list[MapChange], held: Entries, checkpoint: Checkpoint
+) -> None:
     """Carries out the changes and keeps `held` true to the kernel, also when a step fails."""
     for change in changes:
         checkpoint(f"{change.name.value} +{len(change.puts)} -{len(change.deletes)}")

@@ -11,9 +11,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from msgspec import Struct
 
 from alcove.dataplane.address import NO_ADDRESS, Address, Prefix, pack, pack_mac, pack_prefix
-from alcove.dataplane.maps import (
+from alcove.dataplane.maps import (  # fmt: skip
     BUCKET,
-    DOOR_KEY,
     ENDPOINT,
     ENDPOINT_KEY,
     FORBIDDEN_KEY,
@@ -21,6 +20,7 @@ from alcove.dataplane.maps import (
     MEMORIES_MAX,
     NETWORK_KEY,
     NODE,
+    NODE_PORT_KEY,
     PORT,
     ROUTE,
     ROUTE_KEY,
@@ -32,11 +32,18 @@ from alcove.dataplane.maps import (
     PortFlag,
     RouteKind,
     port_key,
-)  # fmt: skip
-from alcove.dataplane.model import Gateway, Network, Port, Profile, Subnet, TrafficClass, World
+)
+from alcove.dataplane.model import (
+    DataplaneNetwork,
+    DataplaneState,
+    Gateway,
+    Subnet,
+    TrafficClass,
+    TrafficProfile,
+    Veth,
+)
 from alcove.dataplane.policies import compile_profile
-from alcove.dataplane.services import Compiled as Services
-from alcove.dataplane.services import compile_services
+from alcove.dataplane.services import CompiledServices, compile_services
 
 Entries = dict[MapName, dict[bytes, bytes]]
 VNI_BITS = 32
@@ -62,7 +69,7 @@ TOS = {TrafficClass.PREMIUM: 46 << 2, TrafficClass.EXPEDITED: 18 << 2, TrafficCl
 """DSCP EF, AF21 and CS1, for the switches between the nodes."""
 
 
-class Found(Struct, frozen=True):
+class ObservedKernelState(Struct, frozen=True):
     links: Mapping[str, int]
     """Index of each port's link, by the port's name; ports without one are left out."""
     slots: Mapping[int, int]
@@ -100,103 +107,115 @@ def allot_slots(held: Mapping[int, int], vnis: Iterable[int]) -> dict[int, int]:
     return slots
 
 
-def present_vnis(world: World) -> set[int]:
+def present_vnis(state: DataplaneState) -> set[int]:
     """Networks that have something on this node."""
-    return {port.vni for port in world.ports} | {gateway.vni for gateway in world.gateways}
+    return {veth.vni for veth in state.veths} | {gateway.vni for gateway in state.gateways}
 
 
-def serving_vnis(world: World, node: IPv4Address) -> set[int]:
+def serving_vnis(state: DataplaneState, node: IPv4Address) -> set[int]:
     """Networks that this node bounces or divides for others."""
-    return {subnet.vni for subnet in world.subnets if node in subnet.bouncers} | {
-        vpc.vni for vpc in world.vpcs if node in vpc.dividers
+    return {subnet.vni for subnet in state.subnets if node in subnet.bouncers} | {
+        vpc.vni for vpc in state.vpcs if node in vpc.dividers
     }
 
 
-def wanted_vnis(world: World, node: IPv4Address) -> set[int]:
-    return present_vnis(world) | serving_vnis(world, node)
+def desired_vnis(state: DataplaneState, node: IPv4Address) -> set[int]:
+    return present_vnis(state) | serving_vnis(state, node)
 
 
-class Bulk(Struct, frozen=True):
+class BulkEntries(Struct, frozen=True):
     """The parts of the desired state that may be large: many services, and the endpoints a bouncer knows."""
 
-    services: Services
+    services: CompiledServices
     remote: dict[bytes, bytes]
 
 
-NO_BULK = Bulk(compile_services(()), {})
+NO_BULK = BulkEntries(compile_services(()), {})
 
 
-def bulk_of(world: World, node: IPv4Address, before: World | None = None, kept: Bulk = NO_BULK) -> Bulk:
+def bulk_of(
+    state: DataplaneState,
+    node: IPv4Address,
+    before: DataplaneState | None = None,
+    kept: BulkEntries = NO_BULK,
+) -> BulkEntries:
     """`kept` is what came out for the world `before`; what has not changed since is not computed again."""
-    here = present_vnis(world)
+    here = present_vnis(state)
     same_place = before is not None and present_vnis(before) == here
     services, remote = kept.services, kept.remote
-    if not (same_place and before is not None and before.services is world.services):
-        services = compile_services(service for service in world.services if service.vni in here)
+    if not (same_place and before is not None and before.services is state.services):
+        services = compile_services(service for service in state.services if service.vni in here)
     if not (
         same_place
         and before is not None
-        and before.endpoints is world.endpoints
-        and before.subnets is world.subnets
+        and before.endpoints is state.endpoints
+        and before.subnets is state.subnets
     ):
-        remote = _remote_endpoints(world, node, here)
-    return Bulk(services, remote)
+        remote = _remote_endpoints(state, node, here)
+    return BulkEntries(services, remote)
 
 
 def desired(
-    instance: str, node: IPv4Address, world: World, found: Found, bulk: Bulk, node6: IPv6Address | None = None
+    instance: str,
+    node: IPv4Address,
+    state: DataplaneState,
+    found: ObservedKernelState,
+    bulk: BulkEntries,
+    node6: IPv6Address | None = None,
 ) -> Entries:
     """`bulk` is `bulk_of(world, node)`. `node6`: the node's other address, if it has one."""
     entries: Entries = {name: {} for name in MapName}
-    here = present_vnis(world)
+    here = present_vnis(state)
     services = bulk.services
     entries[MapName.ENDPOINTS] = dict(bulk.remote)
     entries[MapName.SERVICES] = services.services
     entries[MapName.BACKENDS] = services.backends
     entries[MapName.MEMBERS] = services.members
-    for vni in wanted_vnis(world, node):
+    for vni in desired_vnis(state, node):
         entries[MapName.NETWORKS][NETWORK_KEY.pack(vni)] = WORD.pack(found.slots[vni])
-    _add_nodes(entries, world, found)
-    _add_routes(entries, world, node, here)
-    for network in world.networks:
+    _add_nodes(entries, state, found)
+    _add_routes(entries, state, node, here)
+    for network in state.networks:
         if network.vni in here:
             _add_service_routes(entries, network)
-    for port in world.ports:
-        if port.name in found.links:
-            index = found.links[port.name]
-            add_port(entries, port, index, found.slots[port.vni], services, found.flags.get(index, 0))
-    keeping = {door.vni for door in world.doors if door.keep_client}
-    for gateway in world.gateways:
+    for veth in state.veths:
+        if veth.name in found.links:
+            index = found.links[veth.name]
+            add_port(entries, veth, index, found.slots[veth.vni], services, found.flags.get(index, 0))
+    keeping = {node_port.vni for node_port in state.node_ports if node_port.keep_client}
+    for gateway in state.gateways:
         name = gateway_name(instance, gateway.vni)
         if name in found.links:
             slot, kept = found.slots[gateway.vni], gateway.vni in keeping
             add_gateway(
                 entries, gateway, found.links[name], slot, services, answers_world=kept, six=node6 is not None
             )
-    for prefix in (*world.forbidden, *NOBODYS):
+    for prefix in (*state.forbidden, *NOBODYS):
         entries[MapName.FORBIDDEN][FORBIDDEN_KEY.pack(*pack_prefix(prefix))] = PRESENT
-    for door in world.doors:
-        key = DOOR_KEY.pack(pack(door.address), door.port.to_bytes(2, "big"), door.protocol)
+    for node_port in state.node_ports:
+        key = NODE_PORT_KEY.pack(
+            pack(node_port.address), node_port.port.to_bytes(2, "big"), node_port.protocol
+        )
         entries[MapName.DOORS][key] = PRESENT
     return entries
 
 
-def _add_nodes(entries: Entries, world: World, found: Found) -> None:
-    for address in world.nodes:
+def _add_nodes(entries: Entries, state: DataplaneState, found: ObservedKernelState) -> None:
+    for address in state.nodes:
         if address in found.next_hops:
             entries[MapName.NODES][address.packed] = NODE.pack(found.next_hops[address].packed)
 
 
-def _remote_endpoints(world: World, node: IPv4Address, here: set[int]) -> dict[bytes, bytes]:
+def _remote_endpoints(state: DataplaneState, node: IPv4Address, here: set[int]) -> dict[bytes, bytes]:
     """Those of subnets this node bounces, or that have no bouncers at all."""
     known: dict[int, list[Subnet]] = {}
-    for subnet in world.subnets:
+    for subnet in state.subnets:
         if _knows_endpoints(subnet, node, here):
             known.setdefault(subnet.vni, []).append(subnet)
-    values = {endpoint.node: remote_endpoint(endpoint.node) for endpoint in world.endpoints}
+    values = {endpoint.node: remote_endpoint(endpoint.node) for endpoint in state.endpoints}
     return {
         endpoint_key(one.vni, one.address): values[one.node]
-        for one in world.endpoints
+        for one in state.endpoints
         if one.node != node and any(one.address in subnet.prefix for subnet in known.get(one.vni, ()))
     }
 
@@ -213,19 +232,19 @@ def remote_endpoint(node: IPv4Address) -> bytes:
     return ENDPOINT.pack(node.packed, 0, NO_MAC, 0, 0, 0, 0)
 
 
-def _add_routes(entries: Entries, world: World, node: IPv4Address, here: set[int]) -> None:
+def _add_routes(entries: Entries, state: DataplaneState, node: IPv4Address, here: set[int]) -> None:
     """A node knows the subnets it has ports in or bounces; dividers know all. The rest is asked for."""
-    everywhere = here | serving_vnis(world, node)
-    dividing = {vpc.vni for vpc in world.vpcs if node in vpc.dividers or not vpc.dividers} & everywhere
+    everywhere = here | serving_vnis(state, node)
+    dividing = {vpc.vni for vpc in state.vpcs if node in vpc.dividers or not vpc.dividers} & everywhere
     local: dict[int, list[Address]] = {}
-    for port in world.ports:
-        local.setdefault(port.vni, []).extend(one.ip for one in port.addresses)
+    for veth in state.veths:
+        local.setdefault(veth.vni, []).extend(one.ip for one in veth.addresses)
     routes = entries[MapName.ROUTES]
-    for vpc in world.vpcs:
+    for vpc in state.vpcs:
         if vpc.vni in here or node in vpc.dividers:
             value = _asked_route(RouteKind.VPC, vpc.dividers, vpc.vni in dividing, node)
             routes.update({route_key(vpc.vni, prefix): value for prefix in vpc.prefixes})
-    for subnet in world.subnets:
+    for subnet in state.subnets:
         bounces = node in subnet.bouncers
         has_port = any(address in subnet.prefix for address in local.get(subnet.vni, ()))
         if bounces or has_port or subnet.vni in dividing:
@@ -246,13 +265,13 @@ def _asked_route(kind: RouteKind, asked: tuple[IPv4Address, ...], knows: bool, n
     return ROUTE.pack(kind, len(others), ROUTE_SELF if knows else 0, 0, NO_MAC, packed)
 
 
-def _add_service_routes(entries: Entries, network: Network) -> None:
+def _add_service_routes(entries: Entries, network: DataplaneNetwork) -> None:
     for prefix in network.service_prefixes:
         value = ROUTE.pack(RouteKind.SERVICE, 0, 0, 0, NO_MAC, b"")
         entries[MapName.ROUTES][route_key(network.vni, prefix)] = value
 
 
-def _policy(entries: Entries, profile: Profile | None) -> int:
+def _policy(entries: Entries, profile: TrafficProfile | None) -> int:
     """The profile's name, its entries added; 0: no policy."""
     if profile is None:
         return 0
@@ -262,8 +281,8 @@ def _policy(entries: Entries, profile: Profile | None) -> int:
     return compiled.name
 
 
-def address_of(port: Port, version: int) -> bytes:
-    for one in port.addresses:
+def address_of(veth: Veth, version: int) -> bytes:
+    for one in veth.addresses:
         if one.version == version:
             return pack(one.ip)
     return NO_ADDRESS
@@ -275,26 +294,26 @@ def burst_ns(rate: int) -> int:
 
 
 def add_port(
-    entries: Entries, port: Port, index: int, slot: int, services: Services, flags_before: int = 0
+    entries: Entries, veth: Veth, index: int, slot: int, services: CompiledServices, flags_before: int = 0
 ) -> None:
     """A port's own entries; all that has to be written when a pod starts."""
-    policy_in, policy_out = _policy(entries, port.ingress), _policy(entries, port.egress)
-    has_services = port.vni in services.vnis or bool(flags_before & PortFlag.SERVICES)
-    answers = any((port.vni, one.ip) in services.answering for one in port.addresses)
+    policy_in, policy_out = _policy(entries, veth.ingress), _policy(entries, veth.egress)
+    has_services = veth.vni in services.vnis or bool(flags_before & PortFlag.SERVICES)
+    answers = any((veth.vni, one.ip) in services.answering for one in veth.addresses)
     flags = (PortFlag.SERVICES if has_services else 0) | (PortFlag.BACKEND if answers else 0)
     flags |= flags_before & PortFlag.BACKEND
-    rate = port.rate_bytes_per_second
-    mac = pack_mac(port.mac)
+    rate = veth.rate_bytes_per_second
+    mac = pack_mac(veth.mac)
     entries[MapName.PORTS][port_key(index)] = PORT.pack(
-        port.vni, slot, mac, flags, PRIORITY[port.traffic_class], TOS[port.traffic_class], index,
-        address_of(port, 4), address_of(port, 6), policy_in, policy_out, rate, burst_ns(rate),
+        veth.vni, slot, mac, flags, PRIORITY[veth.traffic_class], TOS[veth.traffic_class], index,
+        address_of(veth, 4), address_of(veth, 6), policy_in, policy_out, rate, burst_ns(rate),
     )  # fmt: skip
     if rate:
         entries[MapName.BUCKETS][INDEX.pack(index)] = BUCKET.pack(0)
     endpoint_flags = EndpointFlag.LOCAL | (EndpointFlag.SERVICES if has_services else 0)
     value = ENDPOINT.pack(NO_NODE, index, mac, endpoint_flags, slot, policy_in, policy_out)
-    for one in port.addresses:
-        entries[MapName.ENDPOINTS][endpoint_key(port.vni, one.ip)] = value
+    for one in veth.addresses:
+        entries[MapName.ENDPOINTS][endpoint_key(veth.vni, one.ip)] = value
 
 
 def add_gateway(
@@ -302,7 +321,7 @@ def add_gateway(
     gateway: Gateway,
     index: int,
     slot: int,
-    services: Services,
+    services: CompiledServices,
     *,
     answers_world: bool,
     six: bool,

@@ -18,7 +18,7 @@ _BUSY, _DISCARD = 1 << 31, 1 << 30
 _HEADER_BYTES = 8
 
 
-class Reason(IntEnum):
+class DropReason(IntEnum):
     """As in bpf/lib/reason.h, where each is explained."""
 
     NONE = 0
@@ -54,13 +54,13 @@ class Reason(IntEnum):
     NOTICE = 30
 
 
-class Count(Struct, frozen=True):
+class DropCount(Struct, frozen=True):
     packets: int
     bytes: int
 
 
-class Sample(Struct, frozen=True):
-    reason: Reason
+class DropSample(Struct, frozen=True):
+    reason: DropReason
     vni: int
     source: Address
     target: Address
@@ -87,14 +87,14 @@ def _per_cpu(one: Map, index: int) -> Iterator[bytes]:
         yield buffer.raw[cpu * size : cpu * size + one.value_size]
 
 
-def read_counts(drops: Map) -> dict[Reason, Count]:
+def read_counts(drops: Map) -> dict[DropReason, DropCount]:
     """Drops since the instance was made, by reason; those that never happened are left out."""
     found = {}
-    for reason in Reason:
+    for reason in DropReason:
         counts = [DROP_COUNT.unpack(raw) for raw in _per_cpu(drops, reason)]
         packets = sum(count["packets"] for count in counts)
         if packets:
-            found[reason] = Count(packets, sum(count["bytes"] for count in counts))
+            found[reason] = DropCount(packets, sum(count["bytes"] for count in counts))
     return found
 
 
@@ -102,7 +102,7 @@ def read_paths(paths: Map) -> dict[PathTaken, int]:
     return {path: sum(int.from_bytes(raw, "little") for raw in _per_cpu(paths, path)) for path in PathTaken}
 
 
-class Samples:
+class DropSamples:
     """The ring buffer's reader. One at a time: what is read is gone."""
 
     def __init__(self, descriptor: int) -> None:
@@ -113,7 +113,7 @@ class Samples:
         self.producer = mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
         self.data_offset = page
 
-    def read(self) -> list[Sample]:
+    def read(self) -> list[DropSample]:
         """All that is there; never waits."""
         at = int.from_bytes(self.consumer[:8], "little")
         end = int.from_bytes(self.producer[:8], "little")
@@ -136,10 +136,10 @@ class Samples:
         self.producer.close()
 
 
-def _sample(raw: bytes) -> Sample:
+def _sample(raw: bytes) -> DropSample:
     fields = DROP_SAMPLE.unpack(raw)
-    return Sample(
-        reason=Reason(fields["reason"]),
+    return DropSample(
+        reason=DropReason(fields["reason"]),
         vni=fields["vni"],
         source=unpack(fields["source"]),
         target=unpack(fields["target"]),

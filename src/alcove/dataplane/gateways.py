@@ -22,11 +22,11 @@ from alcove.dataplane.desired import gateway_mac, gateway_name
 from alcove.dataplane.errors import DataPlaneError, KernelRefused
 from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.linkstate import Route, align, default_route, route_to
-from alcove.dataplane.model import Gateway, Settings, World
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway
 from alcove.dataplane.namespaces import inside, path_of
 from alcove.dataplane.netlink import Netlink
-from alcove.dataplane.ports import HOST_MAC, Taken, make_guarded
 from alcove.dataplane.rulesets import Uplink, exit_ruleset, gateway_ruleset
+from alcove.dataplane.veths import HOST_MAC, Taken, make_guarded
 
 EXIT_MAC = "06:00:01:00:00:01"
 UPLINK_MAC, UPLINK_PEER_MAC = "06:00:02:00:00:01", "06:00:02:00:00:02"
@@ -38,7 +38,7 @@ UPLINKS, UPLINKS6 = IPv4Network("169.254.64.0/18"), IPv6Network("fd00:a1c0:f::/1
 pod may send to them, and they are never seen outside."""
 
 
-class Way(Struct, frozen=True):
+class NextHop(Struct, frozen=True):
     index: int
     mac: str
 
@@ -50,7 +50,9 @@ def uplink_addresses(slot: int) -> tuple[Uplink, Uplink]:
 
 
 class Gateways:
-    def __init__(self, settings: Settings, netlink: Netlink, checkpoint: Checkpoint, taken: Taken) -> None:
+    def __init__(
+        self, settings: DataplaneSettings, netlink: Netlink, checkpoint: Checkpoint, taken: Taken
+    ) -> None:
         self.settings = settings
         self.taken = taken
         self.netlink = netlink
@@ -71,7 +73,7 @@ class Gateways:
             raise DataPlaneError(f"network {vni} has no gateway here")
         return found
 
-    def doubt(self, most: int | None = None) -> None:
+    def invalidate(self, most: int | None = None) -> None:
         """Forgets what there is, so that it is made anew where it is missing. `most`: only of so many gateways, those
         that were not doubted for longest."""
         for namespace in list(self.rulesets)[:most]:
@@ -79,7 +81,7 @@ class Gateways:
         for vni in list(self.wired)[:most]:
             del self.wired[vni]
 
-    def ensure_exit(self) -> Way:
+    def ensure_exit(self) -> NextHop:
         name, link_name = f"{self.prefix}exit", f"{self.settings.instance}x"
         self.checkpoint("make the exit")
         namespace = namespaces.make(name)
@@ -99,29 +101,29 @@ class Gateways:
                 self.netlink.do(links.clsact(link.index), links.set_link(link.index))
         finally:
             os.close(namespace)
-        return Way(link.index, EXIT_MAC)
+        return NextHop(link.index, EXIT_MAC)
 
-    def ensure(self, world: World, slots: dict[int, int], mtu: int, program: int) -> None:
+    def ensure(self, state: DataplaneState, slots: dict[int, int], mtu: int, program: int) -> None:
         """The gateways of the world, and the rules in them and in the exit. `program` guards their links.
 
         Rules come before the links they rule: nothing ever passes without them.
         """
-        uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in world.gateways}
+        uplinks = {gateway.vni: uplink_addresses(slots[gateway.vni])[1] for gateway in state.gateways}
         if uplinks or f"{self.prefix}exit" in self.rulesets:
-            rules = exit_ruleset(self.settings, world, uplinks, kernel6=self.kernel6)
+            rules = exit_ruleset(self.settings, state, uplinks, kernel6=self.kernel6)
             self._rule(f"{self.prefix}exit", rules)
-        for gateway in world.gateways:
+        for gateway in state.gateways:
             self.checkpoint(f"make gateway {gateway.vni}")
             namespace = namespaces.make(self.namespace_name(gateway.vni))
             try:
                 six = self.settings.node6 is not None
-                rules = gateway_ruleset(gateway, world, uplinks[gateway.vni], six=six, kernel6=self.kernel6)
+                rules = gateway_ruleset(gateway, state, uplinks[gateway.vni], six=six, kernel6=self.kernel6)
                 self._rule(self.namespace_name(gateway.vni), rules)
-                wanted = (gateway, inner_prefixes(gateway, world), slots[gateway.vni])
-                if self.wired.get(gateway.vni) != wanted:
-                    self._ensure_inner(gateway, wanted[1], namespace, mtu, program)
+                desired = (gateway, inner_prefixes(gateway, state), slots[gateway.vni])
+                if self.wired.get(gateway.vni) != desired:
+                    self._ensure_inner(gateway, desired[1], namespace, mtu, program)
                     self._ensure_uplink(gateway.vni, namespace, slots[gateway.vni])
-                    self.wired[gateway.vni] = wanted
+                    self.wired[gateway.vni] = desired
             finally:
                 os.close(namespace)
 
@@ -158,8 +160,8 @@ class Gateways:
             raise DataPlaneError(f"nftables refused the rules of {namespace}: {done.stderr.strip()}")
         self.rulesets[namespace] = rules
 
-    def remove_others(self, world: World) -> None:
-        keep = {self.namespace_name(gateway.vni) for gateway in world.gateways} | {f"{self.prefix}exit"}
+    def remove_others(self, state: DataplaneState) -> None:
+        keep = {self.namespace_name(gateway.vni) for gateway in state.gateways} | {f"{self.prefix}exit"}
         # Beside gateways, pods' namespaces begin so too: those are not ours to remove.
         for name in namespaces.names(f"{self.prefix}g"):
             if name not in keep:
@@ -207,11 +209,11 @@ def _set_up_exit(kernel6: bool) -> None:
         netlink.close()
 
 
-def inner_prefixes(gateway: Gateway, world: World) -> tuple[Prefix, ...]:
+def inner_prefixes(gateway: Gateway, state: DataplaneState) -> tuple[Prefix, ...]:
     """All that is the network's: its own addresses and its services'."""
-    own = [prefix for vpc in world.vpcs if vpc.vni == gateway.vni for prefix in vpc.prefixes]
+    own = [prefix for vpc in state.vpcs if vpc.vni == gateway.vni for prefix in vpc.prefixes]
     served = [
-        one for network in world.networks if network.vni == gateway.vni for one in network.service_prefixes
+        one for network in state.networks if network.vni == gateway.vni for one in network.service_prefixes
     ]
     return (*own, *served)
 

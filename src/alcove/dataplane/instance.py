@@ -32,7 +32,7 @@ def port_links(instance: str) -> re.Pattern[str]:
     return re.compile(rf"{instance}(p[0-9a-f]{{10}}|g[0-9a-f]{{1,8}})")
 
 
-def own_links(netlink: Netlink, instance: str) -> dict[str, int]:
+def instance_links(netlink: Netlink, instance: str) -> dict[str, int]:
     """Indexes of ports' and gateways' links."""
     pattern = port_links(instance)
     return {link.name: link.index for link in links.read_links(netlink) if pattern.fullmatch(link.name)}
@@ -45,7 +45,7 @@ def remove(instance: str, underlay: str, bpf_root: Path = BPF_ROOT) -> None:
     netlink = Netlink()
     try:
         _leave_underlay(netlink, instance, underlay)
-        doomed = list(own_links(netlink, instance).values())
+        doomed = list(instance_links(netlink, instance).values())
         for name in (f"{instance}x", f"{instance}v"):
             link = links.read_link(netlink, name)
             if link is not None:

@@ -16,7 +16,7 @@ from alcove.dataplane.netlink import (
     NLM_F_EXCL,
     NLM_F_REPLACE,
     Netlink,
-    Request,
+    NetlinkRequest,
     attribute,
     attribute_text,
     attribute_u32,
@@ -71,7 +71,7 @@ class Link(Struct, frozen=True):
     qdisc: str
 
 
-def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int, mtu: int) -> Request:
+def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int, mtu: int) -> NetlinkRequest:
     """A pair, both down: `name` here, its peer made straight into the namespace of that descriptor."""
     peer = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, peer_name)
     peer += attribute(IFLA_ADDRESS, pack_mac(peer_mac)) + attribute_u32(IFLA_MTU, mtu)
@@ -80,10 +80,10 @@ def veth(name: str, mac: str, peer_name: str, peer_mac: str, peer_namespace: int
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, name)
     body += attribute(IFLA_ADDRESS, pack_mac(mac)) + attribute_u32(IFLA_MTU, mtu)
     body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "veth"), data)
-    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make veth {name}")
+    return NetlinkRequest(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make veth {name}")
 
 
-def vxlan(name: str, mac: str, port: int) -> Request:
+def vxlan(name: str, mac: str, port: int) -> NetlinkRequest:
     """A VXLAN device that takes each packet's tunnel from its metadata."""
     data = nested(
         IFLA_INFO_DATA,
@@ -94,53 +94,61 @@ def vxlan(name: str, mac: str, port: int) -> Request:
     body = _LINK.pack(0, 0, 0, IFF_UP, IFF_UP) + attribute_text(IFLA_IFNAME, name)
     body += attribute(IFLA_ADDRESS, pack_mac(mac))
     body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "vxlan"), data)
-    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make VXLAN device {name}", (errno.EEXIST,))
+    return NetlinkRequest(
+        RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make VXLAN device {name}", (errno.EEXIST,)
+    )
 
 
-def bridge(name: str) -> Request:
+def bridge(name: str) -> NetlinkRequest:
     body = _LINK.pack(0, 0, 0, IFF_UP, IFF_UP) + attribute_text(IFLA_IFNAME, name)
     body += nested(IFLA_LINKINFO, attribute_text(IFLA_INFO_KIND, "bridge"))
-    return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make bridge {name}")
+    return NetlinkRequest(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body, f"make bridge {name}")
 
 
-def set_link(index: int, *, up: bool = True, master: int | None = None, mtu: int | None = None) -> Request:
+def set_link(
+    index: int, *, up: bool = True, master: int | None = None, mtu: int | None = None
+) -> NetlinkRequest:
     body = _LINK.pack(0, 0, index, IFF_UP if up else 0, IFF_UP)
     if master is not None:
         body += attribute_u32(IFLA_MASTER, master)
     if mtu is not None:
         body += attribute_u32(IFLA_MTU, mtu)
-    return Request(RTM_NEWLINK, 0, body, f"set link {index}")
+    return NetlinkRequest(RTM_NEWLINK, 0, body, f"set link {index}")
 
 
-def delete_link(index: int) -> Request:
-    return Request(RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0), f"delete link {index}", (errno.ENODEV,))
+def delete_link(index: int) -> NetlinkRequest:
+    return NetlinkRequest(
+        RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0), f"delete link {index}", (errno.ENODEV,)
+    )
 
 
-def add_address(index: int, address: Address, prefix_length: int) -> Request:
+def add_address(index: int, address: Address, prefix_length: int) -> NetlinkRequest:
     family = AF_INET if address.version == 4 else AF_INET6
     body = ADDRESS.pack(family, prefix_length, 0, 0, index)
     body += attribute(IFA_LOCAL, address.packed) + attribute(IFA_ADDRESS, address.packed)
     if family == AF_INET6:
         # Nobody else can have it: the data plane would not let them.
         body += attribute_u32(IFA_FLAGS, IFA_F_NODAD)
-    return Request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body, f"add address {address}")
+    return NetlinkRequest(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, body, f"add address {address}")
 
 
-def delete_address(index: int, address: Address, prefix_length: int) -> Request:
+def delete_address(index: int, address: Address, prefix_length: int) -> NetlinkRequest:
     family = AF_INET if address.version == 4 else AF_INET6
     body = ADDRESS.pack(family, prefix_length, 0, 0, index) + attribute(IFA_LOCAL, address.packed)
-    return Request(RTM_DELADDR, 0, body, f"delete address {address}", (errno.EADDRNOTAVAIL,))
+    return NetlinkRequest(RTM_DELADDR, 0, body, f"delete address {address}", (errno.EADDRNOTAVAIL,))
 
 
-def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> Request:
+def add_route(index: int, target: Prefix | None, via: Address | None, family: int) -> NetlinkRequest:
     """To `target` (None: everything) by `via` (None: on the link itself)."""
     body = _route(index, target, via, family)
-    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}")
+    return NetlinkRequest(
+        RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route to {target or 'default'}"
+    )
 
 
-def delete_route(index: int, target: Prefix | None, via: Address | None, family: int) -> Request:
+def delete_route(index: int, target: Prefix | None, via: Address | None, family: int) -> NetlinkRequest:
     body = _route(index, target, via, family)
-    return Request(RTM_DELROUTE, 0, body, f"delete route to {target or 'default'}", (errno.ESRCH,))
+    return NetlinkRequest(RTM_DELROUTE, 0, body, f"delete route to {target or 'default'}", (errno.ESRCH,))
 
 
 def _route(index: int, target: Prefix | None, via: Address | None, family: int) -> bytes:
@@ -154,21 +162,21 @@ def _route(index: int, target: Prefix | None, via: Address | None, family: int) 
     return body + attribute_u32(RTA_OIF, index)
 
 
-def add_neighbor(index: int, address: Address, mac: str) -> Request:
+def add_neighbor(index: int, address: Address, mac: str) -> NetlinkRequest:
     family = AF_INET if address.version == 4 else AF_INET6
     body = _NEIGHBOR.pack(family, index, NUD_PERMANENT, 0, 0)
     body += attribute(NDA_DST, address.packed) + attribute(NDA_LLADDR, pack_mac(mac))
-    return Request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body, f"add neighbour {address}")
+    return NetlinkRequest(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body, f"add neighbour {address}")
 
 
-def clsact(index: int) -> Request:
+def clsact(index: int) -> NetlinkRequest:
     body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0) + attribute_text(TCA_KIND, "clsact")
-    return Request(
+    return NetlinkRequest(
         RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, body, f"make clsact at link {index}", (errno.EEXIST,)
     )
 
 
-def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> Request:
+def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> NetlinkRequest:
     """Holds back what the link sends beyond the rate, up to a second's worth."""
     rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, min(bytes_per_second, 0xFFFFFFFF))
     limit = min(max(bytes_per_second, 4 * burst_bytes), 0x7FFFFFFF)
@@ -181,34 +189,36 @@ def token_bucket(index: int, bytes_per_second: int, burst_bytes: int) -> Request
         + attribute_text(TCA_KIND, "tbf")
         + nested(TCA_OPTIONS, options)
     )
-    return Request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body, f"limit the rate of link {index}")
+    return NetlinkRequest(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, body, f"limit the rate of link {index}")
 
 
-def remove_clsact(index: int) -> Request:
+def remove_clsact(index: int) -> NetlinkRequest:
     """And every program at the link with it."""
     body = _TC.pack(0, index, CLSACT_HANDLE, CLSACT_PARENT, 0)
-    return Request(RTM_DELQDISC, 0, body, f"remove clsact of link {index}", _NO_QDISC)
+    return NetlinkRequest(RTM_DELQDISC, 0, body, f"remove clsact of link {index}", _NO_QDISC)
 
 
-def remove_root_qdisc(index: int) -> Request:
+def remove_root_qdisc(index: int) -> NetlinkRequest:
     body = _TC.pack(0, index, 0, TC_ROOT, 0)
-    return Request(RTM_DELQDISC, 0, body, f"remove the qdisc of link {index}", _NO_QDISC)
+    return NetlinkRequest(RTM_DELQDISC, 0, body, f"remove the qdisc of link {index}", _NO_QDISC)
 
 
-def attach(index: int, program: int, name: str, handle: int = SOLE) -> Request:
+def attach(index: int, program: int, name: str, handle: int = SOLE) -> NetlinkRequest:
     """Puts the program at the link's ingress; one of that handle is replaced between two packets."""
     body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
     body += attribute_text(TCA_KIND, "bpf")
     options = attribute_u32(TCA_BPF_FD, program) + attribute_text(TCA_BPF_NAME, name)
     body += nested(TCA_OPTIONS, options, attribute_u32(TCA_BPF_FLAGS, 1))
-    return Request(RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body, f"attach {name} to link {index}")
+    return NetlinkRequest(
+        RTM_NEWTFILTER, NLM_F_CREATE | NLM_F_REPLACE, body, f"attach {name} to link {index}"
+    )
 
 
-def detach(index: int, handle: int = SOLE) -> Request:
+def detach(index: int, handle: int = SOLE) -> NetlinkRequest:
     """Takes the program of that handle, and no other, from the link's ingress."""
     body = _TC.pack(0, index, handle, CLSACT_INGRESS, FILTER_PRIORITY << 16 | ETH_P_ALL)
     body += attribute_text(TCA_KIND, "bpf")
-    return Request(RTM_DELTFILTER, 0, body, f"detach from link {index}", _NO_QDISC)
+    return NetlinkRequest(RTM_DELTFILTER, 0, body, f"detach from link {index}", _NO_QDISC)
 
 
 def _read_link(body: bytes) -> Link:
@@ -229,14 +239,14 @@ def _read_link(body: bytes) -> Link:
 
 
 def read_links(netlink: Netlink) -> Iterator[Link]:
-    request = Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0), "list links")
+    request = NetlinkRequest(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0), "list links")
     for _kind, body in netlink.dump(request):
         yield _read_link(body)
 
 
 def read_link(netlink: Netlink, name: str) -> Link | None:
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute_text(IFLA_IFNAME, name)
-    answer = netlink.ask(Request(RTM_GETLINK, 0, body, f"find link {name}"))
+    answer = netlink.ask(NetlinkRequest(RTM_GETLINK, 0, body, f"find link {name}"))
     return _read_link(answer) if answer is not None else None
 
 
@@ -260,7 +270,7 @@ def is_filtered(netlink: Netlink, index: int, but: int = 0) -> bool:
 
 def read_root_handle(netlink: Netlink, index: int) -> int:
     """Of the link's root qdisc; 0: it has only what the kernel gave it."""
-    request = Request(RTM_GETQDISC, 0, _TC.pack(0, index, 0, 0, 0), f"list qdiscs of link {index}")
+    request = NetlinkRequest(RTM_GETQDISC, 0, _TC.pack(0, index, 0, 0, 0), f"list qdiscs of link {index}")
     found = 0
     for _kind, answer in netlink.dump(request):
         _family, link, handle, parent, _info = _TC.unpack_from(answer)
@@ -271,7 +281,9 @@ def read_root_handle(netlink: Netlink, index: int) -> int:
 
 def _read_filters(netlink: Netlink, index: int, parent: int) -> Iterator[tuple[int, bytes]]:
     """Handle and attributes; a chain's own entry, which has no handle, comes with 0."""
-    request = Request(RTM_GETTFILTER, 0, _TC.pack(0, index, 0, parent, 0), f"list filters of link {index}")
+    request = NetlinkRequest(
+        RTM_GETTFILTER, 0, _TC.pack(0, index, 0, parent, 0), f"list filters of link {index}"
+    )
     for _kind, answer in netlink.dump(request):
         yield _TC.unpack_from(answer)[2], answer[20:]
 
@@ -280,7 +292,7 @@ def read_next_hop(netlink: Netlink, target: IPv4Address) -> IPv4Address | None:
     """The router on the way to `target`, or itself if it is on the link; None: no way."""
     body = ROUTE.pack(AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + attribute(RTA_DST, target.packed)
     unreachable = (errno.ENETUNREACH, errno.EHOSTUNREACH)
-    answer = netlink.ask(Request(RTM_GETROUTE, 0, body, f"find way to {target}", unreachable))
+    answer = netlink.ask(NetlinkRequest(RTM_GETROUTE, 0, body, f"find way to {target}", unreachable))
     if answer is None:
         return None
     via = attributes(answer[12:]).get(RTA_GATEWAY)

@@ -13,7 +13,7 @@ from alcove.dataplane import links
 from alcove.dataplane.address import Address, Prefix
 from alcove.dataplane.links import AF_INET, AF_INET6
 from alcove.dataplane.model import Interface
-from alcove.dataplane.netlink import Netlink, Request, attributes
+from alcove.dataplane.netlink import Netlink, NetlinkRequest, attributes
 
 
 class Route(Struct, frozen=True):
@@ -51,7 +51,7 @@ def read_addresses(netlink: Netlink, index: int) -> list[Interface]:
     """The link's addresses, without link-local ones of IPv6."""
     body = links.ADDRESS.pack(0, 0, 0, 0, 0)
     found: list[Interface] = []
-    for _kind, answer in list(netlink.dump(Request(links.RTM_GETADDR, 0, body, "list addresses"))):
+    for _kind, answer in list(netlink.dump(NetlinkRequest(links.RTM_GETADDR, 0, body, "list addresses"))):
         _family, bits, _flags, _scope, link = links.ADDRESS.unpack_from(answer)
         told = attributes(answer[links.ADDRESS.size :])
         raw = told.get(links.IFA_LOCAL) or told.get(links.IFA_ADDRESS)
@@ -66,7 +66,7 @@ def read_addresses(netlink: Netlink, index: int) -> list[Interface]:
 def read_routes(netlink: Netlink, index: int) -> list[Route]:
     """Routes of the main table through the link that were put there by us, not by the kernel."""
     body = links.ROUTE.pack(0, 0, 0, 0, 0, 0, 0, 0, 0)
-    request = Request(links.RTM_GETROUTE, 0, body, "list routes")
+    request = NetlinkRequest(links.RTM_GETROUTE, 0, body, "list routes")
     return list(_routes(list(netlink.dump(request)), index))
 
 

@@ -104,7 +104,7 @@ class Pins:
         _remove_folder(self.folder)
 
 
-class Memories:
+class NetworkMemories:
     """The networks' memories: one bounded table for each, in the slot the network's entries name."""
 
     def __init__(self, pins: Pins) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Layout:
+class StructLayout:
     """A C struct as named fields of struct formats, little-endian and without implicit padding."""
 
     def __init__(self, c_name: str, **fields: str) -> None:
@@ -36,17 +36,17 @@ class Layout:
         return found
 
 
-CONFIG = Layout(
+CONFIG = StructLayout(
     "config", node="4s", underlay="I", vxlan="I", exit="I", tunnel_port="2s", nat_low="H", nat_high="H",
     router_mac="6s", exit_mac="6s", path_ticks="H", node6="16s",
 )  # fmt: skip
-PORT = Layout(
+PORT = StructLayout(
     "port", vni="I", memory="I", mac="6s", flags="H", priority="I", tos="B", pad="3x", ifindex="I", pad2="4x",
     address4="16s", address6="16s", policy_in="Q", policy_out="Q", rate="Q", burst_ns="Q",
 )  # fmt: skip
-BUCKET = Layout("bucket", busy_until_ns="Q")
-ENDPOINT_KEY = Layout("endpoint_key", vni="I", address="16s")
-ENDPOINT = Layout(
+BUCKET = StructLayout("bucket", busy_until_ns="Q")
+ENDPOINT_KEY = StructLayout("endpoint_key", vni="I", address="16s")
+ENDPOINT = StructLayout(
     "endpoint",
     node="4s",
     ifindex="I",
@@ -57,37 +57,39 @@ ENDPOINT = Layout(
     policy_in="Q",
     policy_out="Q",
 )
-NODE = Layout("node", next_hop="4s")
-ROUTE_KEY = Layout("route_key", prefix_bits="I", vni="I", address="16s")
-ROUTE = Layout(
+NODE = StructLayout("node", next_hop="4s")
+ROUTE_KEY = StructLayout("route_key", prefix_bits="I", vni="I", address="16s")
+ROUTE = StructLayout(
     "route", kind="B", count="B", flags="B", pad="x", ifindex="I", mac="6s", pad2="2x", nodes="32s"
 )  # fmt: skip
-FORBIDDEN_KEY = Layout("forbidden_key", prefix_bits="I", address="16s")
-SERVICE_KEY = Layout("service_key", vni="I", address="16s", port="2s", proto="B", pad="x")
-SERVICE = Layout("service", set="Q", count="I", affinity_ticks="I", flags="I", pad="4x")
-BACKEND_KEY = Layout("backend_key", set="Q", index="I", pad="4x")
-BACKEND = Layout("backend", address="16s", port="2s", pad="6x")
-MEMBER_KEY = Layout("member_key", set="Q", backend="24s")
-PEER_KEY = Layout("peer_key", prefix_bits="I", profile="Q", address="16s")
-RULE_KEY = Layout("rule_key", prefix_bits="I", **{"class": "Q"}, proto="B", pad="x", port="2s")
-NETWORK_KEY = Layout("network_key", vni="I")
-DOOR_KEY = Layout("door_key", address="16s", port="2s", proto="B", pad="x")
-TUPLE = Layout("tuple", source="16s", target="16s", sport="2s", dport="2s", proto="B", kind="B", pad="2x")
-FLOW = Layout(
+FORBIDDEN_KEY = StructLayout("forbidden_key", prefix_bits="I", address="16s")
+SERVICE_KEY = StructLayout("service_key", vni="I", address="16s", port="2s", proto="B", pad="x")
+SERVICE = StructLayout("service", set="Q", count="I", affinity_ticks="I", flags="I", pad="4x")
+BACKEND_KEY = StructLayout("backend_key", set="Q", index="I", pad="4x")
+BACKEND = StructLayout("backend", address="16s", port="2s", pad="6x")
+MEMBER_KEY = StructLayout("member_key", set="Q", backend="24s")
+PEER_KEY = StructLayout("peer_key", prefix_bits="I", profile="Q", address="16s")
+RULE_KEY = StructLayout("rule_key", prefix_bits="I", **{"class": "Q"}, proto="B", pad="x", port="2s")
+NETWORK_KEY = StructLayout("network_key", vni="I")
+NODE_PORT_KEY = StructLayout("door_key", address="16s", port="2s", proto="B", pad="x")
+TUPLE = StructLayout(
+    "tuple", source="16s", target="16s", sport="2s", dport="2s", proto="B", kind="B", pad="2x"
+)
+FLOW = StructLayout(
     "flow", peer="16s", peer_port="2s", own_port="2s", tick="I", flags="I", node="4s", first="Q", second="Q"
 )
-DROP_COUNT = Layout("drop_count", packets="Q", bytes="Q", sampled="Q")
-DROP_SAMPLE = Layout(
+DROP_COUNT = StructLayout("drop_count", packets="Q", bytes="Q", sampled="Q")
+DROP_SAMPLE = StructLayout(
     "drop_sample", source="16s", target="16s", sport="2s", dport="2s", proto="B", pad="3x", policy="Q", vni="I",
     ifindex="I", length="I", reason="I",
 )  # fmt: skip
-INDEX = Layout("", index="I")
-WORD = Layout("", word="I")
-CLASS = Layout("", named="Q")
+INDEX = StructLayout("", index="I")
+WORD = StructLayout("", word="I")
+CLASS = StructLayout("", named="Q")
 
 LAYOUTS = (
     CONFIG, PORT, BUCKET, ENDPOINT_KEY, ENDPOINT, NODE, ROUTE_KEY, ROUTE, FORBIDDEN_KEY, SERVICE_KEY, SERVICE,
-    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, DOOR_KEY, TUPLE, FLOW, DROP_COUNT,
+    BACKEND_KEY, BACKEND, MEMBER_KEY, PEER_KEY, RULE_KEY, NETWORK_KEY, NODE_PORT_KEY, TUPLE, FLOW, DROP_COUNT,
 )  # fmt: skip
 
 
@@ -160,14 +162,14 @@ class MapName(Enum):
 
 
 class MapShape(Struct, frozen=True):
-    key: Layout
-    value: Layout
+    key: StructLayout
+    value: StructLayout
     is_array: bool = False
     """All its places are there always; what is nothing but zeros is empty."""
 
 
 SHAPES: dict[MapName, MapShape] = {
-    MapName.NODES: MapShape(Layout("", address="4s"), NODE),
+    MapName.NODES: MapShape(StructLayout("", address="4s"), NODE),
     MapName.FORBIDDEN: MapShape(FORBIDDEN_KEY, WORD),
     MapName.NETWORKS: MapShape(NETWORK_KEY, WORD),
     MapName.MEMBERS: MapShape(MEMBER_KEY, WORD),
@@ -179,22 +181,22 @@ SHAPES: dict[MapName, MapShape] = {
     MapName.PORTS: MapShape(INDEX, PORT, is_array=True),
     MapName.ENDPOINTS: MapShape(ENDPOINT_KEY, ENDPOINT),
     MapName.ROUTES: MapShape(ROUTE_KEY, ROUTE),
-    MapName.DOORS: MapShape(DOOR_KEY, WORD),
+    MapName.DOORS: MapShape(NODE_PORT_KEY, WORD),
 }
 
 
 def layout_version() -> str:
     """Names the layouts all together. Programs of one version share maps; those of another have their own."""
-    told = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
-    return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()
+    message = repr([(layout.c_name, layout.fields) for layout in LAYOUTS] + [name.value for name in MapName])
+    return hashlib.blake2b(message.encode(), digest_size=4).hexdigest()
 
 
-PORT_PLACES = 16384
+VETH_SLOTS = 16384
 
 
 def port_key(ifindex: int) -> bytes:
     """The place of a link's port. Links that are far apart in number share one: only one of them can be a port."""
-    return INDEX.pack(ifindex % PORT_PLACES)
+    return INDEX.pack(ifindex % VETH_SLOTS)
 
 
 MEMORIES = "memories"

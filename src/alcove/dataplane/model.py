@@ -1,6 +1,6 @@
 """What the data plane is asked for: plain values that know neither Kubernetes nor tenants.
 
-A `World` is everything one node has to know. It is small on purpose: an ordinary node is given its own
+A `DataplaneState` is everything one node has to know. It is small on purpose: an ordinary node is given its own
 ports, and of each network present on it the subnets; only bouncers are given their subnets' endpoints.
 """
 
@@ -30,7 +30,7 @@ class TrafficClass(IntEnum):
     BEST_EFFORT = 2
 
 
-class Block(Struct, frozen=True, order=True):
+class PrefixBlock(Struct, frozen=True, order=True):
     """Addresses of a prefix, but for those of `excepts`."""
 
     prefix: Prefix
@@ -43,20 +43,20 @@ class PortRange(Struct, frozen=True, order=True):
     high: int = 65535
 
 
-class Rule(Struct, frozen=True):
+class TrafficRule(Struct, frozen=True):
     """Lets peers reach ports. None: whoever; whatever (ICMP and other protocols included)."""
 
-    peers: tuple[Block, ...] | None = None
+    peers: tuple[PrefixBlock, ...] | None = None
     ports: tuple[PortRange, ...] | None = None
 
 
-class Profile(Struct, frozen=True):
+class TrafficProfile(Struct, frozen=True):
     """What may be opened in one direction: what some rule allows, and nothing else."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[TrafficRule, ...] = ()
 
 
-class Port(Struct, frozen=True):
+class Veth(Struct, frozen=True):
     """A pod's connection: a veth whose host side is `name`. `addresses`: at most one of each family."""
 
     name: str
@@ -65,16 +65,16 @@ class Port(Struct, frozen=True):
     addresses: tuple[Interface, ...]
     gateways: tuple[Address, ...] = ()
     """Default routes of the pod, at most one of each family."""
-    ingress: Profile | None = None
+    ingress: TrafficProfile | None = None
     """None: everything may come in."""
-    egress: Profile | None = None
+    egress: TrafficProfile | None = None
     rate_bytes_per_second: int = 0
     """0: no limit."""
     traffic_class: TrafficClass = TrafficClass.EXPEDITED
     pod_interface: str = "eth0"
 
 
-class Endpoint(Struct, frozen=True):
+class RemoteEndpoint(Struct, frozen=True):
     """A network's address that lives on some node."""
 
     vni: int
@@ -98,18 +98,18 @@ class Vpc(Struct, frozen=True):
     dividers: tuple[IPv4Address, ...] = ()
 
 
-class Backend(Struct, frozen=True, order=True):
+class ServiceBackend(Struct, frozen=True, order=True):
     address: Address
     port: int
 
 
-class Service(Struct, frozen=True):
+class DataplaneService(Struct, frozen=True):
     vni: int
     address: Address
     """0.0.0.0 or ::, any node's: a node port, as the network's own pods see it."""
     port: int
     protocol: Protocol
-    backends: tuple[Backend, ...]
+    backends: tuple[ServiceBackend, ...]
     affinity_seconds: int = 0
 
 
@@ -126,7 +126,7 @@ class Gateway(Struct, frozen=True):
     """As `node_address`, for what comes in by IPv6."""
 
 
-class Door(Struct, frozen=True):
+class NodePort(Struct, frozen=True):
     """A way in: an address and port of the node (or one that is routed to it) is a service's of the same family."""
 
     vni: int
@@ -139,29 +139,29 @@ class Door(Struct, frozen=True):
     """The backend sees the client's own address; it must be on this node."""
 
 
-class Network(Struct, frozen=True):
+class DataplaneNetwork(Struct, frozen=True):
     vni: int
     service_prefixes: tuple[Prefix, ...] = ()
     memory_entries: int = 8192
     """How many flows, paths and fragments of it are remembered."""
 
 
-class World(Struct, frozen=True):
+class DataplaneState(Struct, frozen=True):
     nodes: tuple[IPv4Address, ...] = ()
     """The other nodes. One that is gone is no longer sent to, nor listened to."""
-    networks: tuple[Network, ...] = ()
+    networks: tuple[DataplaneNetwork, ...] = ()
     vpcs: tuple[Vpc, ...] = ()
     subnets: tuple[Subnet, ...] = ()
-    endpoints: tuple[Endpoint, ...] = ()
-    ports: tuple[Port, ...] = ()
-    services: tuple[Service, ...] = ()
+    endpoints: tuple[RemoteEndpoint, ...] = ()
+    veths: tuple[Veth, ...] = ()
+    services: tuple[DataplaneService, ...] = ()
     gateways: tuple[Gateway, ...] = ()
-    doors: tuple[Door, ...] = ()
+    node_ports: tuple[NodePort, ...] = ()
     forbidden: tuple[Prefix, ...] = ()
     """What no pod may reach, whatever its network allows: the underlay above all."""
 
 
-class Settings(Struct, frozen=True):
+class DataplaneSettings(Struct, frozen=True):
     """What is fixed for an instance while it runs. Instances that share an underlay device each have their own
     name, tunnel port and NAT ports."""
 

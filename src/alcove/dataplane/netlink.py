@@ -25,7 +25,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 _ANSWER_BYTES = 1 << 18
 
 
-class Request(Struct, frozen=True):
+class NetlinkRequest(Struct, frozen=True):
     """`what` tells a person what failed; `ignore` lists errnos that mean "already so"."""
 
     kind: int
@@ -77,7 +77,7 @@ class Netlink:
     def close(self) -> None:
         self.socket.close()
 
-    def do(self, *requests: Request) -> None:
+    def do(self, *requests: NetlinkRequest) -> None:
         """In order, in one call; those after a failing one are carried out all the same. Raises the first
         failure that is not to be ignored."""
         if not requests:
@@ -98,7 +98,7 @@ class Netlink:
         if failure:
             raise failure
 
-    def dump(self, request: Request) -> Iterator[tuple[int, bytes]]:
+    def dump(self, request: NetlinkRequest) -> Iterator[tuple[int, bytes]]:
         """Kind and body of every answer. Consume it whole before the next request."""
         self.socket.send(self._encode(request, NLM_F_DUMP))
         while True:
@@ -111,7 +111,7 @@ class Netlink:
                     raise KernelRefused(request.what, -int.from_bytes(body[:4], "little", signed=True))
                 yield kind, body
 
-    def ask(self, request: Request) -> bytes | None:
+    def ask(self, request: NetlinkRequest) -> bytes | None:
         """The body of the one answer; None if there is no such thing."""
         self.socket.send(self._encode(request, 0))
         for kind, _sequence, body in self._receive():
@@ -122,7 +122,7 @@ class Netlink:
                 raise KernelRefused(request.what + _said(body), number)
         return None
 
-    def _encode(self, request: Request, flags: int) -> bytes:
+    def _encode(self, request: NetlinkRequest, flags: int) -> bytes:
         self.sequence += 1
         size = 16 + len(request.body)
         flags |= request.flags | NLM_F_REQUEST
@@ -140,5 +140,5 @@ class Netlink:
 
 def _said(body: bytes) -> str:
     """The kernel's own words on a failure, if it has any."""
-    told = attributes(body[20:]).get(NLMSGERR_ATTR_MSG)
-    return f" ({told.rstrip(bytes(1)).decode(errors='replace')})" if told else ""
+    output = attributes(body[20:]).get(NLMSGERR_ATTR_MSG)
+    return f" ({output.rstrip(bytes(1)).decode(errors='replace')})" if output else ""

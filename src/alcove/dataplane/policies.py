@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from alcove.dataplane.address import pack_prefix
 from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY, WORD
-from alcove.dataplane.model import PortRange, Profile, Rule
+from alcove.dataplane.model import PortRange, TrafficProfile, TrafficRule
 
 EVERYBODY = (pack_prefix(IPv4Network("0.0.0.0/0")), pack_prefix(IPv6Network("::/0")))
 DENIED = 0
@@ -29,7 +29,7 @@ Ports = frozenset[PortRange] | None
 """The union of what several rules allow; None: everything."""
 
 
-class Compiled(Struct, frozen=True):
+class CompiledPolicy(Struct, frozen=True):
     name: int
     """What a port's entry holds; never 0."""
     peers: dict[bytes, bytes]
@@ -41,7 +41,7 @@ def name_of(content: bytes) -> int:
 
 
 @lru_cache(maxsize=4096)
-def compile_profile(profile: Profile) -> Compiled:
+def compile_profile(profile: TrafficProfile) -> CompiledPolicy:
     peers = _peers(profile.rules)
     classes = {ports: _class(ports) for ports in set(peers.values())}
     content = repr(sorted((bits, raw, classes[ports][0]) for (bits, raw), ports in peers.items()))
@@ -53,10 +53,10 @@ def compile_profile(profile: Profile) -> Compiled:
     rule_entries: dict[bytes, bytes] = {}
     for _name, entries in classes.values():
         rule_entries.update(dict.fromkeys(entries, ALLOWED))
-    return Compiled(name, peer_entries, rule_entries)
+    return CompiledPolicy(name, peer_entries, rule_entries)
 
 
-def _peers(rules: tuple[Rule, ...]) -> dict[Bits, Ports]:
+def _peers(rules: tuple[TrafficRule, ...]) -> dict[Bits, Ports]:
     """What each prefix may do. The most specific one counts, so each holds all its ancestors' rules."""
     at: dict[Bits, list[int]] = defaultdict(list)
     excepting: list[tuple[int, Bits, list[Bits]]] = []
@@ -82,7 +82,7 @@ def _peers(rules: tuple[Rule, ...]) -> dict[Bits, Ports]:
 
 def _allowed(
     prefix: Bits,
-    rules: tuple[Rule, ...],
+    rules: tuple[TrafficRule, ...],
     at: dict[Bits, list[int]],
     lengths: list[int],
     excepting: list[tuple[int, Bits, list[Bits]]],
@@ -97,7 +97,7 @@ def _allowed(
     return _union(rules[index] for index in matching)
 
 
-def _union(rules: Iterable[Rule]) -> Ports:
+def _union(rules: Iterable[TrafficRule]) -> Ports:
     ranges: set[PortRange] = set()
     for rule in rules:
         if rule.ports is None:

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address, IPv6Address
 from msgspec import Struct
 
 from alcove.dataplane.address import Address
-from alcove.dataplane.model import Door, Gateway, Protocol, Settings, World
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Gateway, NodePort, Protocol
 
-FIRST_DOOR_PORT = 1024
+FIRST_NODE_PORT = 1024
 POD_CONNECTIONS_MAX = 4096
 """To the world, of one pod at a time."""
 _PORTED = {Protocol.TCP: "tcp", Protocol.UDP: "udp", Protocol.SCTP: "sctp"}
@@ -28,17 +28,21 @@ class Uplink(Struct, frozen=True):
         return self.four if version == 4 else self.six
 
 
-def door_ports(world: World, vni: int) -> dict[Door, int]:
+def gateway_ports(state: DataplaneState, vni: int) -> dict[NodePort, int]:
     """Between exit and gateway each door of a network has a port of its own."""
-    doors = sorted(
-        (door for door in world.doors if door.vni == vni),
+    node_ports = sorted(
+        (node_port for node_port in state.node_ports if node_port.vni == vni),
         key=lambda door: (door.address.version, door.address, door.protocol, door.port),
     )
-    return {door: FIRST_DOOR_PORT + index for index, door in enumerate(doors)}
+    return {node_port: FIRST_NODE_PORT + index for index, node_port in enumerate(node_ports)}
 
 
-def _doors(world: World, vni: int, version: int) -> dict[Door, int]:
-    return {door: port for door, port in door_ports(world, vni).items() if door.address.version == version}
+def _doors(state: DataplaneState, vni: int, version: int) -> dict[NodePort, int]:
+    return {
+        node_port: port
+        for node_port, port in gateway_ports(state, vni).items()
+        if node_port.address.version == version
+    }
 
 
 def _at(address: Address, ports: object) -> str:
@@ -51,19 +55,23 @@ def _head(version: int) -> str:
 
 
 def exit_ruleset(
-    settings: Settings, world: World, uplinks: Mapping[int, Uplink], *, kernel6: bool = True
+    settings: DataplaneSettings, state: DataplaneState, uplinks: Mapping[int, Uplink], *, kernel6: bool = True
 ) -> str:
     """Out: the node's address, by its share of ports. In: doors. Between gateways: nothing."""
-    four = _exit_rules(4, settings, settings.node, world, uplinks)
-    return four + _exit_rules(6, settings, settings.node6, world, uplinks) if kernel6 else four
+    four = _exit_rules(4, settings, settings.node, state, uplinks)
+    return four + _exit_rules(6, settings, settings.node6, state, uplinks) if kernel6 else four
 
 
 def _exit_rules(
-    version: int, settings: Settings, node: Address | None, world: World, uplinks: Mapping[int, Uplink]
+    version: int,
+    settings: DataplaneSettings,
+    node: Address | None,
+    state: DataplaneState,
+    uplinks: Mapping[int, Uplink],
 ) -> str:
     """Without an address of the family, nothing passes."""
     family, (low, high) = _FAMILIES[version], settings.nat_ports
-    forbidden = ", ".join(sorted(str(prefix) for prefix in world.forbidden if prefix.version == version))
+    forbidden = ", ".join(sorted(str(prefix) for prefix in state.forbidden if prefix.version == version))
     lines = [_head(version), "  chain forward {", "    type filter hook forward priority 0; policy drop;"]
     if node is not None:
         lines += ["    ct state established,related accept"]
@@ -73,8 +81,8 @@ def _exit_rules(
     lines += ["  }", "  chain input {", "    type filter hook input priority 0; policy drop;", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
     for vni, uplink in uplinks.items() if node is not None else ():
-        for door, port in _doors(world, vni, version).items():
-            asked = f"{family} daddr {door.address} {_PORTED[door.protocol]} dport {door.port}"
+        for node_port, port in _doors(state, vni, version).items():
+            asked = f"{family} daddr {node_port.address} {_PORTED[node_port.protocol]} dport {node_port.port}"
             lines += [f"    iifname out {asked} dnat to {_at(uplink.of(version), port)}"]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
     if node is not None:
@@ -86,17 +94,23 @@ def _exit_rules(
 
 
 def gateway_ruleset(
-    gateway: Gateway, world: World, uplink: Uplink, *, six: bool = False, kernel6: bool = True
+    gateway: Gateway, state: DataplaneState, uplink: Uplink, *, six: bool = False, kernel6: bool = True
 ) -> str:
     """Pods out if the network allows it; doors in; the agent's sockets for pods only. `six`: by IPv6, too."""
-    four = _gateway_rules(4, gateway, gateway.node_address, world, uplink, is_open=True)
+    four = _gateway_rules(4, gateway, gateway.node_address, state, uplink, is_open=True)
     if not kernel6:
         return four
-    return four + _gateway_rules(6, gateway, gateway.node_address6, world, uplink, is_open=six)
+    return four + _gateway_rules(6, gateway, gateway.node_address6, state, uplink, is_open=six)
 
 
 def _gateway_rules(
-    version: int, gateway: Gateway, own: Address | None, world: World, uplink: Uplink, *, is_open: bool
+    version: int,
+    gateway: Gateway,
+    own: Address | None,
+    state: DataplaneState,
+    uplink: Uplink,
+    *,
+    is_open: bool,
 ) -> str:
     family = _FAMILIES[version]
     lines = [
@@ -114,10 +128,12 @@ def _gateway_rules(
     lines += ["  chain input {", "    type filter hook input priority 0;"]
     lines += ["    iifname up ct state new drop", "  }"]
     lines += ["  chain prerouting {", "    type nat hook prerouting priority dstnat;"]
-    for door, port in _doors(world, gateway.vni, version).items() if is_open else ():
-        mark = "" if door.keep_client else " meta mark set 1"
-        asked = f"{family} daddr {uplink.of(version)} {_PORTED[door.protocol]} dport {port}"
-        lines += [f"    iifname up {asked}{mark} dnat to {_at(door.service_address, door.service_port)}"]
+    for node_port, port in _doors(state, gateway.vni, version).items() if is_open else ():
+        mark = "" if node_port.keep_client else " meta mark set 1"
+        asked = f"{family} daddr {uplink.of(version)} {_PORTED[node_port.protocol]} dport {port}"
+        lines += [
+            f"    iifname up {asked}{mark} dnat to {_at(node_port.service_address, node_port.service_port)}"
+        ]
     lines += ["  }", "  chain postrouting {", "    type nat hook postrouting priority srcnat;"]
     if own is not None:
         lines += [f"    oifname net meta mark 1 snat to {own}"]

@@ -15,7 +15,7 @@ from alcove.dataplane.maps import (
     SERVICE_KEY,
     WORD,
 )
-from alcove.dataplane.model import Backend, Service
+from alcove.dataplane.model import DataplaneService, ServiceBackend
 from alcove.dataplane.policies import name_of
 
 MEMBER = WORD.pack(1)
@@ -23,7 +23,7 @@ TICK_SECONDS = 2**30 / 1e9
 _DIRECT = SERVICE.pack(0, 0, 0, SERVICE_DIRECT)
 
 
-class Compiled(Struct, frozen=True):
+class CompiledServices(Struct, frozen=True):
     services: dict[bytes, bytes]
     backends: dict[bytes, bytes]
     members: dict[bytes, bytes]
@@ -38,14 +38,14 @@ def ticks(seconds: float) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _backend_set(backends: tuple[Backend, ...]) -> tuple[int, tuple[bytes, ...]]:
+def _backend_set(backends: tuple[ServiceBackend, ...]) -> tuple[int, tuple[bytes, ...]]:
     """The set's name, and its members packed, in an order that does not depend on the given one."""
     packed = tuple(BACKEND.pack(pack(one.address), one.port.to_bytes(2, "big")) for one in sorted(
         set(backends), key=lambda one: (pack(one.address), one.port)))  # fmt: skip
     return name_of(b"".join(packed)), packed
 
 
-def compile_services(services: Iterable[Service]) -> Compiled:
+def compile_services(services: Iterable[DataplaneService]) -> CompiledServices:
     entries: dict[bytes, bytes] = {}
     direct: dict[bytes, bytes] = {}
     backends: dict[bytes, bytes] = {}
@@ -64,4 +64,4 @@ def compile_services(services: Iterable[Service]) -> Compiled:
             members[MEMBER_KEY.pack(name, backend)] = MEMBER
             direct[SERVICE_KEY.pack(service.vni, backend[:16], backend[16:18], service.protocol)] = _DIRECT
         answering.update((service.vni, one.address) for one in service.backends)
-    return Compiled(direct | entries, backends, members, frozenset(answering), frozenset(vnis))
+    return CompiledServices(direct | entries, backends, members, frozenset(answering), frozenset(vnis))

@@ -19,23 +19,23 @@ _ROOT = f"{HTB_MAJOR >> 16:x}:"
 
 def commands(device: str, bytes_per_second: int, *, there: bool) -> list[str]:
     """For `tc -batch`. `there`: our qdisc is, its classes may be others."""
-    told = [] if there else [f"qdisc replace dev {device} root handle {_ROOT} htb default 20"]
-    told.append(
+    messages = [] if there else [f"qdisc replace dev {device} root handle {_ROOT} htb default 20"]
+    messages.append(
         f"class replace dev {device} parent {_ROOT} classid {_ROOT}1 htb rate {bytes_per_second}bps quantum 60000"
     )
     for one, share in SHARES.items():
         rate = max(1, int(bytes_per_second * share))
-        told.append(
+        messages.append(
             f"class replace dev {device} parent {_ROOT}1 classid {_ROOT}{one + 1}0 htb"
             f" rate {rate}bps ceil {bytes_per_second}bps prio {one.value} quantum 60000"
         )
-    return told
+    return messages
 
 
 def shape(netlink: Netlink, device: links.Link, bytes_per_second: int) -> None:
     """In the calling thread's namespace."""
-    told = "\n".join(commands(device.name, bytes_per_second, there=is_shaped(netlink, device))) + "\n"
-    done = subprocess.run(["tc", "-batch", "-"], input=told, text=True, capture_output=True, check=False)
+    message = "\n".join(commands(device.name, bytes_per_second, there=is_shaped(netlink, device))) + "\n"
+    done = subprocess.run(["tc", "-batch", "-"], input=message, text=True, capture_output=True, check=False)
     if done.returncode:
         raise DataPlaneError(f"cannot shape {device.name}: {done.stderr.strip()}")
 

@@ -9,7 +9,7 @@ from struct import Struct as Layout
 from msgspec import Struct, structs
 
 from alcove.dns.names import Name
-from alcove.dns.records import Type
+from alcove.dns.records import RecordType
 from alcove.dns.reply import Reply
 from alcove.dns.wire import Rcode
 
@@ -22,7 +22,7 @@ ENTRY_BYTES_OVERHEAD = 400
 _TTL = Layout(">I")
 
 
-class Question(Struct, frozen=True, gc=False):
+class DnsQuestion(Struct, frozen=True, gc=False):
     name: Name
     type: int
     dnssec_ok: bool = False
@@ -43,13 +43,13 @@ class ReplyCache:
         self._clock = clock
         self._entries_max = entries_max
         self._bytes_max = bytes_max
-        self._entries: dict[Question, _Entry] = {}
+        self._entries: dict[DnsQuestion, _Entry] = {}
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, question: Question) -> Reply | None:
+    def get(self, question: DnsQuestion) -> Reply | None:
         """The reply with what is left of its times to live."""
         entry = self._entries.pop(question, None)
         if entry is None:
@@ -61,7 +61,7 @@ class ReplyCache:
         self._entries[question] = entry
         return _aged(entry.reply, int(now - entry.stored))
 
-    def put(self, question: Question, reply: Reply) -> None:
+    def put(self, question: DnsQuestion, reply: Reply) -> None:
         seconds = lifetime_seconds(reply)
         if seconds <= 0:
             return
@@ -73,7 +73,7 @@ class ReplyCache:
         while len(self._entries) > self._entries_max or self.bytes > self._bytes_max:
             self._forget(next(iter(self._entries)))
 
-    def _forget(self, question: Question) -> None:
+    def _forget(self, question: DnsQuestion) -> None:
         entry = self._entries.pop(question, None)
         if entry is not None:
             self.bytes -= _size(entry)
@@ -94,7 +94,7 @@ def _negative_seconds(reply: Reply) -> int:
     answers, authority, _ = reply.counts
     for at in range(answers, answers + authority):
         position, end = reply.ttls[at], reply.ends[at]
-        if int.from_bytes(reply.tail[position - 4 : position - 2], "big") == Type.SOA:
+        if int.from_bytes(reply.tail[position - 4 : position - 2], "big") == RecordType.SOA:
             return min(_ttl(reply, position), int.from_bytes(reply.tail[end - 4 : end], "big"))
     return 0
 

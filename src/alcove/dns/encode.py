@@ -8,18 +8,18 @@ from dnslib.dns import DNSError
 from dnslib.label import DNSBuffer, DNSLabelError
 
 from alcove.dns import reply as replies
-from alcove.dns.answers import Answer
+from alcove.dns.answers import DnsAnswer
 from alcove.dns.names import ROOT, Name, labels
-from alcove.dns.records import Record, Type
+from alcove.dns.records import DnsRecord, RecordType
 from alcove.dns.reply import Reply
-from alcove.dns.wire import AA, HEADER_BYTES, IN, QR, Malformed, Rcode
-from alcove.dns.zone import NEGATIVE_SECONDS, Zone
+from alcove.dns.wire import AA, HEADER_BYTES, IN, QR, MalformedMessage, Rcode
+from alcove.dns.zone import NEGATIVE_SECONDS, DnsZone
 
 ANSWER_SECONDS = 5
 _POINTER = 0xC000
 
 
-def encode(name: Name, kind: int, answer: Answer, zone: Zone, flags: int) -> Reply:
+def encode(name: Name, kind: int, answer: DnsAnswer, zone: DnsZone, flags: int) -> Reply:
     """The reply to a question for `name`. `flags` are the server's own."""
     if answer.negative_of is not None:
         return _negative(name, answer.rcode, answer.negative_of, zone, flags)
@@ -33,24 +33,24 @@ def encode(name: Name, kind: int, answer: Answer, zone: Zone, flags: int) -> Rep
     return Reply(flags | AA | answer.rcode, reply.counts, reply.tail, reply.ends, reply.ttls)
 
 
-def _negative(name: Name, rcode: Rcode, apex: Name, zone: Zone, flags: int) -> Reply:
+def _negative(name: Name, rcode: Rcode, apex: Name, zone: DnsZone, flags: int) -> Reply:
     """By hand: names that do not exist are many, so these replies cannot be kept and must be cheap."""
     owner = b"\0" if apex == ROOT else pack(">H", _POINTER | HEADER_BYTES + len(name) - len(apex))
     soa = zone.soa()
-    tail = owner + pack(">HHIH", Type.SOA, IN, NEGATIVE_SECONDS, len(soa)) + soa
+    tail = owner + pack(">HHIH", RecordType.SOA, IN, NEGATIVE_SECONDS, len(soa)) + soa
     return Reply(flags | AA | rcode, (0, 1, 0), tail, (len(tail),), (len(owner) + 4,))
 
 
 def chained(
-    name: Name, kind: int, alias: Answer, message: bytes, rcode: int, zone: Zone, flags: int
+    name: Name, kind: int, alias: DnsAnswer, message: bytes, rcode: int, zone: DnsZone, flags: int
 ) -> Reply:
     """`alias` with another server's answers after it."""
     try:
         told = DNSRecord.parse(message)
     except (DNSError, DNSBufferError, DNSLabelError, ValueError, IndexError, RecursionError) as error:
-        raise Malformed("unreadable reply") from error
+        raise MalformedMessage("unreadable reply") from error
     found = tuple(_read(record) for record in told.rr)
-    joined = Answer(Rcode(rcode) if rcode in set(Rcode) else Rcode.SERVFAIL, answers=alias.answers + found)
+    joined = DnsAnswer(Rcode(rcode) if rcode in set(Rcode) else Rcode.SERVFAIL, answers=alias.answers + found)
     return encode(name, kind, joined, zone, flags)
 
 
@@ -58,12 +58,12 @@ def _label(name: Name) -> DNSLabel:
     return DNSLabel(labels(name))
 
 
-def _record(record: Record) -> RR:
+def _record(record: DnsRecord) -> RR:
     return RR(_label(record.name), record.type, IN, ANSWER_SECONDS, RD(record.data))
 
 
-def _read(record: RR) -> Record:
+def _read(record: RR) -> DnsRecord:
     buffer = DNSBuffer()
     record.rdata.pack(buffer)
     owner = b"".join(bytes((len(label),)) + label for label in record.rname.label) + b"\0"
-    return Record(Name(owner.lower()), record.rtype, bytes(buffer.data))
+    return DnsRecord(Name(owner.lower()), record.rtype, bytes(buffer.data))

@@ -25,18 +25,18 @@ class ObjectId(Struct, frozen=True, order=True):
     name: str
 
 
-class Port(Struct, frozen=True):
+class DnsPort(Struct, frozen=True):
     name: str
     protocol: str
     """`TCP`, `UDP` or `SCTP`."""
     number: int
 
 
-class Service(Struct, frozen=True):
+class DnsService(Struct, frozen=True):
     id: ObjectId
     addresses: tuple[Address, ...] = ()
     """Cluster IPs; empty for headless and external services."""
-    ports: tuple[Port, ...] = ()
+    ports: tuple[DnsPort, ...] = ()
     external_name: str = ""
     """Where an ExternalName service points to."""
     publish_not_ready: bool = False
@@ -46,7 +46,7 @@ class Service(Struct, frozen=True):
         return not self.addresses and not self.external_name
 
 
-class Endpoint(Struct, frozen=True):
+class DnsEndpoint(Struct, frozen=True):
     addresses: tuple[Address, ...]
     hostname: str = ""
     ready: bool = True
@@ -56,10 +56,10 @@ class EndpointSlice(Struct, frozen=True):
     id: ObjectId
     service: str
     """Name of the service it belongs to, in the same namespace."""
-    ports: tuple[Port, ...] = ()
-    endpoints: tuple[Endpoint, ...] = ()
+    ports: tuple[DnsPort, ...] = ()
+    endpoints: tuple[DnsEndpoint, ...] = ()
 
 
-class Pod(Struct, frozen=True):
+class DnsPod(Struct, frozen=True):
     id: ObjectId
     addresses: tuple[Address, ...]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from alcove.api.objects import Object, get, labels, name, namespace
-from alcove.dns.model import Address, Endpoint, EndpointSlice, ObjectId, Pod, Port, Service
+from alcove.dns.model import Address, DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 _NO_ADDRESS = ("", "None")
@@ -16,16 +16,16 @@ def id_of(obj: Object) -> ObjectId:
     return ObjectId(namespace(obj), name(obj))
 
 
-def service_of(obj: Object) -> Service | None:
+def service_of(obj: Object) -> DnsService | None:
     """None: no names come from it (an external service without a name, a service that awaits its address)."""
     spec: Object = obj.get("spec") or {}
     if spec.get("type") == "ExternalName":
         target = spec.get("externalName") or ""
-        return Service(id_of(obj), external_name=target) if target else None
+        return DnsService(id_of(obj), external_name=target) if target else None
     addresses = _addresses(spec.get("clusterIPs") or [spec.get("clusterIP") or ""])
     if not addresses and spec.get("clusterIP") != "None":
         return None
-    return Service(
+    return DnsService(
         id_of(obj),
         addresses,
         _ports(spec.get("ports") or ()),
@@ -42,23 +42,23 @@ def slice_of(obj: Object) -> EndpointSlice | None:
     return EndpointSlice(id_of(obj), service, _ports(obj.get("ports") or ()), endpoints)
 
 
-def pod_of(obj: Object) -> Pod | None:
+def pod_of(obj: Object) -> DnsPod | None:
     """None: it has no address of its own, or is over."""
     if get(obj, "spec", "hostNetwork") or get(obj, "status", "phase") in _FINISHED:
         return None
     told = [each.get("ip") or "" for each in get(obj, "status", "podIPs", default=())]
     addresses = _addresses(told or [get(obj, "status", "podIP", default="")])
-    return Pod(id_of(obj), addresses) if addresses else None
+    return DnsPod(id_of(obj), addresses) if addresses else None
 
 
-def _endpoint(raw: Object) -> Endpoint:
+def _endpoint(raw: Object) -> DnsEndpoint:
     ready = get(raw, "conditions", "ready")
-    return Endpoint(_addresses(raw.get("addresses") or ()), raw.get("hostname") or "", ready is not False)
+    return DnsEndpoint(_addresses(raw.get("addresses") or ()), raw.get("hostname") or "", ready is not False)
 
 
-def _ports(raw: Iterable[Object]) -> tuple[Port, ...]:
+def _ports(raw: Iterable[Object]) -> tuple[DnsPort, ...]:
     return tuple(
-        Port(port.get("name") or "", port.get("protocol") or "TCP", port["port"])
+        DnsPort(port.get("name") or "", port.get("protocol") or "TCP", port["port"])
         for port in raw
         if isinstance(port.get("port"), int)
     )

@@ -14,13 +14,13 @@ from struct import pack
 
 from msgspec import Struct
 
-from alcove.dns.model import Address, Endpoint, EndpointSlice, ObjectId, Pod, Port, Service
+from alcove.dns.model import Address, DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
 from alcove.dns.names import BadName, Name, dashed, name_of, reverse_name, under
 
 SRV_WEIGHT_TOTAL = 100
 
 
-class Type(IntEnum):
+class RecordType(IntEnum):
     A = 1
     NS = 2
     CNAME = 5
@@ -35,7 +35,7 @@ class Type(IntEnum):
     ANY = 255
 
 
-class Record(Struct, frozen=True, gc=False):
+class DnsRecord(Struct, frozen=True, gc=False):
     name: Name
     type: int
     data: bytes
@@ -45,42 +45,42 @@ class Record(Struct, frozen=True, gc=False):
 class _Target(Struct, frozen=True):
     """Where a port of a service is: a name and a number."""
 
-    port: Port
+    port: DnsPort
     name: Name
 
 
 def service_records(
-    domain: Name, published: ObjectId, service: Service, slices: Sequence[EndpointSlice]
-) -> frozenset[Record]:
+    domain: Name, published: ObjectId, service: DnsService, slices: Sequence[EndpointSlice]
+) -> frozenset[DnsRecord]:
     """Records of `service` under the name `published`: its own, or the alias of a network's service."""
     try:
         own = name_of(f"{published.name}.{published.namespace}.svc")
         name = Name(own[:-1] + domain)
         if service.external_name:
-            return frozenset([Record(name, Type.CNAME, name_of(service.external_name))])
+            return frozenset([DnsRecord(name, RecordType.CNAME, name_of(service.external_name))])
     except (BadName, UnicodeEncodeError):
         return frozenset()
     if service.headless:
         return frozenset(_headless(name, service, slices))
     targets = [_Target(port, name) for port in service.ports]
     addresses = (_address(name, address) for address in service.addresses)
-    pointers = (Record(reverse_name(address), Type.PTR, name) for address in service.addresses)
+    pointers = (DnsRecord(reverse_name(address), RecordType.PTR, name) for address in service.addresses)
     return frozenset([*addresses, *pointers, *_services(name, targets)])
 
 
-def pod_records(domain: Name, pod: Pod) -> frozenset[Record]:
+def pod_records(domain: Name, pod: DnsPod) -> frozenset[DnsRecord]:
     own = Name(name_of(f"{pod.id.namespace}.pod")[:-1] + domain)
     return frozenset(_address(under(dashed(address), own), address) for address in pod.addresses)
 
 
-def apex_records(domain: Name, server: Name) -> frozenset[Record]:
+def apex_records(domain: Name, server: Name) -> frozenset[DnsRecord]:
     """What the zone says of itself. Its SOA is not here: it changes with every change."""
     version = b"1.1.0"
-    about = Record(under("dns-version", domain), Type.TXT, bytes((len(version),)) + version)
-    return frozenset([Record(domain, Type.NS, server), about])
+    about = DnsRecord(under("dns-version", domain), RecordType.TXT, bytes((len(version),)) + version)
+    return frozenset([DnsRecord(domain, RecordType.NS, server), about])
 
 
-def _headless(name: Name, service: Service, slices: Iterable[EndpointSlice]) -> Iterator[Record]:
+def _headless(name: Name, service: DnsService, slices: Iterable[EndpointSlice]) -> Iterator[DnsRecord]:
     targets: list[_Target] = []
     for part in slices:
         for endpoint in part.endpoints:
@@ -89,19 +89,19 @@ def _headless(name: Name, service: Service, slices: Iterable[EndpointSlice]) -> 
             for address in endpoint.addresses:
                 own = _endpoint_name(name, endpoint, address)
                 yield from (_address(name, address), _address(own, address))
-                yield Record(reverse_name(address), Type.PTR, own)
+                yield DnsRecord(reverse_name(address), RecordType.PTR, own)
                 targets += (_Target(port, own) for port in part.ports)
     yield from _services(name, targets)
 
 
-def _endpoint_name(name: Name, endpoint: Endpoint, address: Address) -> Name:
+def _endpoint_name(name: Name, endpoint: DnsEndpoint, address: Address) -> Name:
     try:
         return under(endpoint.hostname, name)
     except (BadName, UnicodeEncodeError):
         return under(dashed(address), name)
 
 
-def _services(name: Name, targets: Sequence[_Target]) -> Iterator[Record]:
+def _services(name: Name, targets: Sequence[_Target]) -> Iterator[DnsRecord]:
     """SRV records: every port at the service's own name, named ones at `_port._protocol` too."""
     by_owner: dict[Name, dict[_Target, None]] = {name: dict.fromkeys(targets)}
     for target in targets:
@@ -115,8 +115,8 @@ def _services(name: Name, targets: Sequence[_Target]) -> Iterator[Record]:
     for owner, told in by_owner.items():
         for target in told:
             weight = max(1, SRV_WEIGHT_TOTAL // len(told))
-            yield Record(owner, Type.SRV, pack(">HHH", 0, weight, target.port.number) + target.name)
+            yield DnsRecord(owner, RecordType.SRV, pack(">HHH", 0, weight, target.port.number) + target.name)
 
 
-def _address(name: Name, address: Address) -> Record:
-    return Record(name, Type.A if address.version == 4 else Type.AAAA, address.packed)
+def _address(name: Name, address: Address) -> DnsRecord:
+    return DnsRecord(name, RecordType.A if address.version == 4 else RecordType.AAAA, address.packed)

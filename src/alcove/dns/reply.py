@@ -9,7 +9,7 @@ from struct import Struct as Layout
 from msgspec import Struct
 
 from alcove.dns import wire
-from alcove.dns.records import Type
+from alcove.dns.records import RecordType
 from alcove.dns.wire import (
     AA,
     CD,
@@ -20,7 +20,7 @@ from alcove.dns.wire import (
     RCODE_MASK,
     RD,
     TC,
-    Malformed,
+    MalformedMessage,
     Query,
     Rcode,
 )
@@ -61,20 +61,20 @@ def read(message: bytes) -> tuple[bytes, Reply]:
     """Question and reply of a server's message. OPT is between two servers: it is cut out, with what follows."""
     flags, questions, *counts = _HEADER.unpack_from(message, 2) if len(message) >= HEADER_BYTES else (0, 0)
     if not flags & QR or flags & OPCODE_MASK or questions != 1:
-        raise Malformed("not a reply to one question")
+        raise MalformedMessage("not a reply to one question")
     start = wire.question_end(message)
-    found = wire.places(message, start, sum(counts))
-    kept = next((at for at, place in enumerate(found) if place.type == Type.OPT), len(found))
+    found = wire.record_offsets(message, start, sum(counts))
+    kept = next((at for at, offset in enumerate(found) if offset.type == RecordType.OPT), len(found))
     if kept < counts[0] + counts[1]:
-        raise Malformed("OPT where it does not belong")
+        raise MalformedMessage("OPT where it does not belong")
     found = found[:kept]
     tail = message[start : found[-1].end] if found else b""
     reply = Reply(
         flags & (AA | TC | RCODE_MASK),
         (counts[0], counts[1], kept - counts[0] - counts[1]),
         tail,
-        tuple(place.end - start for place in found),
-        tuple(place.ttl - start for place in found),
+        tuple(offset.end - start for offset in found),
+        tuple(offset.ttl - start for offset in found),
     )
     return message[HEADER_BYTES:start], reply
 
@@ -100,7 +100,7 @@ def compose(query: Query, reply: Reply, bytes_max: int, extended_rcode: int = 0)
 
 def takes_turns(reply: Reply, kind: int) -> bool:
     """Whether all answers are addresses of the name asked for: then another may be the first each time."""
-    if reply.counts[0] < 2 or kind not in (Type.A, Type.AAAA):
+    if reply.counts[0] < 2 or kind not in (RecordType.A, RecordType.AAAA):
         return False
     return reply.tail[:4] == _OF_QUESTION + kind.to_bytes(2, "big")
 
@@ -122,7 +122,7 @@ def _option(query: Query, extended_rcode: int) -> bytes:
     if query.edns is None:
         return b""
     flags = DO if query.edns.dnssec_ok else 0
-    return _OPT.pack(0, Type.OPT, UDP_BYTES_MAX, extended_rcode, 0, flags, 0)
+    return _OPT.pack(0, RecordType.OPT, UDP_BYTES_MAX, extended_rcode, 0, flags, 0)
 
 
 def _cut(reply: Reply, room: int) -> Reply:

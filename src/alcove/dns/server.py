@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from alcove.component.tasks import TaskSet
 from alcove.dns.model import NetworkId
-from alcove.dns.network import Counters, Network, Pending
-from alcove.dns.tcp import Connection, ConnectionLimit
+from alcove.dns.network_resolver import Counters, NetworkResolver, PendingQuery
+from alcove.dns.tcp import ConnectionLimit, DnsTcpConnection
 from alcove.dns.upstream import Upstream
-from alcove.dns.zone import Zone
+from alcove.dns.zone import DnsZone
 
 DATAGRAM_BYTES_MAX = 4_096
 DATAGRAMS_PER_TURN = 16
@@ -28,14 +28,14 @@ LISTEN_BACKLOG = 64
 log = logging.getLogger(__name__)
 
 
-class Sockets(Struct, frozen=True):
+class DnsSockets(Struct, frozen=True):
     """Bound, not yet listening. UDP ones to an address, not to "any": replies must come from it."""
 
     udp: tuple[socket.socket, ...]
     tcp: tuple[socket.socket, ...]
 
 
-def bind(addresses: Iterable[str], port: int = 53) -> Sockets:
+def bind(addresses: Iterable[str], port: int = 53) -> DnsSockets:
     """Sockets in the calling thread's network namespace."""
     bound: dict[int, list[socket.socket]] = {socket.SOCK_DGRAM: [], socket.SOCK_STREAM: []}
     try:
@@ -51,12 +51,12 @@ def bind(addresses: Iterable[str], port: int = 53) -> Sockets:
         for sock in (*bound[socket.SOCK_DGRAM], *bound[socket.SOCK_STREAM]):
             sock.close()
         raise
-    return Sockets(tuple(bound[socket.SOCK_DGRAM]), tuple(bound[socket.SOCK_STREAM]))
+    return DnsSockets(tuple(bound[socket.SOCK_DGRAM]), tuple(bound[socket.SOCK_STREAM]))
 
 
 class _Served(Struct):
-    network: Network
-    sockets: Sockets
+    network: NetworkResolver
+    sockets: DnsSockets
     limit: ConnectionLimit
     listeners: list[asyncio.Server]
 
@@ -79,9 +79,9 @@ class DnsServer:
             self.stop(network)
         await self._tasks.close()
 
-    async def serve(self, zone: Zone, sockets: Sockets, *, way_out: bool) -> None:
+    async def serve(self, zone: DnsZone, sockets: DnsSockets, *, way_out: bool) -> None:
         """Answers for the zone's network from now on. The sockets are the server's to close, at once if this fails."""
-        network = Network(zone, self._upstream if way_out else None, self._clock)
+        network = NetworkResolver(zone, self._upstream if way_out else None, self._clock)
         served = _Served(network, sockets, ConnectionLimit(), [])
         self.stop(zone.network)
         self._served[zone.network] = served
@@ -91,14 +91,16 @@ class DnsServer:
                 self._loop.add_reader(sock, self._datagrams(sock, network))
             for sock in sockets.tcp:
                 listener = await self._loop.create_server(
-                    lambda: Connection(network, served.limit, self._spawn), sock=sock, backlog=LISTEN_BACKLOG
+                    lambda: DnsTcpConnection(network, served.limit, self._spawn),
+                    sock=sock,
+                    backlog=LISTEN_BACKLOG,
                 )
                 served.listeners.append(listener)
         except BaseException:
             self.stop(zone.network)
             raise
 
-    def set_way_out(self, network: NetworkId, way_out: bool) -> None:
+    def set_egress(self, network: NetworkId, way_out: bool) -> None:
         self._served[network].network.set_upstream(self._upstream if way_out else None)
 
     def stop(self, network: NetworkId) -> None:
@@ -121,7 +123,7 @@ class DnsServer:
     def counters(self, network: NetworkId) -> Counters:
         return self._served[network].network.counters
 
-    def _datagrams(self, sock: socket.socket, network: Network) -> Callable[[], None]:
+    def _datagrams(self, sock: socket.socket, network: NetworkResolver) -> Callable[[], None]:
         """What to do when datagrams wait; a closure, because everything here counts."""
         receive, send, hot = sock.recvfrom, sock.sendto, network.hot
 
@@ -143,14 +145,16 @@ class DnsServer:
 
         return readable
 
-    def _cold(self, sock: socket.socket, network: Network, packet: bytes, peer: Any) -> bytes | None:
+    def _cold(self, sock: socket.socket, network: NetworkResolver, packet: bytes, peer: Any) -> bytes | None:
         reply = network.datagram(packet)
-        if isinstance(reply, Pending):
+        if isinstance(reply, PendingQuery):
             self._spawn(self._finish(sock, network, reply, peer))
             return None
         return reply
 
-    async def _finish(self, sock: socket.socket, network: Network, pending: Pending, peer: Any) -> None:
+    async def _finish(
+        self, sock: socket.socket, network: NetworkResolver, pending: PendingQuery, peer: Any
+    ) -> None:
         reply = await network.finish(pending)
         try:
             sock.sendto(reply, peer)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from alcove.dns.network import Network, Pending
+from alcove.dns.network_resolver import NetworkResolver, PendingQuery
 
 CONNECTIONS_MAX = 64
 """Of one network; one more closes the one that has been silent longest."""
@@ -22,18 +22,18 @@ class ConnectionLimit:
     """The connections of one network, the one longest silent first."""
 
     def __init__(self) -> None:
-        self._open: dict[Connection, None] = {}
+        self._open: dict[DnsTcpConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def touch(self, connection: "Connection") -> None:
+    def touch(self, connection: "DnsTcpConnection") -> None:
         self._open.pop(connection, None)
         self._open[connection] = None
         if len(self._open) > CONNECTIONS_MAX:
             next(iter(self._open)).abort()
 
-    def drop(self, connection: "Connection") -> None:
+    def drop(self, connection: "DnsTcpConnection") -> None:
         self._open.pop(connection, None)
 
     def close_all(self) -> None:
@@ -41,8 +41,8 @@ class ConnectionLimit:
             connection.abort()
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, network: Network, limit: ConnectionLimit, spawn: Spawn) -> None:
+class DnsTcpConnection(asyncio.Protocol):
+    def __init__(self, network: NetworkResolver, limit: ConnectionLimit, spawn: Spawn) -> None:
         self._network = network
         self._limit = limit
         self._spawn = spawn
@@ -103,13 +103,13 @@ class Connection(asyncio.Protocol):
         match reply:
             case None:
                 self._transport.close()
-            case Pending():
+            case PendingQuery():
                 self._pending += 1
                 self._spawn(self._finish(reply))
             case _:
                 self._send(reply)
 
-    async def _finish(self, pending: Pending) -> None:
+    async def _finish(self, pending: PendingQuery) -> None:
         try:
             self._send(await self._network.finish(pending))
         finally:

@@ -17,10 +17,10 @@ from struct import pack
 from msgspec import Struct
 
 from alcove.dns import reply as replies
-from alcove.dns.cache import Question
-from alcove.dns.records import Type
+from alcove.dns.cache import DnsQuestion
+from alcove.dns.records import RecordType
 from alcove.dns.reply import UDP_BYTES_MAX, Reply
-from alcove.dns.wire import CD, DO, HEADER_BYTES, IN, RD, TC, Malformed, Rcode
+from alcove.dns.wire import CD, DO, HEADER_BYTES, IN, RD, TC, MalformedMessage, Rcode
 
 _FATAL_CODES = (Rcode.SERVFAIL, Rcode.REFUSED, Rcode.NOTIMP, Rcode.FORMERR)
 
@@ -42,24 +42,24 @@ class Resolver(Struct, frozen=True):
     port: int = 53
 
 
-class Limits(Struct, frozen=True):
+class UpstreamLimits(Struct, frozen=True):
     attempt_seconds: float = 1.5
     total_seconds: float = 4.0
     """Below the five seconds that resolvers in pods wait."""
     in_flight_max: int = 512
 
 
-USUAL = Limits()
+USUAL = UpstreamLimits()
 
 
 class Upstream:
-    def __init__(self, resolvers: Sequence[Resolver], limits: Limits = USUAL) -> None:
+    def __init__(self, resolvers: Sequence[Resolver], limits: UpstreamLimits = USUAL) -> None:
         self._resolvers = tuple(resolvers)
         self._limits = limits
         self._in_flight = 0
         self._preferred = 0
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: DnsQuestion) -> Reply:
         """The first usable reply; a server's own failure only if no other server did better."""
         if self._in_flight >= self._limits.in_flight_max:
             raise Overloaded
@@ -72,7 +72,7 @@ class Upstream:
         finally:
             self._in_flight -= 1
 
-    async def _ask_all(self, question: Question) -> Reply:
+    async def _ask_all(self, question: DnsQuestion) -> Reply:
         failed: Reply | None = None
         count = len(self._resolvers)
         first = self._preferred
@@ -81,7 +81,7 @@ class Upstream:
             try:
                 async with asyncio.timeout(self._limits.attempt_seconds):
                     reply = await _exchange(self._resolvers[number], question)
-            except (TimeoutError, OSError, Malformed, asyncio.IncompleteReadError):
+            except (TimeoutError, OSError, MalformedMessage, asyncio.IncompleteReadError):
                 continue
             if reply.rcode not in _FATAL_CODES:
                 self._preferred = number
@@ -94,12 +94,12 @@ class Upstream:
         return failed
 
 
-async def _exchange(resolver: Resolver, question: Question) -> Reply:
+async def _exchange(resolver: Resolver, question: DnsQuestion) -> Reply:
     reply = await _by_udp(resolver, question)
     return await _by_tcp(resolver, question) if reply.flags & TC else reply
 
 
-async def _by_udp(resolver: Resolver, question: Question) -> Reply:
+async def _by_udp(resolver: Resolver, question: DnsQuestion) -> Reply:
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if ":" in resolver.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
@@ -113,7 +113,7 @@ async def _by_udp(resolver: Resolver, question: Question) -> Reply:
                 return reply
 
 
-async def _by_tcp(resolver: Resolver, question: Question) -> Reply:
+async def _by_tcp(resolver: Resolver, question: DnsQuestion) -> Reply:
     reader, writer = await asyncio.open_connection(resolver.address, resolver.port)
     try:
         sent = _message(question)
@@ -123,14 +123,14 @@ async def _by_tcp(resolver: Resolver, question: Question) -> Reply:
     finally:
         writer.close()
     if reply is None or reply.flags & TC:
-        raise Malformed("not the reply to the question")
+        raise MalformedMessage("not the reply to the question")
     return reply
 
 
-def _message(question: Question) -> bytes:
+def _message(question: DnsQuestion) -> bytes:
     flags = RD | (CD if question.unchecked else 0)
     header = os.urandom(2) + pack(">HHHHH", flags, 1, 0, 0, 1)
-    option = pack(">BHHIH", 0, Type.OPT, UDP_BYTES_MAX, DO if question.dnssec_ok else 0, 0)
+    option = pack(">BHHIH", 0, RecordType.OPT, UDP_BYTES_MAX, DO if question.dnssec_ok else 0, 0)
     return header + question.name + pack(">HH", question.type, IN) + option
 
 
@@ -140,6 +140,6 @@ def _matching(sent: bytes, received: bytes) -> Reply | None:
         return None
     try:
         asked, reply = replies.read(received)
-    except Malformed:
+    except MalformedMessage:
         return None
     return reply if asked.lower() == sent[HEADER_BYTES : HEADER_BYTES + len(asked)] else None

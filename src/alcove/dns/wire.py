@@ -1,6 +1,6 @@
 """Questions as they come off the wire, and where the records of a message are.
 
-Reading is strict and bounded: whatever bytes come in, the outcome is a `Query`, `Malformed`, or None for
+Reading is strict and bounded: whatever bytes come in, the outcome is a `Query`, `MalformedMessage`, or None for
 what must not be answered at all (a datagram that is itself an answer would start a quarrel of servers).
 """
 
@@ -11,7 +11,7 @@ from struct import error as StructError
 from msgspec import Struct
 
 from alcove.dns.names import NAME_LENGTH_MAX, Name
-from alcove.dns.records import Type
+from alcove.dns.records import RecordType
 
 HEADER_BYTES = 12
 IN = 1
@@ -38,7 +38,7 @@ class Rcode(IntEnum):
     BADVERS = 16
 
 
-class Malformed(ValueError):
+class MalformedMessage(ValueError):
     pass
 
 
@@ -68,7 +68,7 @@ class Query(Struct, frozen=True):
         return (self.flags & OPCODE_MASK) >> 11
 
 
-class Place(Struct, frozen=True, gc=False):
+class RecordOffset(Struct, frozen=True, gc=False):
     """Where a record is in its message; `ttl` and `end` are positions too."""
 
     start: int
@@ -87,7 +87,7 @@ def parse_query(packet: bytes) -> Query | None:
     if flags & OPCODE_MASK:
         return Query(packet[:2], flags, b"", Name(b"\0"), 0, IN)
     if questions != 1:
-        raise Malformed("not one question")
+        raise MalformedMessage("not one question")
     end = question_end(packet)
     kind, qclass = _QUESTION.unpack_from(packet, end - 4)
     name = Name(packet[HEADER_BYTES : end - 4].lower())
@@ -101,20 +101,20 @@ def question_end(message: bytes) -> int:
     try:
         while length := message[at]:
             if length & _POINTER:
-                raise Malformed("compressed question")
+                raise MalformedMessage("compressed question")
             at += length + 1
     except IndexError:
-        raise Malformed("name without end") from None
+        raise MalformedMessage("name without end") from None
     at += 1
     if at - HEADER_BYTES > NAME_LENGTH_MAX or at + 4 > len(message):
-        raise Malformed("overlong name or no type")
+        raise MalformedMessage("overlong name or no type")
     return at + 4
 
 
-def places(message: bytes, at: int, count: int) -> list[Place]:
+def record_offsets(message: bytes, at: int, count: int) -> list[RecordOffset]:
     """The `count` records from `at` on."""
     if count > RECORDS_MAX:
-        raise Malformed("too many records")
+        raise MalformedMessage("too many records")
     found = []
     for _ in range(count):
         start = at
@@ -122,11 +122,11 @@ def places(message: bytes, at: int, count: int) -> list[Place]:
         try:
             kind, qclass, _, length = _RECORD.unpack_from(message, at)
         except StructError:
-            raise Malformed("record without end") from None
+            raise MalformedMessage("record without end") from None
         end = at + _RECORD.size + length
         if end > len(message):
-            raise Malformed("record without end")
-        found.append(Place(start, kind, qclass, at + 4, end))
+            raise MalformedMessage("record without end")
+        found.append(RecordOffset(start, kind, qclass, at + 4, end))
         at = end
     return found
 
@@ -137,20 +137,20 @@ def _skip_name(message: bytes, at: int) -> int:
             if length >= _POINTER:
                 return at + 2
             if length & _POINTER:
-                raise Malformed("unknown kind of label")
+                raise MalformedMessage("unknown kind of label")
             at += length + 1
     except IndexError:
-        raise Malformed("name without end") from None
+        raise MalformedMessage("name without end") from None
     return at + 1
 
 
 def _edns(packet: bytes, at: int, counts: list[int]) -> Edns | None:
-    found = places(packet, at, sum(counts))
-    options = [place for place in found if place.type == Type.OPT]
+    found = record_offsets(packet, at, sum(counts))
+    options = [offset for offset in found if offset.type == RecordType.OPT]
     if not options:
         return None
     [option, *more] = options
     if more or option not in found[counts[0] + counts[1] :] or packet[option.start] != 0:
-        raise Malformed("more than one OPT, or not where it belongs")
+        raise MalformedMessage("more than one OPT, or not where it belongs")
     flags = int.from_bytes(packet[option.ttl + 2 : option.ttl + 4], "big")
     return Edns(option.qclass, packet[option.ttl + 1], bool(flags & DO))

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from struct import pack
 
-from alcove.dns.model import EndpointSlice, NetworkId, ObjectId, Pod, Prefix, Service
+from alcove.dns.model import DnsPod, DnsService, EndpointSlice, NetworkId, ObjectId, Prefix
 from alcove.dns.names import IPV4_REVERSE, IPV6_REVERSE, ROOT, Name, address_of, is_within, name_of, parent
-from alcove.dns.records import Record, apex_records, pod_records, service_records
+from alcove.dns.records import DnsRecord, apex_records, pod_records, service_records
 
 NEGATIVE_SECONDS = 5
 _SERIAL_BITS = 32
 _REFRESH_SECONDS, _RETRY_SECONDS, _EXPIRE_SECONDS = 7_200, 1_800, 86_400
 
-RecordSets = Mapping[int, tuple[Record, ...]]
+RecordSets = Mapping[int, tuple[DnsRecord, ...]]
 """The records of a name by type; empty for a name that only has names below it."""
 
 _EMPTY: RecordSets = {}
@@ -32,7 +32,7 @@ def aliases_of(network: str) -> dict[ObjectId, ObjectId]:
     }
 
 
-class Zone:
+class DnsZone:
     def __init__(
         self, network: NetworkId, prefixes: Iterable[Prefix] = (), domain: str = "cluster.local"
     ) -> None:
@@ -44,12 +44,12 @@ class Zone:
         self._admin = name_of(f"hostmaster.{domain}")
         self._source_of = aliases_of(network.name)
         self._alias_of = {source: alias for alias, source in self._source_of.items()}
-        self._services: dict[ObjectId, Service] = {}
+        self._services: dict[ObjectId, DnsService] = {}
         self._slices: dict[ObjectId, EndpointSlice] = {}
         self._slices_of: dict[ObjectId, set[ObjectId]] = {}
-        self._units: dict[_Unit, frozenset[Record]] = {}
-        self._names: dict[Name, dict[int, tuple[Record, ...]]] = {}
-        self._again: Counter[Record] = Counter()
+        self._units: dict[_Unit, frozenset[DnsRecord]] = {}
+        self._names: dict[Name, dict[int, tuple[DnsRecord, ...]]] = {}
+        self._again: Counter[DnsRecord] = Counter()
         """How many more units have a record than the one that put it there."""
         self._below: Counter[Name] = Counter()
         """How many names with records are below a name."""
@@ -62,7 +62,7 @@ class Zone:
         self._prefixes = tuple(prefixes)
         self.version += 1
 
-    def put_service(self, service: Service) -> None:
+    def put_service(self, service: DnsService) -> None:
         if self._services.get(service.id) != service:
             self._services[service.id] = service
             self._service_changed(service.id)
@@ -91,7 +91,7 @@ class Zone:
             del self._slices_of[service]
         self._service_changed(service)
 
-    def put_pod(self, pod: Pod) -> None:
+    def put_pod(self, pod: DnsPod) -> None:
         self._replace(("pod", pod.id), pod_records(self.domain, pod))
 
     def drop_pod(self, pod: ObjectId) -> None:
@@ -145,13 +145,13 @@ class Zone:
         """A network's own service comes before one that only has the name its alias wants."""
         candidates = (self._source_of.get(published, published), published)
         source = next((each for each in candidates if each in self._services), None)
-        records: frozenset[Record] = frozenset()
+        records: frozenset[DnsRecord] = frozenset()
         if source is not None:
             slices = [self._slices[each] for each in sorted(self._slices_of.get(source, ()))]
             records = service_records(self.domain, published, self._services[source], slices)
         self._replace(("service", published), records)
 
-    def _replace(self, unit: _Unit, records: frozenset[Record]) -> None:
+    def _replace(self, unit: _Unit, records: frozenset[DnsRecord]) -> None:
         before = self._units.get(unit, frozenset())
         if before == records:
             return
@@ -159,7 +159,7 @@ class Zone:
             self._units[unit] = records
         else:
             del self._units[unit]
-        changed: dict[tuple[Name, int], set[Record]] = {}
+        changed: dict[tuple[Name, int], set[DnsRecord]] = {}
         for record in before - records:
             if self._again[record]:
                 self._again[record] -= 1
@@ -177,13 +177,13 @@ class Zone:
             self._store(name, kind, tuple(sorted(now, key=_data)))
         self.version += 1
 
-    def _set_of(self, record: Record, changed: dict[tuple[Name, int], set[Record]]) -> set[Record]:
+    def _set_of(self, record: DnsRecord, changed: dict[tuple[Name, int], set[DnsRecord]]) -> set[DnsRecord]:
         key = (record.name, record.type)
         if key not in changed:
             changed[key] = set(self._names.get(record.name, _EMPTY).get(record.type, ()))
         return changed[key]
 
-    def _store(self, name: Name, kind: int, records: tuple[Record, ...]) -> None:
+    def _store(self, name: Name, kind: int, records: tuple[DnsRecord, ...]) -> None:
         sets = self._names.get(name)
         if sets is None:
             if not records:
@@ -207,5 +207,5 @@ class Zone:
                 del self._below[name]
 
 
-def _data(record: Record) -> bytes:
+def _data(record: DnsRecord) -> bytes:
     return record.data

@@ -21,10 +21,10 @@ from alcove.network.owners import OwnerRef
 from alcove.network.policy import NamedPort
 from alcove.vpc.claims import claimed_port
 from alcove.vpc.states import is_provisioned
-from alcove.vpc.world import spec_of
+from alcove.vpc.vpc_cache import spec_of
 
 
-class Holding(Struct, frozen=True):
+class EndpointAllocation(Struct, frozen=True):
     """What one of ring0's endpoints holds: an address, or a port of the nodes, and for whom."""
 
     name: str
@@ -40,7 +40,7 @@ class Holding(Struct, frozen=True):
     """Names that the pod has for its ports."""
 
 
-class Nic(Struct, frozen=True):
+class PodNic(Struct, frozen=True):
     """One address of a pod, with all that its interface needs."""
 
     pod: OwnerRef
@@ -63,9 +63,9 @@ def vni_of(obj: Object) -> int:
     return read_number(objects.get(obj, "spec", "vni")) or 0
 
 
-def holding_of(endpoint: Object) -> Holding:
+def allocation_of(endpoint: Object) -> EndpointAllocation:
     text = spec_of(endpoint, "ip")
-    return Holding(
+    return EndpointAllocation(
         name=objects.name(endpoint),
         kind=spec_of(endpoint, "type"),
         owner_uid=objects.labels(endpoint).get(OWNER_LABEL, ""),
@@ -78,13 +78,13 @@ def holding_of(endpoint: Object) -> Holding:
     )
 
 
-def nic_of(endpoint: Object) -> Nic | None:
+def nic_of(endpoint: Object) -> PodNic | None:
     """None: it is no pod's, or not placed yet."""
     pod, vni = OwnerRef.parse(spec_of(endpoint, "pod")), vni_of(endpoint)
     if spec_of(endpoint, "type") != SIMPLE or not is_provisioned(endpoint) or pod is None or not vni:
         return None
     gateway = spec_of(endpoint, "gw")
-    return Nic(
+    return PodNic(
         pod=pod,
         interface=spec_of(endpoint, "itf") or "eth0",
         vpc=spec_of(endpoint, "vpc"),

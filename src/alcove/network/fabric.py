@@ -1,6 +1,6 @@
 """The VPC provider's objects that networks are made of, as a node watches them.
 
-A node does not watch all endpoints, so this is less than `vpc/world.py`, which controllers read.
+A node does not watch all endpoints, so this is less than `vpc/vpc_cache.py`, which controllers read.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.changes import Index, Subscriber
-from alcove.client.client import Selection
+from alcove.client.client import ListSelection
 from alcove.client.keys import HOME
 from alcove.client.mirror import Mirror
 from alcove.client.planes import Planes
 from alcove.client.resources import BOUNCERS, DIVIDERS, SUBNETS, VPCS, Resource
-from alcove.vpc.world import by_spec, key_of
+from alcove.vpc.vpc_cache import by_spec, key_of
 
 
 class Fabric:
@@ -29,7 +29,7 @@ class Fabric:
             mirror.subscribe(changed)
 
     def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
-        return self._planes.mirror(Selection(resource), indexes, tenant=SYSTEM, only=HOME)
+        return self._planes.mirror(ListSelection(resource), indexes, tenant=SYSTEM, only=HOME)
 
     @property
     def mirrors(self) -> tuple[Mirror, ...]:

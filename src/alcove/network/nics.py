@@ -13,16 +13,16 @@ from msgspec import Struct
 from alcove.api import objects
 from alcove.api.addresses import Address
 from alcove.api.objects import Object
-from alcove.network.backings import Backing
+from alcove.network.provider_networks import ProviderNetwork
 from alcove.vpc import ranges
-from alcove.vpc.addressing import Place, out_of_range
-from alcove.vpc.allocator import Wish
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.addressing import AddressPool, out_of_range
+from alcove.vpc.allocator import AddressRequest
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
 
 
-class Nic(Struct, frozen=True):
+class RequestedNic(Struct, frozen=True):
     interface: str
-    wish: Wish
+    request: AddressRequest
 
 
 def interface(index: int) -> str:
@@ -35,7 +35,9 @@ def names(pod: Object) -> list[str]:
     return [nic.get("name") or interface(index) for index, nic in enumerate(given)]
 
 
-def wanted(pod: Object, backing: Backing, others: Mapping[str, Object], network: str) -> list[Nic]:
+def requested_nics(
+    pod: Object, backing: ProviderNetwork, others: Mapping[str, Object], network: str
+) -> list[RequestedNic]:
     """The pod's nics, at least one. `others` are the named subnets that the network cannot use now.
 
     Raises Refused, Unavailable.
@@ -43,43 +45,45 @@ def wanted(pod: Object, backing: Backing, others: Mapping[str, Object], network:
     given: list[Object] = objects.get(pod, "spec", "nics", default=[]) or [{}]
     found = [_nic(index, nic, backing, others, network) for index, nic in enumerate(given)]
     interfaces = [nic.interface for nic in found]
-    chosen = [nic.wish.chosen for nic in found if nic.wish.chosen is not None]
+    chosen = [nic.request.chosen for nic in found if nic.request.chosen is not None]
     if len(set(interfaces)) < len(interfaces):
-        raise Refused(f"spec.nics: two have the same name ({', '.join(interfaces)})")
+        raise RequestRefused(f"spec.nics: two have the same name ({', '.join(interfaces)})")
     if len(set(chosen)) < len(chosen):
-        raise Refused("spec.nics: two have the same address")
+        raise RequestRefused("spec.nics: two have the same address")
     return found
 
 
-def _nic(index: int, nic: Object, backing: Backing, others: Mapping[str, Object], network: str) -> Nic:
+def _nic(
+    index: int, nic: Object, backing: ProviderNetwork, others: Mapping[str, Object], network: str
+) -> RequestedNic:
     name, subnet = nic.get("name") or interface(index), nic.get("subnet") or ""
     address = ipaddress.ip_address(nic["ip"]) if nic.get("ip") else None
     if subnet:
-        place = _named(subnet, backing, others, network)
-        if address is not None and not ranges.is_usable(place.network, address):
-            raise Refused(out_of_range(address, place))
-        return Nic(name, Wish((place,), address))
+        pool = _named(subnet, backing, others, network)
+        if address is not None and not ranges.is_usable(pool.network, address):
+            raise RequestRefused(out_of_range(address, pool))
+        return RequestedNic(name, AddressRequest((pool,), address))
     if address is None:
-        return Nic(name, Wish(tuple(backing.subnets.values())))
-    return Nic(name, Wish((_around(address, backing, network),), address))
+        return RequestedNic(name, AddressRequest(tuple(backing.subnets.values())))
+    return RequestedNic(name, AddressRequest((_around(address, backing, network),), address))
 
 
-def _named(subnet: str, backing: Backing, others: Mapping[str, Object], network: str) -> Place:
-    place = backing.subnets.get(subnet)
-    if place is not None:
-        return place
+def _named(subnet: str, backing: ProviderNetwork, others: Mapping[str, Object], network: str) -> AddressPool:
+    pool = backing.subnets.get(subnet)
+    if pool is not None:
+        return pool
     other = others.get(subnet)
     if other is None or objects.get(other, "spec", "vpc") != backing.vpc:
         # Whether another tenant has a subnet of that name is not told.
-        raise Unavailable(f'network "{network}" has no subnet "{subnet}"')
-    raise Unavailable(f'subnet "{subnet}" of network "{network}" is not ready')
+        raise AddressUnavailable(f'network "{network}" has no subnet "{subnet}"')
+    raise AddressUnavailable(f'subnet "{subnet}" of network "{network}" is not ready')
 
 
-def _around(address: Address, backing: Backing, network: str) -> Place:
-    for place in backing.subnets.values():
-        if address in place.network:
-            if not ranges.is_usable(place.network, address):
-                raise Refused(out_of_range(address, place))
-            return place
-    shown = ", ".join(f"{name} ({place.network})" for name, place in backing.subnets.items())
-    raise Refused(f'address {address} is in no subnet of network "{network}": {shown}')
+def _around(address: Address, backing: ProviderNetwork, network: str) -> AddressPool:
+    for pool in backing.subnets.values():
+        if address in pool.network:
+            if not ranges.is_usable(pool.network, address):
+                raise RequestRefused(out_of_range(address, pool))
+            return pool
+    shown = ", ".join(f"{name} ({pool.network})" for name, pool in backing.subnets.items())
+    raise RequestRefused(f'address {address} is in no subnet of network "{network}": {shown}')

@@ -23,7 +23,7 @@ MADE_BY = "network-controller"
 """On what was made for a network: it goes with the network."""
 
 
-class NetworkId(Struct, frozen=True, order=True):
+class TenantNetworkId(Struct, frozen=True, order=True):
     tenant: TenantId
     name: str
 
@@ -31,9 +31,9 @@ class NetworkId(Struct, frozen=True, order=True):
         return f"{self.tenant}/{self.name}"
 
 
-def owner_of(obj: Object) -> NetworkId | None:
+def owner_of(obj: Object) -> TenantNetworkId | None:
     tenant, slash, name = objects.annotations(obj).get(NETWORK_MARK, "").partition("/")
-    return NetworkId(TenantId(tenant), name) if slash and tenant and name else None
+    return TenantNetworkId(TenantId(tenant), name) if slash and tenant and name else None
 
 
 def by_network(obj: Object) -> Iterable[str]:
@@ -52,14 +52,14 @@ def is_made(obj: Object) -> bool:
     return objects.labels(obj).get(MADE_LABEL) == MADE_BY
 
 
-def mark_made(obj: Object, owner: NetworkId) -> Object:
+def mark_made(obj: Object, owner: TenantNetworkId) -> Object:
     metadata = obj["metadata"]
     metadata.setdefault("annotations", {})[NETWORK_MARK] = str(owner)
     metadata.setdefault("labels", {})[MADE_LABEL] = MADE_BY
     return obj
 
 
-def mark_attached(vpc: Object, owner: NetworkId) -> None:
+def mark_attached(vpc: Object, owner: TenantNetworkId) -> None:
     marks = vpc["metadata"].setdefault("annotations", {})
     marks[NETWORK_MARK], marks[ATTACHED_MARK] = str(owner), "true"
 

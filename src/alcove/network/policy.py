@@ -32,7 +32,7 @@ class NamedPort(Struct, frozen=True, order=True):
     number: int
 
 
-class Peer(Struct, frozen=True, kw_only=True):
+class PolicyPeer(Struct, frozen=True, kw_only=True):
     """Somebody in the network that selectors can select: a pod, or a service that the network has without
     pods behind it, as its DNS."""
 
@@ -42,7 +42,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     ports: tuple[NamedPort, ...] = ()
 
 
-class Block(Struct, frozen=True):
+class IpBlock(Struct, frozen=True):
     """Addresses of a range, but for those of `excepts`."""
 
     network: Network
@@ -52,7 +52,7 @@ class Block(Struct, frozen=True):
         return address in self.network and not any(address in each for each in self.excepts)
 
 
-class Ports(Struct, frozen=True):
+class PolicyPorts(Struct, frozen=True):
     protocol: str
     low: int = 1
     high: int = PORT_MAX
@@ -61,14 +61,14 @@ class Ports(Struct, frozen=True):
         return protocol == self.protocol and self.low <= port <= self.high
 
 
-class Rule(Struct, frozen=True):
+class PolicyPeerRule(Struct, frozen=True):
     """Lets peers use ports. None: whoever; whatever."""
 
-    peers: tuple[Block, ...] | None = None
-    ports: tuple[Ports, ...] | None = None
+    peers: tuple[IpBlock, ...] | None = None
+    ports: tuple[PolicyPorts, ...] | None = None
 
 
-Rules = tuple[Rule, ...]
+Rules = tuple[PolicyPeerRule, ...]
 """What may be opened in a direction: what some rule allows, and nothing else."""
 
 
@@ -87,7 +87,7 @@ def allows(rules: Rules | None, peer: Address, protocol: str, port: int) -> bool
     )
 
 
-def peer_of(pod: Object, addresses: Iterable[Address]) -> Peer:
+def peer_of(pod: Object, addresses: Iterable[Address]) -> PolicyPeer:
     """A pod with its addresses in the network."""
     containers: list[Object] = objects.get(pod, "spec", "containers", default=[])
     sidecars = [
@@ -101,7 +101,7 @@ def peer_of(pod: Object, addresses: Iterable[Address]) -> Peer:
         for port in container.get("ports") or ()
         if port.get("name")
     ]
-    return Peer(
+    return PolicyPeer(
         namespace=objects.namespace(pod),
         labels=objects.labels(pod),
         addresses=tuple(addresses),
@@ -111,7 +111,10 @@ def peer_of(pod: Object, addresses: Iterable[Address]) -> Peer:
 
 class PolicySet:
     def __init__(
-        self, policies: Iterable[Object], namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[Peer]
+        self,
+        policies: Iterable[Object],
+        namespaces: Mapping[str, Mapping[str, str]],
+        peers: Sequence[PolicyPeer],
     ) -> None:
         """`namespaces` are labels by name; `peers` everybody in the network."""
         self._selection = _Selection(namespaces, peers)
@@ -120,7 +123,7 @@ class PolicySet:
             compiled = _Policy(policy, self._selection)
             self._policies.setdefault(objects.namespace(policy), []).append(compiled)
 
-    def rules(self, pod: Peer) -> PodRules:
+    def rules(self, pod: PolicyPeer) -> PodRules:
         selecting = [
             policy for policy in self._policies.get(pod.namespace, ()) if policy.selector.matches(pod.labels)
         ]
@@ -140,14 +143,14 @@ def _joined(allowed: list[Rules]) -> Rules | None:
 class _Selection:
     """Finds peers."""
 
-    def __init__(self, namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[Peer]) -> None:
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]], peers: Sequence[PolicyPeer]) -> None:
         self._namespaces = namespaces
         self.everybody = tuple(peers)
-        self._by_namespace: dict[str, list[Peer]] = {}
+        self._by_namespace: dict[str, list[PolicyPeer]] = {}
         for peer in peers:
             self._by_namespace.setdefault(peer.namespace, []).append(peer)
 
-    def peers(self, policy_namespace: str, peer: Object) -> list[Peer]:
+    def peers(self, policy_namespace: str, peer: Object) -> list[PolicyPeer]:
         """Those that a peer of a policy means: `podSelector` in the policy's own namespace, unless there is
         a `namespaceSelector`."""
         within = [policy_namespace]
@@ -165,9 +168,9 @@ class _Selection:
 class _Side(Struct, frozen=True):
     """One rule of a policy, with its peers found."""
 
-    blocks: tuple[Block, ...] | None
+    blocks: tuple[IpBlock, ...] | None
     """None: whoever."""
-    pods: tuple[Peer, ...]
+    pods: tuple[PolicyPeer, ...]
     """Those among them that ports can have names at."""
     ports: tuple[Object, ...] | None
 
@@ -183,18 +186,18 @@ class _Policy:
         outward = [_side(rule, "to", namespace, selection) for rule in spec.get("egress") or ()]
         self.egress: Rules = tuple(rule for side in outward for rule in _outward(side))
 
-    def ingress_of(self, pod: Peer) -> Rules:
+    def ingress_of(self, pod: PolicyPeer) -> Rules:
         """A port's name is a port of the pod itself."""
         found = ((side.blocks, _resolved(side.ports, pod)) for side in self._ingress)
-        return tuple(Rule(blocks, ports) for blocks, ports in found if ports != ())
+        return tuple(PolicyPeerRule(blocks, ports) for blocks, ports in found if ports != ())
 
 
 def _side(rule: Object, field: str, namespace: str, selection: _Selection) -> _Side:
     ports = tuple(rule["ports"]) if rule.get("ports") else None
     if not rule.get(field):
         return _Side(None, selection.everybody, ports)
-    pods: list[Peer] = []
-    blocks: list[Block] = []
+    pods: list[PolicyPeer] = []
+    blocks: list[IpBlock] = []
     for peer in rule[field]:
         if peer.get("ipBlock") is not None:
             block = _block(peer["ipBlock"])
@@ -211,59 +214,59 @@ def _has_names(ports: tuple[Object, ...] | None) -> bool:
     return any(isinstance(port.get("port"), str) for port in ports or ())
 
 
-def _inside(block: Block, peers: Iterable[Peer]) -> list[Peer]:
+def _inside(block: IpBlock, peers: Iterable[PolicyPeer]) -> list[PolicyPeer]:
     """The peers with only those of their addresses that are in the block."""
     found = ((each, tuple(ip for ip in each.addresses if ip in block)) for each in peers)
     return [structs.replace(each, addresses=addresses) for each, addresses in found if addresses]
 
 
-def _outward(side: _Side) -> Iterable[Rule]:
+def _outward(side: _Side) -> Iterable[PolicyPeerRule]:
     """An egress rule's. A port's name is a port of each peer, and peers may call different numbers so;
     addresses that are no pod's have no names for ports."""
     if side.ports is None:
-        yield Rule(side.blocks, None)
+        yield PolicyPeerRule(side.blocks, None)
         return
     numbered = tuple(_numbered(port) for port in side.ports if not isinstance(port.get("port"), str))
     if numbered:
-        yield Rule(side.blocks, numbered)
-    named: dict[Ports, dict[Block, None]] = {}
+        yield PolicyPeerRule(side.blocks, numbered)
+    named: dict[PolicyPorts, dict[IpBlock, None]] = {}
     for port in side.ports:
         if isinstance(port.get("port"), str):
             for pod in side.pods:
                 for found in _called(port, pod):
                     named.setdefault(found, {}).update(dict.fromkeys(_blocks([pod])))
     for found, blocks in named.items():
-        yield Rule(tuple(blocks), (found,))
+        yield PolicyPeerRule(tuple(blocks), (found,))
 
 
-def _resolved(ports: tuple[Object, ...] | None, pod: Peer) -> tuple[Ports, ...] | None:
+def _resolved(ports: tuple[Object, ...] | None, pod: PolicyPeer) -> tuple[PolicyPorts, ...] | None:
     """Empty: none of the names is one of the pod's, so nothing is allowed."""
     if ports is None:
         return None
-    found: list[Ports] = []
+    found: list[PolicyPorts] = []
     for port in ports:
         found += _called(port, pod) if isinstance(port.get("port"), str) else [_numbered(port)]
     return tuple(dict.fromkeys(found))
 
 
-def _called(port: Object, pod: Peer) -> list[Ports]:
+def _called(port: Object, pod: PolicyPeer) -> list[PolicyPorts]:
     protocol = port.get("protocol") or "TCP"
     return [
-        Ports(protocol, each.number, each.number)
+        PolicyPorts(protocol, each.number, each.number)
         for each in pod.ports
         if each.name == port["port"] and each.protocol == protocol
     ]
 
 
-def _numbered(port: Object) -> Ports:
+def _numbered(port: Object) -> PolicyPorts:
     protocol, low = port.get("protocol") or "TCP", port.get("port")
-    return Ports(protocol) if low is None else Ports(protocol, low, port.get("endPort") or low)
+    return PolicyPorts(protocol) if low is None else PolicyPorts(protocol, low, port.get("endPort") or low)
 
 
-def _block(given: Object) -> Block:
+def _block(given: Object) -> IpBlock:
     excepts = tuple(ipaddress.ip_network(each) for each in given.get("except") or ())
-    return Block(ipaddress.ip_network(given["cidr"]), excepts)
+    return IpBlock(ipaddress.ip_network(given["cidr"]), excepts)
 
 
-def _blocks(pods: Iterable[Peer]) -> list[Block]:
-    return [Block(ipaddress.ip_network(address)) for pod in pods for address in pod.addresses]
+def _blocks(pods: Iterable[PolicyPeer]) -> list[IpBlock]:
+    return [IpBlock(ipaddress.ip_network(address)) for pod in pods for address in pod.addresses]

@@ -14,11 +14,11 @@ PORTS_MARK = "arktos.futurewei.com/ports"
 
 def mark(pod: Object) -> Mapping[str, str]:
     """Annotations for the pod's endpoints; most have none."""
-    told = [f"{each.name}/{each.protocol}/{each.number}" for each in peer_of(pod, ()).ports]
-    return {PORTS_MARK: ",".join(told)} if told else {}
+    messages = [f"{each.name}/{each.protocol}/{each.number}" for each in peer_of(pod, ()).ports]
+    return {PORTS_MARK: ",".join(messages)} if messages else {}
 
 
 def read(endpoint: Object) -> tuple[NamedPort, ...]:
-    told = objects.annotations(endpoint).get(PORTS_MARK, "")
-    parts = [each.split("/") for each in told.split(",") if each]
+    message = objects.annotations(endpoint).get(PORTS_MARK, "")
+    parts = [each.split("/") for each in message.split(",") if each]
     return tuple(NamedPort(name, protocol, int(number)) for name, protocol, number in parts)

@@ -9,7 +9,7 @@ from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.objects import Object
 from alcove.vpc import ranges
-from alcove.vpc.errors import Refused
+from alcove.vpc.errors import RequestRefused
 
 SERVICE_RANGES: tuple[Network, ...] = (
     ipaddress.ip_network("10.96.0.0/16"),
@@ -36,22 +36,22 @@ def service_ranges(network: Object, own: Iterable[Network]) -> list[Network]:
     for cidr in wanted:
         if not any(ranges.overlaps(cidr, other) for other in ours):
             return [cidr]
-    raise Refused(f"no default range for services is beside {ours[0]}: name one in spec.service.cidrs")
+    raise RequestRefused(f"no default range for services is beside {ours[0]}: name one in spec.service.cidrs")
 
 
 def usable_service_ranges(network: Object, own: Iterable[Network]) -> tuple[Network, ...]:
     """The same for who only reads the network: none where it is refused."""
     try:
         return tuple(service_ranges(network, own))
-    except Refused:
+    except RequestRefused:
         return ()
 
 
 def _check(cidr: Network, own: tuple[Network, ...]) -> None:
     for other in own:
         if ranges.overlaps(cidr, other):
-            raise Refused(f"service range {cidr} overlaps the network's own range {other}")
+            raise RequestRefused(f"service range {cidr} overlaps the network's own range {other}")
         if cidr.version != other.version:
-            raise Refused(
+            raise RequestRefused(
                 f"service range {cidr} is IPv{cidr.version}, but the network ({other}) is IPv{other.version}"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from alcove.api import objects
 from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object
-from alcove.network.owners import NetworkId
+from alcove.network.owners import TenantNetworkId
 
 DNS_NAMESPACE = "kube-system"
 API_NAMESPACE = "default"
@@ -36,7 +36,7 @@ def is_dns(service: Object) -> bool:
     )
 
 
-def dns_service(owner: NetworkId) -> Object:
+def dns_service(owner: TenantNetworkId) -> Object:
     ports = [
         {"name": "dns", "protocol": "UDP", "port": 53, "targetPort": 53},
         {"name": "dns-tcp", "protocol": "TCP", "port": 53, "targetPort": 53},
@@ -44,14 +44,14 @@ def dns_service(owner: NetworkId) -> Object:
     return _service(owner, DNS_NAMESPACE, dns_name(owner.name), ports, {})
 
 
-def api_service(owner: NetworkId) -> Object:
+def api_service(owner: TenantNetworkId) -> Object:
     ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}]
     more = {"provider": "kubernetes", "component": "apiserver"}
     return _service(owner, API_NAMESPACE, api_name(owner.name), ports, more)
 
 
 def _service(
-    owner: NetworkId, namespace: str, name: str, ports: list[Object], labels: dict[str, str]
+    owner: TenantNetworkId, namespace: str, name: str, ports: list[Object], labels: dict[str, str]
 ) -> Object:
     own = {"k8s-app": name, **labels}
     if len(owner.name) <= 63:

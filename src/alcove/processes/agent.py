@@ -20,21 +20,21 @@ import typer
 import uvloop
 from msgspec import Struct
 
-from alcove.agent.credential import ClientCertificate
-from alcove.agent.metrics import Metrics
-from alcove.agent.node import NodeKeeper
+from alcove.agent.client_certificate import ClientCertificate
+from alcove.agent.metrics import AgentMetrics
+from alcove.agent.node import NodeStatusManager
+from alcove.agent.pod_source import PodSource
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.admission import NodeAdmission
-from alcove.agent.pods.roster import Found, Roster, SiteOf
-from alcove.agent.pods.surroundings import WARNING, Note, Surroundings
-from alcove.agent.pods.telling import Telling
-from alcove.agent.sources import PodSource
+from alcove.agent.pods.pod_workers import Found, PodWorkers, SiteOf
+from alcove.agent.pods.status_writer import StatusWriter
+from alcove.agent.pods.worker_context import WARNING, Note, WorkerContext
 from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.errors import BadKubeconfig
-from alcove.client.events import Recorder, Told
+from alcove.client.events import EventRecorder, PendingEvent
 from alcove.client.keys import HOME, PlaneId
-from alcove.client.kubeconfig import Account
+from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
@@ -53,7 +53,7 @@ WRITES_MAX = 16
 SWEEP_SECONDS = 2.0
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class AgentConfig(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     name: str
     data: Path
@@ -92,40 +92,43 @@ def instance_of(node: str) -> str:
     return blake2s(node.encode(), digest_size=2).hexdigest()
 
 
-class Agent:
+class AgentProcess:
     """What hollow and real nodes have in common: planes, events, pods' statuses, and the tasks of the process."""
 
     def __init__(
         self,
-        config: Config,
+        config: AgentConfig,
         planes: Planes,
         tasks: BackgroundTasks,
-        accounts: dict[PlaneId, Account],
-        metrics: Metrics,
+        accounts: dict[PlaneId, KubeconfigUser],
+        metrics: AgentMetrics,
     ) -> None:
         self.config = config
         self.planes = planes
         self.tasks = tasks
         self.accounts = accounts
         # What goes wrong is told before what went well: each has a queue of its own.
-        self.troubles, self._news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
+        self.troubles, self._news = (
+            EventRecorder(planes.client, time.time),
+            EventRecorder(planes.client, time.time),
+        )
         self._writes = asyncio.Semaphore(WRITES_MAX)
-        self.rosters: dict[str, Roster] = {}
+        self.rosters: dict[str, PodWorkers] = {}
         metrics.pods = lambda: sum(len(each) for each in self.rosters.values())
         self.metrics = metrics
-        self.on_plane: list[Callable[[PlaneId, Account | None], None]] = [self._hear]
+        self.on_plane: list[Callable[[PlaneId, KubeconfigUser | None], None]] = [self._hear]
         """Called with every plane that comes later, or goes."""
 
-    def _hear(self, plane: PlaneId, account: Account | None) -> None:
-        if account is not None:
-            self.accounts[plane] = account
+    def _hear(self, plane: PlaneId, user: KubeconfigUser | None) -> None:
+        if user is not None:
+            self.accounts[plane] = user
 
-    def heard(self, plane: PlaneId, account: Account | None) -> None:
+    def plane_changed(self, plane: PlaneId, user: KubeconfigUser | None) -> None:
         for each in self.on_plane:
-            each(plane, account)
+            each(plane, user)
 
-    def roster(self, node: str, allocatable: Mapping[str, str], site_of: SiteOf, left: Found) -> Roster:
-        around = Surroundings(
+    def roster(self, node: str, allocatable: Mapping[str, str], site_of: SiteOf, left: Found) -> PodWorkers:
+        around = WorkerContext(
             addresses=(self.config.address,),
             note=self.note(node),
             admission=NodeAdmission(allocatable),
@@ -133,12 +136,12 @@ class Agent:
             wall=time.time,
             clock=time.monotonic,
         )
-        roster = Roster(site_of, self._telling, around, left)
-        self.rosters[node] = roster
-        return roster
+        workers = PodWorkers(site_of, self._telling, around, left)
+        self.rosters[node] = workers
+        return workers
 
-    def _telling(self, key: PodKey) -> Telling:
-        return Telling(key, self.planes.client, self._writes)
+    def _telling(self, key: PodKey) -> StatusWriter:
+        return StatusWriter(key, self.planes.client, self._writes)
 
     def note(self, node: str) -> Note:
         def note(key: PodKey, type_: str, reason: str, message: str) -> None:
@@ -149,48 +152,48 @@ class Agent:
                 "name": key.name,
                 "uid": key.uid,
             }
-            told = Told(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
-            (self.troubles if type_ == WARNING else self._news).tell(told)
+            told = PendingEvent(key.plane, key.tenant, involved, type_, reason, message, COMPONENT, node)
+            (self.troubles if type_ == WARNING else self._news).record(told)
 
         return note
 
-    def start(self, keepers: list[NodeKeeper]) -> PodSource:
+    def start(self, keepers: list[NodeStatusManager]) -> PodSource:
         """Pods are heard of, and nodes told of, from now on."""
         for recorder in (self.troubles, self._news):
             self.tasks.restart("event recorder", recorder.run)
-        source = PodSource(self.planes, {name: roster.offer for name, roster in self.rosters.items()})
-        for name, roster in self.rosters.items():
-            self.tasks.fatal(f"pods of {name}", roster.run())
-            self.tasks.restart(f"leftover pods of {name}", partial(_sweep, roster, source))
+        source = PodSource(self.planes, {name: workers.offer for name, workers in self.rosters.items()})
+        for name, workers in self.rosters.items():
+            self.tasks.fatal(f"pods of {name}", workers.run())
+            self.tasks.restart(f"leftover pods of {name}", partial(_sweep, workers, source))
         for keeper in keepers:
             self.tasks.restart("node status", partial(_keep, keeper, len(keepers)))
         return source
 
 
-async def _keep(keeper: NodeKeeper, count: int) -> None:
+async def _keep(keeper: NodeStatusManager, count: int) -> None:
     """Many nodes do not tell of themselves at the same moment."""
     await asyncio.sleep(random.random() * min(10.0, count / 50) if count > 1 else 0.0)
     await keeper.run()
 
 
-async def _sweep(roster: Roster, source: PodSource) -> None:
-    while roster.has_left:
-        await roster.sweep(source.heard)
+async def _sweep(workers: PodWorkers, source: PodSource) -> None:
+    while workers.has_left:
+        await workers.sweep(source.is_synced)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
-async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
+async def run(config: AgentConfig, ready: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `ready` is called once the API knows the nodes."""
-    from alcove.processes.following import Following, Way, follow_file
     from alcove.processes.nodes import hollow, real
+    from alcove.processes.plane_follower import PlaneFollower, SwappableTransport, follow_file
 
     accounts = {HOME: kubeconfig.load(config.kubeconfig)}
     accounts |= {PlaneId(tenant): kubeconfig.load(path) for tenant, path in config.planes.items()}
-    ways = {plane: Way(HttpPool(account)) for plane, account in accounts.items()}
+    ways = {plane: SwappableTransport(HttpPool(user)) for plane, user in accounts.items()}
     config.data.mkdir(parents=True, exist_ok=True, mode=0o711)
     # What tenants' containers say is nobody's business on the machine.
     (config.data / "logs").mkdir(exist_ok=True, mode=0o700)
-    metrics, is_registered = Metrics(), asyncio.Event()
+    metrics, is_registered = AgentMetrics(), asyncio.Event()
     try:
         async with (
             serve_probes(config.probe_port, metrics.text, is_registered.is_set),
@@ -205,11 +208,11 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
             own = ClientCertificate(config.kubeconfig, config.name, planes.client(HOME))
             tasks.restart("client certificate", own.keep)
             metrics.certificate_ends = lambda: own.ends
-            agent = Agent(config, planes, tasks, accounts, metrics)
+            agent = AgentProcess(config, planes, tasks, accounts, metrics)
             if config.planes_folder is not None:
-                following = Following(config.planes_folder, planes, agent.heard)
-                await following.look()
-                tasks.fatal("planes folder", following.run())
+                follower = PlaneFollower(config.planes_folder, planes, agent.plane_changed)
+                await follower.look()
+                tasks.fatal("planes folder", follower.run())
             keepers = None if config.is_hollow else await real.start(agent)
             for keeper in keepers if keepers is not None else hollow.start(agent):
                 await keeper.registered.wait()
@@ -222,17 +225,17 @@ async def run(config: Config, ready: Callable[[], None] = lambda: None) -> None:
             await way.close()
 
 
-async def _until_drained(agent: Agent) -> None:
+async def _until_drained(agent: AgentProcess) -> None:
     """Waits to be told to stop; then ends all pods before it does."""
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        for roster in agent.rosters.values():
-            await roster.drain()
+        for workers in agent.rosters.values():
+            await workers.drain()
         raise
 
 
-def main(config: Config) -> str:
+def run_agent(config: AgentConfig) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
 
     async def until_signal() -> None:

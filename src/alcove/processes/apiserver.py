@@ -18,60 +18,60 @@ from alcove.api.encode import encode
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.objects import Object
-from alcove.api.registry import Registry
+from alcove.api.registry import KindRegistry
 from alcove.apiserver.admission.chain import Chain
-from alcove.apiserver.admission.order import Settings, plugins
-from alcove.apiserver.app import App, Parts
+from alcove.apiserver.admission.order import AdmissionSettings, plugins
+from alcove.apiserver.app import App, AppParts
 from alcove.apiserver.audit import AuditLog
 from alcove.apiserver.auth import bootstrap, openid
 from alcove.apiserver.auth.authenticate import Authenticator
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
-from alcove.apiserver.auth.tls import Serving
+from alcove.apiserver.auth.tls import ServerCertificate
 from alcove.apiserver.auth.tokenrequests import TokenRequests
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Event
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEvent
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.discovery import Discovery
-from alcove.apiserver.flow import Flow, weights
+from alcove.apiserver.flow import FlowController, weights
 from alcove.apiserver.identity import MASTERS, Identity
-from alcove.apiserver.metrics import Metrics
+from alcove.apiserver.metrics import ApiServerMetrics
 from alcove.apiserver.openapi.documents import OpenApi
 from alcove.apiserver.outbound.addresses import Network
-from alcove.apiserver.outbound.dialing import DirectDialer
+from alcove.apiserver.outbound.dialer import DirectDialer
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
-from alcove.apiserver.recording import Recorder
+from alcove.apiserver.request_recorder import RequestRecorder
 from alcove.apiserver.resources.crdremoval import CrdRemoval
-from alcove.apiserver.resources.handlers import Handlers
+from alcove.apiserver.resources.handlers import ResourceHandlers
 from alcove.apiserver.resources.subresources import Subresources
 from alcove.apiserver.responses import http_error_response
 from alcove.apiserver.reviews import Reviews
 from alcove.apiserver.routes import Routes
-from alcove.apiserver.services import Services
-from alcove.apiserver.streams.agents import Agents
-from alcove.apiserver.streams.connect import Streams
-from alcove.apiserver.streams.proxynames import path_of
-from alcove.apiserver.usage.answers import UsageAnswers
-from alcove.apiserver.usage.collecting import Collecting
-from alcove.apiserver.watch import Hub
-from alcove.cli.kubeconfig import Certificate, render
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.streams.agents import AgentConnector
+from alcove.apiserver.streams.connect import StreamHandler
+from alcove.apiserver.streams.proxy_targets import path_of
+from alcove.apiserver.usage.metrics_api import MetricsApi
+from alcove.apiserver.usage.usage_collector import UsageCollector
+from alcove.apiserver.watch import WatchHub
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.component.tasks import BackgroundTasks
 from alcove.http.messages import HttpResponse
 from alcove.http.server import HttpServer
 from alcove.processes.memory import keep_trimmed
-from alcove.store.base import ABSENT, Mismatch, Op, Store
-from alcove.store.compaction import Compactor, Keep
+from alcove.store.base import ABSENT, RevisionMismatch, Store, WriteOp
+from alcove.store.compaction import Compactor, RetentionPolicy
 from alcove.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class ApiServerConfig(Struct, frozen=True, kw_only=True):
     data: Path
     """Everything that survives a restart: the store, keys and certificates."""
     host: str = "127.0.0.1"
@@ -86,26 +86,26 @@ class Config(Struct, frozen=True, kw_only=True):
     """Where ca.crt, client.crt and client.key for etcd are; None: etcd is asked without TLS."""
     tokens: Path | None = None
     """A file of static bootstrap tokens."""
-    admission: Settings = Settings()
-    history: Keep = Keep()
+    admission: AdmissionSettings = AdmissionSettings()
+    history: RetentionPolicy = RetentionPolicy()
     """How much of the past a watch may resume from."""
     webhook_networks: tuple[Network, ...] = ()
     """Networks of the cluster's own that tenants' webhooks may be in all the same."""
 
 
-class Running(Struct, frozen=True):
+class RunningApiServer(Struct, frozen=True):
     url: str
-    authority: Authority
+    authority: CertificateAuthority
     app: App
     lost: Callable[[], Coroutine[Any, Any, None]]
     """Raises StoreError when this server can no longer follow the store: it is to end, and to be started anew."""
 
 
 @asynccontextmanager
-async def serve(config: Config) -> AsyncIterator[Running]:
+async def serve(config: ApiServerConfig) -> AsyncIterator[RunningApiServer]:
     """Serves until left."""
     config.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    metrics = Metrics()
+    metrics = ApiServerMetrics()
     store = await _open(config, metrics)
     try:
         kinds = registry.load()
@@ -116,7 +116,7 @@ async def serve(config: Config) -> AsyncIterator[Running]:
         await store.close()
 
 
-async def _open(config: Config, metrics: Metrics) -> Store:
+async def _open(config: ApiServerConfig, metrics: ApiServerMetrics) -> Store:
     if config.etcd:
         # gRPC takes 20 MB: only who uses it pays for it.
         from alcove.store.etcd import EtcdStore
@@ -129,15 +129,17 @@ async def _open(config: Config, metrics: Metrics) -> Store:
 
 
 @asynccontextmanager
-async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metrics) -> AsyncIterator[Running]:
+async def _serving(
+    config: ApiServerConfig, store: Store, kinds: KindRegistry, metrics: ApiServerMetrics
+) -> AsyncIterator[RunningApiServer]:
     clock = time.time
     audit = AuditLog(config.data / "audit.log")
     pki = config.data / "pki"
-    authority = Authority.open(pki, clock())
-    serving = Serving(pki, authority, (config.host, *config.hosts), clock)
-    hub, ends = Hub(), CrdRemoval()
+    authority = CertificateAuthority.open(pki, clock())
+    serving = ServerCertificate(pki, authority, (config.host, *config.hosts), clock)
+    hub, ends = WatchHub(), CrdRemoval()
 
-    def publish(events: Sequence[Event]) -> None:
+    def publish(events: Sequence[CacheEvent]) -> None:
         hub.publish(events)
         ends.notice(events)
 
@@ -154,23 +156,23 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
         chain = Chain(
             plugins(cache, custom, authorizer, tokens, authority, clock, webhooks, admission, shared=shared)
         )
-        services = Services(store, cache, hub, kinds, custom, chain, clock, shared)
+        services = ApiServerServices(store, cache, hub, kinds, custom, chain, clock, shared)
         reviews = Reviews(authorizer, authenticator, clock)
-        agents = Agents(pki, authority, clock)
-        usage = Collecting(cache, agents)
-        flow = Flow(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
-        streams = Streams(
+        agents = AgentConnector(pki, authority, clock)
+        usage = UsageCollector(cache, agents)
+        flow = FlowController(on_wait=metrics.flow_wait_seconds.observe, weight=weights(cache))
+        streams = StreamHandler(
             services, authorizer, agents, plane=config.admission.home, release=partial(_release, flow)
         )
         subresources = Subresources(
-            services, TokenRequests(cache, tokens, clock), reviews, streams, UsageAnswers(services, usage)
+            services, TokenRequests(cache, tokens, clock), reviews, streams, MetricsApi(services, usage)
         )
         metrics.add_flow(flow)
         metrics.add_audit(audit)
         metrics.add_cache(cache.counts)
         metrics.add_watchers(lambda: hub.count)
         metrics.add_streams(lambda: streams.counting.total)
-        recorder = Recorder(metrics, audit)
+        recorder = RequestRecorder(metrics, audit)
         discovery = Discovery(custom)
         openapi = OpenApi(custom)
         routes = Routes(
@@ -194,8 +196,14 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
             },
             lambda: (store.trouble() or "") if isinstance(store, SqliteStore) else "",
         )
-        parts = Parts(
-            services, authenticator, authorizer, flow, recorder, Handlers(services, subresources), routes
+        parts = AppParts(
+            services,
+            authenticator,
+            authorizer,
+            flow,
+            recorder,
+            ResourceHandlers(services, subresources),
+            routes,
         )
         app = App(parts)
         async with HttpServer(
@@ -216,7 +224,7 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                     tasks.restart("history cache trimming", partial(_forget, store, cache))
                     tasks.restart("CRD removal", partial(ends.run, services))
                     tasks.restart("memory trimming", keep_trimmed)
-                    yield Running(url, authority, app, cache.lost)
+                    yield RunningApiServer(url, authority, app, cache.lost)
                     tasks.cancel()
             finally:
                 await usage.close()
@@ -224,11 +232,11 @@ async def _serving(config: Config, store: Store, kinds: Registry, metrics: Metri
                 await audit.close()
 
 
-def write_admin_kubeconfig(config: Config, running: Running) -> Path:
+def write_admin_kubeconfig(config: ApiServerConfig, running: RunningApiServer) -> Path:
     """Ring0's administrator's way in, for who can read the data directory."""
     subject = Subject(SYSTEM, "admin", (MASTERS,))
     issued = running.authority.client(subject, time.time())
-    credential = Certificate(issued.certificate_pem, issued.key_pem)
+    credential = KubeconfigCertificate(issued.certificate_pem, issued.key_pem)
     text = render(running.url, running.authority.certificate_pem, SYSTEM, "admin", credential)
     path = config.data / "admin.kubeconfig"
     path.touch(mode=0o600)
@@ -244,14 +252,14 @@ def _identity(authenticator: Authenticator, certificate: bytes) -> Identity | Ap
         return refused
 
 
-def _release(flow: Flow, call: Call) -> None:
+def _release(flow: FlowController, call: ApiCall) -> None:
     """Gives a call's seats back before it is answered: it only waits from here on."""
     width, call.seats = call.seats, 0
     if width:
         flow.release(call.identity.tenant, width)
 
 
-async def _renew(serving: Serving, agents: Agents) -> None:
+async def _renew(serving: ServerCertificate, agents: AgentConnector) -> None:
     while True:
         serving.renew()
         agents.renew()
@@ -265,17 +273,17 @@ async def _forget(store: Store, cache: Cache) -> None:
         cache.forget(await store.compacted())
 
 
-async def _bootstrap(store: Store, kinds: Registry, tenant: TenantId) -> None:
+async def _bootstrap(store: Store, kinds: KindRegistry, tenant: TenantId) -> None:
     """Writes what a space begins with, once; what is there stays as it is."""
     now = meta.format_time(time.time())
     for obj in bootstrap.objects(tenant):
         try:
             await store.write([_first(kinds, tenant, obj, now)])
-        except Mismatch:
+        except RevisionMismatch:
             continue
 
 
-def _first(kinds: Registry, tenant: TenantId, obj: Object, now: str) -> Op:
+def _first(kinds: KindRegistry, tenant: TenantId, obj: Object, now: str) -> WriteOp:
     group, _, version = obj["apiVersion"].rpartition("/")
     kind = kinds.find_kind(group, version, obj["kind"])
     assert kind is not None
@@ -286,4 +294,6 @@ def _first(kinds: Registry, tenant: TenantId, obj: Object, now: str) -> Op:
         "creationTimestamp": now,
         "selfLink": meta.self_link(kind, tenant, "", name),
     }
-    return Op(Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT)
+    return WriteOp(
+        Key(kind.storage_resource, tenant, "", name), encode({**obj, "metadata": metadata}), ABSENT
+    )

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.store.sqlite_file import KEY, SqliteFile, Unusable
+from alcove.store.sqlite_file import KEY, SqliteFile, UnusableFile
 from alcove.store.sqlite_rows import DELETED, revision_of
 
 STORE = "store.db"
@@ -155,7 +155,7 @@ def _failing(path: Path, opened: Path | None = None) -> Iterator[None]:
     """Failures are told of `path`, which a person knows, also where it was `opened` as another."""
     try:
         yield
-    except Unusable as error:
+    except UnusableFile as error:
         raise BackupFailed(str(error).replace(str(opened), str(path))) from error
     except sqlite3.Error as error:
         raise BackupFailed(f"{path}: {error}") from error

@@ -20,22 +20,22 @@ from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig, ClientError
-from alcove.client.joining import Joining
 from alcove.client.keys import HOME, PlaneId
-from alcove.client.kubeconfig import Account
-from alcove.client.leader import Leader, Timing
+from alcove.client.kubeconfig import KubeconfigUser
+from alcove.client.leader import LeaderElector, LeaderTiming
+from alcove.client.plane_joining import PlaneJoining
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
 from alcove.component.tasks import BackgroundTasks
 from alcove.controllers.all import CONTROLLERS
-from alcove.controllers.controller import Options
-from alcove.controllers.metrics import Metrics
+from alcove.controllers.controller import ControllerOptions
+from alcove.controllers.metrics import ControllerMetrics
+from alcove.controllers.runner import ControllerRunner, work
 from alcove.controllers.tenants.template import BadTemplate, NetworkTemplate
-from alcove.controllers.work import Work, work
-from alcove.processes.following import Dedicated
-from alcove.processes.leading import identity, run_until_signal, until_lost
+from alcove.processes.leadership import identity, run_until_signal, until_lost
 from alcove.processes.memory import keep_trimmed
+from alcove.processes.plane_follower import DedicatedPlane
 from alcove.processes.probes import serve_probes
 
 log = logging.getLogger(__name__)
@@ -45,33 +45,33 @@ USER_AGENT = "alcove-controllers"
 AGAIN_SECONDS = 1.0
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class ControllersConfig(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
     planes_folder: Path | None = None
     """Where kubeconfigs of further planes come and go."""
-    options: Options = Options()
+    options: ControllerOptions = ControllerOptions()
     probe_port: int | None = None
     """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
-    timing: Timing = Timing()
+    timing: LeaderTiming = LeaderTiming()
 
 
-async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
+async def run(config: ControllersConfig, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to lead, all mirrors synced."""
-    account = kubeconfig.load(config.kubeconfig)
+    user = kubeconfig.load(config.kubeconfig)
     # The lease has a connection of its own: it must not wait for anybody's requests.
-    transport, own = HttpPool(account), HttpPool(account, connections_max=1)
-    dedicated = Dedicated.load(config.planes, config.planes_folder)
-    metrics = Metrics()
-    wanted = Work(
+    transport, own = HttpPool(user), HttpPool(user, connections_max=1)
+    dedicated = DedicatedPlane.load(config.planes, config.planes_folder)
+    metrics = ControllerMetrics()
+    wanted = ControllerRunner(
         controllers=CONTROLLERS,
         clock=time.time,
-        authorities={HOME: account.ca_pem.decode()},
+        authorities={HOME: user.ca_pem.decode()},
         options=config.options,
         metrics=metrics,
     )
-    leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    leader = LeaderElector(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
     async with (
         serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
         BackgroundTasks() as tasks,
@@ -86,18 +86,22 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
 
 
 async def _lead(
-    leader: Leader, wanted: Work, transport: Transport, dedicated: Dedicated, leads: Callable[[], None]
+    leader: LeaderElector,
+    wanted: ControllerRunner,
+    transport: Transport,
+    dedicated: DedicatedPlane,
+    leads: Callable[[], None],
 ) -> None:
     """One term as the leader, until the lease is lost or the server is away before work has begun."""
 
-    def heard(plane: PlaneId, account: Account | None) -> None:
-        if account is None:
+    def heard(plane: PlaneId, user: KubeconfigUser | None) -> None:
+        if user is None:
             wanted.authorities.pop(plane, None)
         else:
-            wanted.authorities[plane] = account.ca_pem.decode()
+            wanted.authorities[plane] = user.ca_pem.decode()
 
     def follow(planes: Planes, tasks: BackgroundTasks) -> None:
-        dedicated.follow(Joining(planes, tasks, leader.fence, leader.confirm), tasks, heard)
+        dedicated.follow(PlaneJoining(planes, tasks, leader.fence, leader.confirm), tasks, heard)
 
     async with leader.leading() as lost:
         planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
@@ -109,7 +113,7 @@ async def _lead(
     await asyncio.sleep(AGAIN_SECONDS)
 
 
-def main(config: Config) -> str:
+def run_controllers(config: ControllersConfig) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
     try:
         NetworkTemplate.load(config.options.default_network_template)

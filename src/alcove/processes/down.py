@@ -12,14 +12,16 @@ import signal
 import time
 from pathlib import Path
 
-from alcove.processes.machine import claims, cluster, holding, sweep, underlay
-from alcove.processes.machine.asked import NotUp
-from alcove.processes.machine.cluster import BadCluster, Cluster
+from alcove.processes.machine import cleanup, cluster, cluster_numbers, supervisor_state, underlay
+from alcove.processes.machine.cluster import BadCluster, LocalCluster
+from alcove.processes.machine.cluster_request import ClusterNotUp
 
 STOP_SECONDS_MAX = 45.0
 BUSY_SECONDS_MAX = 3.0
 ORPHAN_SECONDS_MAX = 5.0
-OWN = frozenset(("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs"))
+CLUSTER_FILES = frozenset(
+    ("cluster.json", "cluster.new", "up.lock", "supervisor.lock", "components.json", "logs")
+)
 """What there can be before a cluster has a `cluster.json`."""
 
 
@@ -30,10 +32,10 @@ def stop(data: Path) -> bool:
         return False
     data = data.resolve()
     try:
-        with holding.at_work(data, BUSY_SECONDS_MAX):
+        with supervisor_state.at_work(data, BUSY_SECONDS_MAX):
             return _stop(data)
-    except holding.AlreadyRunning as error:
-        raise NotUp(
+    except supervisor_state.AlreadyRunning as error:
+        raise ClusterNotUp(
             "`alcove up` is at work on this cluster; wait for it, or end it (Ctrl-C) first"
         ) from error
 
@@ -46,9 +48,9 @@ def _stop(data: Path) -> bool:
     return was_up
 
 
-def _found(data: Path) -> list[Cluster]:
+def _found(data: Path) -> list[LocalCluster]:
     """The cluster there, if it has something in the kernel; what it once was too, by the claims it holds."""
-    held = {each.number: each for each in claims.held_by(data)}
+    held = {each.number: each for each in cluster_numbers.held_by(data)}
     try:
         asked = cluster.load(data)
     except BadCluster:
@@ -59,13 +61,13 @@ def _found(data: Path) -> list[Cluster]:
 
 
 def _end_supervisor(data: Path) -> bool:
-    pid = holding.holder(data)
+    pid = supervisor_state.holder(data)
     if pid is None:
         return False
-    known = [state.pid for state in holding.states(data).values() if state.pid]
+    known = [state.pid for state in supervisor_state.states(data).values() if state.pid]
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS_MAX
-    while holding.holder(data) is not None:
+    while supervisor_state.holder(data) is not None:
         if time.monotonic() > deadline:
             # It does not listen any more. Its children end with it: they asked the kernel to be told.
             for each in (pid, *known):
@@ -78,7 +80,7 @@ def _end_supervisor(data: Path) -> bool:
 def _end_orphans(data: Path) -> None:
     """Processes whose supervisor was killed: they were told to end, and have a moment for it."""
     deadline = time.monotonic() + ORPHAN_SECONDS_MAX
-    pids = [state.pid for state in holding.states(data).values() if state.pid]
+    pids = [state.pid for state in supervisor_state.states(data).values() if state.pid]
     while left := [pid for pid in pids if _works_in(pid, data)]:
         if time.monotonic() > deadline:
             for pid in left:
@@ -101,24 +103,24 @@ def _kill(pid: int) -> None:
         pass
 
 
-def _unplug(found: Cluster) -> None:
+def _unplug(found: LocalCluster) -> None:
     if os.geteuid() != 0:
         if found.run.exists():
-            raise NotUp("what its nodes have in the kernel is root's; run it with sudo")
+            raise ClusterNotUp("what its nodes have in the kernel is root's; run it with sudo")
         return
-    sweep.sweep(found)
+    cleanup.sweep(found)
     underlay.remove(found)
-    claims.release(found)
+    cluster_numbers.release(found)
 
 
 def destroy(data: Path) -> bool:
     """The cluster and its state are gone; returns whether there was any. Clusters below the folder stay."""
     if not data.is_dir():
         return False
-    if not (data / "cluster.json").exists() and not {each.name for each in data.iterdir()} <= OWN:
+    if not (data / "cluster.json").exists() and not {each.name for each in data.iterdir()} <= CLUSTER_FILES:
         if any((each / "cluster.json").exists() for each in data.iterdir()):
             return False  # Only clusters with names are below it.
-        raise NotUp(f"{data} is not the folder of a cluster; nothing was removed")
+        raise ClusterNotUp(f"{data} is not the folder of a cluster; nothing was removed")
     stop(data)
     for each in list(data.iterdir()):
         if each.is_dir() and not each.is_symlink():

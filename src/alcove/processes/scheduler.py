@@ -18,20 +18,20 @@ from alcove.api.ids import TenantId
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import BadKubeconfig
-from alcove.client.events import Recorder, Told
-from alcove.client.leader import Leader, Timing
+from alcove.client.events import EventRecorder, PendingEvent
+from alcove.client.leader import LeaderElector, LeaderTiming
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.component.tasks import BackgroundTasks
-from alcove.processes.following import Dedicated
-from alcove.processes.leading import identity, run_until_signal, until_lost
+from alcove.processes.leadership import identity, run_until_signal, until_lost
 from alcove.processes.memory import collect_seldom, keep_trimmed
+from alcove.processes.plane_follower import DedicatedPlane
 from alcove.processes.probes import serve_probes
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import PodRef
-from alcove.scheduler.fairness import Fairness, FirstCome
-from alcove.scheduler.metrics import Metrics
-from alcove.scheduler.runner import WARNING, Runner
+from alcove.scheduler.decisions import ScheduledPodRef
+from alcove.scheduler.fairness import FairShareQueue, FirstComeQueue
+from alcove.scheduler.metrics import SchedulerMetrics
+from alcove.scheduler.runner import WARNING, SchedulerRunner
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ FLIGHTS_MAX = 32
 """Bindings of one plane under way: enough to keep its API server busy, few enough to stay fair."""
 
 
-class Config(Struct, frozen=True, kw_only=True):
+class SchedulerConfig(Struct, frozen=True, kw_only=True):
     kubeconfig: Path
     planes: Mapping[TenantId, Path] = {}
     """Kubeconfigs of dedicated tenants' planes."""
@@ -52,17 +52,17 @@ class Config(Struct, frozen=True, kw_only=True):
     """False: the oldest pod of all is next, whosever it is."""
     probe_port: int | None = None
     """Serves /metrics, /healthz and /readyz on loopback; None: nothing is served."""
-    timing: Timing = Timing()
+    timing: LeaderTiming = LeaderTiming()
 
 
-async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
+async def run(config: SchedulerConfig, leads: Callable[[], None] = lambda: None) -> None:
     """Runs until cancelled; `leads` is called each time this process begins to decide."""
-    account = kubeconfig.load(config.kubeconfig)
+    user = kubeconfig.load(config.kubeconfig)
     # The lease has a connection of its own: it must not wait for anybody's requests.
-    home, own = HttpPool(account), HttpPool(account, connections_max=1)
-    dedicated = Dedicated.load(config.planes, config.planes_folder)
-    leader = Leader(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
-    metrics = Metrics()
+    home, own = HttpPool(user), HttpPool(user, connections_max=1)
+    dedicated = DedicatedPlane.load(config.planes, config.planes_folder)
+    leader = LeaderElector(Client(own, user_agent=USER_AGENT), LEASE, identity(), time.time, config.timing)
+    metrics = SchedulerMetrics()
     async with (
         serve_probes(config.probe_port, metrics.text, lambda: leader.is_leading),
         BackgroundTasks() as tasks,
@@ -78,20 +78,20 @@ async def run(config: Config, leads: Callable[[], None] = lambda: None) -> None:
 
 
 async def _lead(
-    config: Config,
-    leader: Leader,
-    metrics: Metrics,
+    config: SchedulerConfig,
+    leader: LeaderElector,
+    metrics: SchedulerMetrics,
     home: HttpPool,
-    dedicated: Dedicated,
+    dedicated: DedicatedPlane,
     leads: Callable[[], None],
 ) -> None:
     planes = Planes(user_agent=USER_AGENT, permitted=leader.check, fence=leader.fence)
-    fairness = Fairness() if config.is_fair else FirstCome()
+    fairness = FairShareQueue() if config.is_fair else FirstComeQueue()
     core = Scheduler(time.monotonic, fairness, flights_max=FLIGHTS_MAX)
     # What goes wrong is told before what went well: each has a queue of its own.
-    troubles, news = Recorder(planes.client, time.time), Recorder(planes.client, time.time)
+    troubles, news = EventRecorder(planes.client, time.time), EventRecorder(planes.client, time.time)
 
-    def note(pod: PodRef, type_: str, reason: str, message: str) -> None:
+    def note(pod: ScheduledPodRef, type_: str, reason: str, message: str) -> None:
         involved = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -99,10 +99,10 @@ async def _lead(
             "name": pod.name,
             "uid": pod.uid,
         }
-        told = Told(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
-        (troubles if type_ == WARNING else news).tell(told)
+        told = PendingEvent(pod.plane, pod.tenant, involved, type_, reason, message, COMPONENT)
+        (troubles if type_ == WARNING else news).record(told)
 
-    runner = Runner(
+    runner = SchedulerRunner(
         planes,
         core,
         note,
@@ -119,7 +119,7 @@ async def _lead(
         await runner.run(home, lambda: dedicated.follow(runner, tasks), leads)
 
 
-def main(config: Config) -> str:
+def run_scheduler(config: SchedulerConfig) -> str:
     """Runs until a signal; returns what went wrong, or nothing."""
     collect_seldom()
     try:

@@ -23,7 +23,7 @@ from alcove.component import logs
 from alcove.component.tasks import BackgroundTasks
 from alcove.processes.machine import cluster
 from alcove.processes.machine.components import Component, components
-from alcove.processes.machine.holding import AlreadyRunning, State, hold
+from alcove.processes.machine.supervisor_state import AlreadyRunning, ComponentState, hold
 
 BACKOFF_SECONDS_MIN = 0.5
 BACKOFF_SECONDS_MAX = 30.0
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 class Supervisor:
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._states: dict[str, State] = {}
+        self._states: dict[str, ComponentState] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._woken = asyncio.Event()
@@ -106,11 +106,11 @@ class Supervisor:
         while True:
             began = time.time()
             try:
-                ended = await self._live(part, State(None, began, restarts, ended))
+                ended = await self._live(part, ComponentState(None, began, restarts, ended))
             except OSError as error:
                 # A full disk or process table: it may pass.
                 ended = f"not started: {error.strerror or error}"
-            self._note(part.name, State(None, time.time(), restarts, ended))
+            self._note(part.name, ComponentState(None, time.time(), restarts, ended))
             log.warning("process ended; restarting", extra={"child": part.name, "ended": ended})
             wait = BACKOFF_SECONDS_MIN if time.time() - began > STEADY_SECONDS else wait
             try:
@@ -120,7 +120,7 @@ class Supervisor:
             except TimeoutError:
                 wait, restarts = min(wait * 2, BACKOFF_SECONDS_MAX), restarts + 1
 
-    async def _live(self, part: Component, before: State) -> str:
+    async def _live(self, part: Component, before: ComponentState) -> str:
         """One life of a process; how it ended."""
         path = self._data / "logs" / f"{part.name}.log"
         path.parent.mkdir(exist_ok=True)
@@ -140,7 +140,7 @@ class Supervisor:
             raise
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
-    def _note(self, name: str, state: State) -> None:
+    def _note(self, name: str, state: ComponentState) -> None:
         self._states[name] = state
         self._write()
 

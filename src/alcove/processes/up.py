@@ -18,12 +18,21 @@ from typing import TypeVar
 from alcove.api.errors import ApiError
 from alcove.api.objects import Object, get
 from alcove.cli.connection import ConnectionFailed
-from alcove.cli.session import Session
+from alcove.cli.session import CliSession
 from alcove.client.resources import NODES
 from alcove.dataplane.errors import DataPlaneError
-from alcove.processes.machine import claims, findings, holding, nodekeys, readiness, sweep, trial, underlay
-from alcove.processes.machine.asked import TRIAL, NotUp, Wanted, decide
-from alcove.processes.machine.cluster import BadCluster, Cluster, Node
+from alcove.processes.machine import (
+    cleanup,
+    cluster_numbers,
+    node_kubeconfigs,
+    preflight,
+    readiness,
+    supervisor_state,
+    trial,
+    underlay,
+)
+from alcove.processes.machine.cluster import BadCluster, LocalCluster, LocalNode
+from alcove.processes.machine.cluster_request import TRIAL, ClusterNotUp, RequestedCluster, decide
 from alcove.processes.machine.logs import last_lines
 from alcove.processes.machine.progress import Progress
 
@@ -37,19 +46,19 @@ TRIES_MAX = 3
 T = TypeVar("T")
 
 
-def start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
+def start(data: Path, wanted: RequestedCluster, progress: Progress) -> LocalCluster:
     """Returns when every part works. Raises NotUp."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / "logs").mkdir(exist_ok=True)
-        with holding.at_work(data, BUSY_SECONDS_MAX, lambda: progress.say(BUSY)):
+        with supervisor_state.at_work(data, BUSY_SECONDS_MAX, lambda: progress.say(BUSY)):
             return _start(data.resolve(), wanted, progress)
-    except holding.AlreadyRunning as error:
-        raise NotUp(f"{BUSY}, and does not end") from error
+    except supervisor_state.AlreadyRunning as error:
+        raise ClusterNotUp(f"{BUSY}, and does not end") from error
     except OSError as error:
-        raise NotUp(explained(error, data)) from error
-    except (BadCluster, claims.NothingFree, DataPlaneError, ApiError, ConnectionFailed) as error:
-        raise NotUp(str(error)) from error
+        raise ClusterNotUp(explained(error, data)) from error
+    except (BadCluster, cluster_numbers.NoFreeNumber, DataPlaneError, ApiError, ConnectionFailed) as error:
+        raise ClusterNotUp(str(error)) from error
 
 
 def explained(error: OSError, data: Path) -> str:
@@ -64,8 +73,8 @@ def explained(error: OSError, data: Path) -> str:
             return what
 
 
-def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
-    is_up = holding.holder(data) is not None
+def _start(data: Path, wanted: RequestedCluster, progress: Progress) -> LocalCluster:
+    is_up = supervisor_state.holder(data) is not None
     decision = decide(data, wanted, is_up)
     asked = decision.cluster
     progress.say(f"cluster {asked.name} in {data}{' (already up)' if is_up else ''}")
@@ -79,7 +88,7 @@ def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
     if not asked.hollow:
         asked = _connect(asked, progress)
     # Before the API server is there: agents have other things to see to first.
-    nodekeys.issue(asked)
+    node_kubeconfigs.issue(asked)
     for node in () if asked.hollow else asked.all_nodes():
         trial.hand_over(data / TRIAL, node.folder / "runtimes")
     _supervise(data)
@@ -94,14 +103,14 @@ def _start(data: Path, wanted: Wanted, progress: Progress) -> Cluster:
         with progress.step(node.name) as step:
             ready = _await_node(asked, node, session)
             step.detail = f"ready ({', '.join(_runtimes(ready))})"
-        if not asked.hollow and (told := _weakness(asked, node, _runtimes(ready))):
-            progress.warn(f"  ! {told}")
+        if not asked.hollow and (message := _weakness(asked, node, _runtimes(ready))):
+            progress.warn(f"  ! {message}")
     return asked
 
 
-def _connect(asked: Cluster, progress: Progress) -> Cluster:
+def _connect(asked: LocalCluster, progress: Progress) -> LocalCluster:
     with progress.step("underlay") as step:
-        claimed = claims.claim(asked)
+        claimed = cluster_numbers.claim(asked)
         if claimed != asked:
             claimed.save()
         underlay.make(claimed)
@@ -111,7 +120,7 @@ def _connect(asked: Cluster, progress: Progress) -> Cluster:
 
 def _supervise(data: Path) -> None:
     """Starts the supervisor, or tells the one that runs what is asked now."""
-    if (pid := holding.holder(data)) is not None:
+    if (pid := supervisor_state.holder(data)) is not None:
         os.kill(pid, signal.SIGHUP)
         return
     # What an earlier supervisor knew is no news.
@@ -128,18 +137,18 @@ def _supervise(data: Path) -> None:
         )
 
     def decided() -> bool | None:
-        return True if holding.holder(data) is not None or process.poll() is not None else None
+        return True if supervisor_state.holder(data) is not None or process.poll() is not None else None
 
     _until("the supervisor holds the cluster", decided)
     if process.poll() is not None:
-        raise NotUp(f"the supervisor ended at once; {_tail(path)}")
+        raise ClusterNotUp(f"the supervisor ended at once; {_tail(path)}")
 
 
 # Waiting
 
 
-def _await_server(asked: Cluster, progress: Progress) -> Session:
-    def answering() -> Session | None:
+def _await_server(asked: LocalCluster, progress: Progress) -> CliSession:
+    def answering() -> CliSession | None:
         _check_alive(asked, "apiserver")
         return readiness.session_of(asked)
 
@@ -149,7 +158,7 @@ def _await_server(asked: Cluster, progress: Progress) -> Session:
     return session
 
 
-def _await_leader(asked: Cluster, name: str, session: Session) -> None:
+def _await_leader(asked: LocalCluster, name: str, session: CliSession) -> None:
     def leading() -> bool | None:
         state = _check_alive(asked, name)
         return True if readiness.leads(session, name, state) else None
@@ -157,14 +166,16 @@ def _await_leader(asked: Cluster, name: str, session: Session) -> None:
     _until(f"the {name} works", leading, asked.logs / f"{name}.log")
 
 
-def _await_node(asked: Cluster, node: Node, session: Session) -> Object:
+def _await_node(asked: LocalCluster, node: LocalNode, session: CliSession) -> Object:
     def ready() -> Object | None:
         return readiness.node_ready(session, node.name, _check_alive(asked, node.name))
 
     try:
         return _until(f"{node.name} is ready", ready, asked.logs / f"{node.name}.log")
-    except NotUp as error:
-        raise NotUp(f"{error}; it says: {readiness.why_not(session.find(NODES, node.name))}") from error
+    except ClusterNotUp as error:
+        raise ClusterNotUp(
+            f"{error}; it says: {readiness.why_not(session.find(NODES, node.name))}"
+        ) from error
 
 
 def _runtimes(node: Object) -> list[str]:
@@ -174,25 +185,25 @@ def _runtimes(node: Object) -> list[str]:
     return sorted(names) or [version]
 
 
-def _weakness(asked: Cluster, node: Node, runtimes: Sequence[str]) -> str:
+def _weakness(asked: LocalCluster, node: LocalNode, runtimes: Sequence[str]) -> str:
     """A node that turned out to be less than this machine promised; empty: it did not."""
     log = asked.logs / f"{node.name}.log"
     if asked.hollow_tenants and "hollow" in runtimes:
         return ""  # It was said before anything was made.
     if "hollow" in runtimes:
         return f"{node.name} is hollow: it could not do what the machine can; see {log}"
-    if shutil.which("runsc", path=findings.PATH) and not {"gvisor", "runsc"} & set(runtimes):
+    if shutil.which("runsc", path=preflight.PATH) and not {"gvisor", "runsc"} & set(runtimes):
         return (
             f"{node.name}: gVisor is installed but failed its trial, so tenants' pods do not start; see {log}"
         )
     return ""
 
 
-def _check_alive(asked: Cluster, name: str) -> holding.State:
+def _check_alive(asked: LocalCluster, name: str) -> supervisor_state.ComponentState:
     """What is known of the component. Raises NotUp if it ends again and again."""
-    state = holding.states(asked.data).get(name, holding.State())
+    state = supervisor_state.states(asked.data).get(name, supervisor_state.ComponentState())
     if state.restarts >= TRIES_MAX and state.pid is None:
-        raise NotUp(f"{name} does not start ({state.ended}); {_tail(asked.logs / f'{name}.log')}")
+        raise ClusterNotUp(f"{name} does not start ({state.ended}); {_tail(asked.logs / f'{name}.log')}")
     return state
 
 
@@ -203,19 +214,19 @@ def _until(what: str, check: Callable[[], T | None], log: Path | None = None) ->
             return answer
         time.sleep(POLL_SECONDS)
     where = f"; {_tail(log)}" if log else ""
-    raise NotUp(f"{what}: not so after {READY_SECONDS_MAX:.0f} s{where}")
+    raise ClusterNotUp(f"{what}: not so after {READY_SECONDS_MAX:.0f} s{where}")
 
 
 def _tail(path: Path) -> str:
-    told = "\n  ".join(last_lines(path, 3))
-    return f"{path} ends with:\n  {told}" if told else f"see {path}"
+    message = "\n  ".join(last_lines(path, 3))
+    return f"{path} ends with:\n  {message}" if message else f"see {path}"
 
 
-def _drop_surplus(asked: Cluster, session: Session) -> None:
+def _drop_surplus(asked: LocalCluster, session: CliSession) -> None:
     """Nodes that were asked for once and are not any more."""
     wanted = {node.name for node in asked.all_nodes()}
     for folder in (asked.data / "nodes").glob("node-*"):
         if folder.name not in wanted and folder.name[5:].isdigit():
             if session.find(NODES, folder.name) is not None:
                 session.delete(NODES, folder.name)
-            sweep.forget_node(asked, asked.node(int(folder.name[5:])))
+            cleanup.forget_node(asked, asked.node(int(folder.name[5:])))

@@ -16,21 +16,21 @@ from alcove.client.client import Client, Patch
 from alcove.client.errors import ClientError
 from alcove.client.fencing import is_fenced_off
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from alcove.scheduler.decisions import Bind, PodRef, Preempt, Prepare, Unschedulable
+from alcove.scheduler.decisions import BindPod, Preempt, Prepare, ScheduledPodRef, Unschedulable
 from alcove.scheduler.storage import SELECTED_NODE, ClaimKey
 
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 NOT_DONE_OR_UNKNOWN = (429, 500, 503, 504)
 
 
-class Outcome(Enum):
+class BindOutcome(Enum):
     DONE = auto()
     REFUSED = auto()
     """Definitely not done, and asking again is no use."""
     UNKNOWN = auto()
 
 
-async def bind(client: Client, decision: Bind) -> Outcome:
+async def bind(client: Client, decision: BindPod) -> BindOutcome:
     pod = decision.pod
     binding = {
         "apiVersion": "v1",
@@ -45,13 +45,13 @@ async def bind(client: Client, decision: Bind) -> Outcome:
     except ApiError as error:
         # Fenced off: either another leads, or the fence is to be taken again.
         is_open = error.code in NOT_DONE_OR_UNKNOWN or is_fenced_off(error)
-        return Outcome.UNKNOWN if is_open else Outcome.REFUSED
+        return BindOutcome.UNKNOWN if is_open else BindOutcome.REFUSED
     except ClientError:
-        return Outcome.UNKNOWN
-    return Outcome.DONE
+        return BindOutcome.UNKNOWN
+    return BindOutcome.DONE
 
 
-async def look(client: Client, pod: PodRef) -> Object | None:
+async def look(client: Client, pod: ScheduledPodRef) -> Object | None:
     """The pod as it is; None: it is gone (another of its name is not it). Raises what the client raises."""
     try:
         found = await client.get(pod.tenant, PODS, pod.name, namespace=pod.namespace)
@@ -60,7 +60,7 @@ async def look(client: Client, pod: PodRef) -> Object | None:
     return found if found["metadata"]["uid"] == pod.uid else None
 
 
-async def tell(client: Client, decision: Unschedulable, clock: Callable[[], float]) -> None:
+async def report_unschedulable(client: Client, decision: Unschedulable, clock: Callable[[], float]) -> None:
     """Set the pod's condition, so that whoever looks at it knows why it waits."""
     status: Object = {"conditions": [_unscheduled(decision.text, clock())]}
     if decision.is_denominated:
@@ -84,7 +84,7 @@ def _unscheduled(text: str, now: float) -> Object:
     }
 
 
-async def _patch_status(client: Client, pod: PodRef, status: Object) -> None:
+async def _patch_status(client: Client, pod: ScheduledPodRef, status: Object) -> None:
     # The uid makes it this pod's status and no other's of the same name.
     patch = {"metadata": {"uid": pod.uid}, "status": status}
     await client.patch(
@@ -98,7 +98,7 @@ async def _patch_status(client: Client, pod: PodRef, status: Object) -> None:
     )
 
 
-async def evict(client: Client, victim: PodRef, clock: Callable[[], float]) -> bool:
+async def evict(client: Client, victim: ScheduledPodRef, clock: Callable[[], float]) -> bool:
     """Delete a victim, after noting on it why. False: it stays."""
     condition = {
         "type": "DisruptionTarget",
@@ -135,18 +135,18 @@ async def prepare(client: Client, decision: Prepare) -> bool:
     return True
 
 
-async def _promise(client: Client, pod: PodRef, volume: str, claim: ClaimKey) -> None:
+async def _promise(client: Client, pod: ScheduledPodRef, volume: str, claim: ClaimKey) -> None:
     """Raises ApiError if the volume is no longer free."""
     namespace, name = claim
-    wanted = await client.get(pod.tenant, PERSISTENT_VOLUME_CLAIMS, name, namespace=namespace)
+    desired = await client.get(pod.tenant, PERSISTENT_VOLUME_CLAIMS, name, namespace=namespace)
     found = await client.get(pod.tenant, PERSISTENT_VOLUMES, volume)
     reference = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "namespace": namespace,
         "name": name,
-        "uid": wanted["metadata"]["uid"],
-        "resourceVersion": wanted["metadata"]["resourceVersion"],
+        "uid": desired["metadata"]["uid"],
+        "resourceVersion": desired["metadata"]["resourceVersion"],
     }
     taken = objects.get(found, "spec", "claimRef", default={})
     if taken.get("uid") == reference["uid"]:

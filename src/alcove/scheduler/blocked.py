@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from alcove.scheduler.arrays import Bools, Ints
-from alcove.scheduler.causes import Cause
+from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.cohorts import Cohort
-from alcove.scheduler.fairness import Account
-from alcove.scheduler.snapshot import Snapshot
+from alcove.scheduler.fairness import TenantShare
+from alcove.scheduler.snapshot import NodeSnapshot
 
 _ROWS_LEAST = 64
 _RESOURCES = 4
@@ -24,7 +24,7 @@ class Blocked:
         self._causes = np.zeros(0, dtype=np.int64)
         self._accounts = np.zeros(0, dtype=np.int64)
         self._wants: Ints = np.zeros((0, _RESOURCES), dtype=np.int64)
-        self._numbers: dict[Account, int] = {}
+        self._numbers: dict[TenantShare, int] = {}
         self._last = 0
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Blocked:
             if resource < _RESOURCES:
                 self._wants[row, resource] = amount
 
-    def _number(self, account: Account) -> int:
+    def _number(self, account: TenantShare) -> int:
         found = self._numbers.get(account)
         if found is None:
             self._last += 1
@@ -56,7 +56,7 @@ class Blocked:
         self._causes[row] = 0
         self._free.append(row)
 
-    def forget(self, account: Account) -> None:
+    def forget(self, account: TenantShare) -> None:
         """Nothing of the tenant's is blocked or will be."""
         self._numbers.pop(account, None)
 
@@ -69,13 +69,13 @@ class Blocked:
         self._wants = np.pad(self._wants, ((0, more), (0, 0)))
         self._free += range(old + more - 1, old - 1, -1)
 
-    def helped(self, cause: Cause, account: Account | None = None) -> list[Cohort]:
+    def helped(self, cause: WakeCause, account: TenantShare | None = None) -> list[Cohort]:
         """Cohorts that such an event may help; of one tenant only, if it concerns no other."""
         return self._chosen(self._concerned(cause, account))
 
-    def fitting(self, nodes: Snapshot, slots: Sequence[int]) -> list[Cohort]:
+    def fitting(self, nodes: NodeSnapshot, slots: Sequence[int]) -> list[Cohort]:
         """Cohorts that wait for room and might find enough on one of these nodes."""
-        waiting = self._concerned(Cause.ROOM, None)
+        waiting = self._concerned(WakeCause.ROOM, None)
         if not waiting.any():
             return []
         fits = np.zeros(len(self._cohorts), dtype=np.bool_)
@@ -84,7 +84,7 @@ class Blocked:
             fits |= ((self._wants <= room) | (self._wants == 0)).all(axis=1)
         return self._chosen(fits & waiting)
 
-    def _concerned(self, cause: Cause, account: Account | None) -> Bools:
+    def _concerned(self, cause: WakeCause, account: TenantShare | None) -> Bools:
         concerned: Bools = (self._causes & cause.value) != 0
         if account is not None:
             concerned &= self._accounts == self._numbers.get(account, -1)

@@ -18,11 +18,11 @@ VOLUMES_MAX = 256
 """Claims, and disks that the pod names itself."""
 
 
-class TooMuch(ValueError):
+class SpecTooLarge(ValueError):
     pass
 
 
 def bound(what: str, count: int, most: int) -> None:
     """`what` says it with {} for the number. Raises TooMuch."""
     if count > most:
-        raise TooMuch(f"{what.format(count)}, the most is {most}")
+        raise SpecTooLarge(f"{what.format(count)}, the most is {most}")

@@ -11,10 +11,10 @@ from alcove.api.errors import BadRequest
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object, get
 from alcove.api.selectors import LabelSelector
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.pods import SchedulerPod
 
 
-class Budget(Struct, frozen=True):
+class DisruptionBudget(Struct, frozen=True):
     tenant: TenantId
     namespace: str
     selector: LabelSelector
@@ -22,7 +22,7 @@ class Budget(Struct, frozen=True):
     disrupted: frozenset[str]
     """Pods whose eviction is accounted for already."""
 
-    def covers(self, pod: Pod) -> bool:
+    def covers(self, pod: SchedulerPod) -> bool:
         """An empty selector covers nobody, and nothing covers a pod without labels: so it is in Kubernetes."""
         if (pod.tenant, pod.namespace) != (self.tenant, self.namespace) or not pod.group.labels:
             return False
@@ -31,13 +31,13 @@ class Budget(Struct, frozen=True):
         return self.selector.matches(pod.group.labels)
 
 
-def read_budget(tenant: TenantId, budget: Object) -> Budget:
+def read_budget(tenant: TenantId, budget: Object) -> DisruptionBudget:
     try:
         selector = selectors.from_object(get(budget, "spec", "selector"))
     except BadRequest:
         selector = selectors.NOTHING
     status = budget.get("status") or {}
-    return Budget(
+    return DisruptionBudget(
         tenant,
         budget["metadata"].get("namespace", ""),
         selector,
@@ -46,10 +46,10 @@ def read_budget(tenant: TenantId, budget: Object) -> Budget:
     )
 
 
-def violating(victims: Sequence[Pod], budgets: Sequence[Budget]) -> set[Pod]:
+def violating(victims: Sequence[SchedulerPod], budgets: Sequence[DisruptionBudget]) -> set[SchedulerPod]:
     """Those whose eviction, all in this order, would overdraw a budget."""
     left = [budget.allowed for budget in budgets]
-    found: set[Pod] = set()
+    found: set[SchedulerPod] = set()
     for pod in victims:
         for index, budget in enumerate(budgets):
             if budget.covers(pod):

@@ -3,7 +3,7 @@
 from enum import Flag, auto
 
 
-class Cause(Flag):
+class WakeCause(Flag):
     NODE_ADDED = auto()
     NODE_GREW = auto()
     """More of something is allocatable."""

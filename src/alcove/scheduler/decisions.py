@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.volumeplans import VolumePlan
 
 
-class PodRef(Struct, frozen=True):
+class ScheduledPodRef(Struct, frozen=True):
     plane: PlaneId
     tenant: TenantId
     namespace: str
@@ -18,14 +18,14 @@ class PodRef(Struct, frozen=True):
     uid: str
 
 
-def ref(pod: Pod) -> PodRef:
-    return PodRef(pod.plane, pod.tenant, pod.namespace, pod.name, pod.uid)
+def ref(pod: SchedulerPod) -> ScheduledPodRef:
+    return ScheduledPodRef(pod.plane, pod.tenant, pod.namespace, pod.name, pod.uid)
 
 
-class Bind(Struct, frozen=True):
+class BindPod(Struct, frozen=True):
     """Bind the pod to the node. Answer with `bound`, `refused` or `unanswered`."""
 
-    pod: PodRef
+    pod: ScheduledPodRef
     node: str
     is_repeated: bool = False
     """Nobody knows what became of the last attempt."""
@@ -37,9 +37,9 @@ class Bind(Struct, frozen=True):
 
 
 class Prepare(Struct, frozen=True):
-    """Bind or ask for volumes; once the claims are seen bound, a `Bind` follows. Tell of failure with `unprepared`."""
+    """Bind or ask for volumes; once the claims are seen bound, a `BindPod` follows. Tell of failure with `unprepared`."""
 
-    pod: PodRef
+    pod: ScheduledPodRef
     node: str
     plan: VolumePlan
 
@@ -47,9 +47,9 @@ class Prepare(Struct, frozen=True):
 class Preempt(Struct, frozen=True):
     """Evict the victims, nominate the node and tell the pod why it waits."""
 
-    pod: PodRef
+    pod: ScheduledPodRef
     node: str
-    victims: tuple[PodRef, ...]
+    victims: tuple[ScheduledPodRef, ...]
     text: str
 
     @property
@@ -61,10 +61,10 @@ class Preempt(Struct, frozen=True):
 class Unschedulable(Struct, frozen=True):
     """Tell the pod why it waits: an event, and its condition `PodScheduled`."""
 
-    pod: PodRef
+    pod: ScheduledPodRef
     text: str
     is_denominated: bool = False
     """It was nominated for a node, and is no longer."""
 
 
-Decision = Bind | Prepare | Preempt | Unschedulable
+Decision = BindPod | Prepare | Preempt | Unschedulable

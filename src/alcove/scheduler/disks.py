@@ -8,15 +8,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from alcove.scheduler.arrays import Bools
-from alcove.scheduler.volumesources import Disk
+from alcove.scheduler.volumesources import SharedDisk
 
 
 class DisksInUse:
     def __init__(self) -> None:
-        self._used: dict[tuple[str, str], dict[int, Counter[Disk]]] = {}
+        self._used: dict[tuple[str, str], dict[int, Counter[SharedDisk]]] = {}
         """(kind, id) → slot → the disk as each pod there uses it."""
 
-    def use(self, slot: int, disks: Iterable[Disk], sign: int = 1) -> None:
+    def use(self, slot: int, disks: Iterable[SharedDisk], sign: int = 1) -> None:
         """A pod on the node uses the disks (or, with -1, no longer)."""
         for disk in disks:
             for one in disk.ids:
@@ -30,7 +30,7 @@ class DisksInUse:
                 if not nodes:
                     del self._used[(disk.kind, one)]
 
-    def available(self, slots: int, disks: Iterable[Disk]) -> Bools:
+    def available(self, slots: int, disks: Iterable[SharedDisk]) -> Bools:
         """For each of so many slots, whether a pod there could use all the disks."""
         free = np.ones(slots, dtype=np.bool_)
         for disk in disks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from alcove.scheduler.arrays import Ids, Ints
-from alcove.scheduler.columns import Column
+from alcove.scheduler.label_columns import LabelColumn
 
 
 def sums(ids: Ids, size: int, counts: Ints) -> Ints:
@@ -15,7 +15,7 @@ def sums(ids: Ids, size: int, counts: Ints) -> Ints:
     return totals
 
 
-def by_node(column: Column | None, counts: Ints) -> Ints:
+def by_node(column: LabelColumn | None, counts: Ints) -> Ints:
     """For each node, the sum over all nodes in its domain; 0 for nodes without the label."""
     if column is None:
         return np.zeros_like(counts)

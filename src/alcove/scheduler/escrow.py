@@ -21,8 +21,8 @@ from alcove.client.client import Client
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.resources import CONFIG_MAPS, NAMESPACES
-from alcove.scheduler.amounts import PODS, Amounts
-from alcove.scheduler.world import World
+from alcove.scheduler.resource_amounts import PODS, Amounts
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 NAMESPACE = "alcove-escrow"
 AHEAD_LEAST = 1 / 4
@@ -34,9 +34,11 @@ Slot = tuple[str, PlaneId]
 
 
 class Escrow:
-    def __init__(self, world: World, home: Callable[[], Client], is_over: Callable[[PlaneId], bool]) -> None:
+    def __init__(
+        self, cache: SchedulerCache, home: Callable[[], Client], is_over: Callable[[PlaneId], bool]
+    ) -> None:
         """`is_over`: the plane is no more, and its pods neither."""
-        self._world = world
+        self._cache = cache
         self._home = home
         self._is_over = is_over
         self._written: dict[Slot, Amounts] = {}
@@ -50,7 +52,7 @@ class Escrow:
         if plane == HOME:
             return True
         async with self._locks.setdefault(node, asyncio.Lock()):
-            needed = self._world.used_by(plane, node)
+            needed = self._cache.used_by(plane, node)
             noted = self._noted(plane, node)
             if all(noted.get(name, 0) >= amount for name, amount in needed.items()):
                 return True
@@ -61,13 +63,13 @@ class Escrow:
         """Now and then take back what is noted far ahead of what is used; until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            self._unswept = self._unswept or list(self._world.notes.held)
+            self._unswept = self._unswept or list(self._cache.notes.held)
             nodes, self._unswept = self._unswept[:SWEPT_AT_ONCE], self._unswept[SWEPT_AT_ONCE:]
             for node in nodes:
                 await self.take_back(node)
 
     async def take_back(self, node: str) -> None:
-        for plane in self._world.notes.held.get(node, {}):
+        for plane in self._cache.notes.held.get(node, {}):
             async with self._locks.setdefault(node, asyncio.Lock()):
                 most = self._most(plane, node)
                 noted = self._noted(plane, node)
@@ -78,10 +80,10 @@ class Escrow:
         """What a note should say at most; None: who knows."""
         if self._is_over(plane):
             return {}
-        return _ahead(self._world.used_by(plane, node)) if self._world.notes.is_known(plane) else None
+        return _ahead(self._cache.used_by(plane, node)) if self._cache.notes.is_known(plane) else None
 
     def _noted(self, plane: PlaneId, node: str) -> Amounts:
-        noted = self._world.notes.of(plane, node)
+        noted = self._cache.notes.of(plane, node)
         written = self._written.get((node, plane))
         if written is None or written == noted:
             self._written.pop((node, plane), None)

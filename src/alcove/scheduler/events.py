@@ -11,7 +11,7 @@ from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
 
 
-class Kind(Enum):
+class ObjectKind(Enum):
     POD = "pods"
     NODE = "nodes"
     CLAIM = "persistentvolumeclaims"
@@ -25,9 +25,9 @@ class Kind(Enum):
     """What planes may have on a node (`escrow`)."""
 
 
-class Event(Struct):
+class SchedulerEvent(Struct):
     plane: PlaneId
     tenant: TenantId
-    kind: Kind
+    kind: ObjectKind
     obj: Object
     is_gone: bool = False

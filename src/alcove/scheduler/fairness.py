@@ -20,8 +20,8 @@ import heapq
 from collections.abc import Mapping
 
 from alcove.api.ids import TenantId
-from alcove.scheduler.amounts import CPU, MEMORY, PODS, Amounts
-from alcove.scheduler.minima import NO_MINIMUM, Limits, hold
+from alcove.scheduler.guaranteed_minimums import NO_MINIMUM, TenantLimits, hold
+from alcove.scheduler.resource_amounts import CPU, MEMORY, PODS, Amounts
 
 SHARED = (CPU, MEMORY, PODS)
 AGING = 10
@@ -41,7 +41,7 @@ Head = tuple[int, str, int]
 _NOTHING: Mapping[str, int] = {}
 
 
-class Account:
+class TenantShare:
     """One tenant's use and standing."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Account:
 
     def __init__(self, tenant: TenantId) -> None:
         self.tenant = tenant
-        self.limits = Limits()
+        self.limits = TenantLimits()
         self.minimum = NO_MINIMUM
         self.used: Amounts = {}
         self.head: Head | None = None
@@ -77,13 +77,13 @@ class Account:
         """Number of its one valid entry among the waiting."""
 
 
-class Fairness:
+class FairShareQueue:
     def __init__(self) -> None:
-        self.accounts: dict[TenantId, Account] = {}
+        self.accounts: dict[TenantId, TenantShare] = {}
         self.turns = 0
         self._capacity: Amounts = {}
         self._used: Amounts = {}
-        self._promised: dict[Account, None] = {}
+        self._promised: dict[TenantShare, None] = {}
         """Accounts with a minimum."""
         self._are_minima_held = True
         """Whether their minima are those that can be held with this capacity and these limits."""
@@ -92,19 +92,19 @@ class Fairness:
         self._size = 0.0
         self._weight_ready = 0
         self._numbers = 0
-        self._moved: dict[Account, None] = {}
+        self._moved: dict[TenantShare, None] = {}
         """Ready accounts whose place in the order has to be found anew."""
-        self._ready: list[tuple[tuple[float, ...] | Head, int, Account]] = []
-        self._tired: list[tuple[int, int, Account]] = []
+        self._ready: list[tuple[tuple[float, ...] | Head, int, TenantShare]] = []
+        self._tired: list[tuple[int, int, TenantShare]] = []
         """By when they are rested."""
-        self._weary: list[tuple[tuple[float, ...] | Head, int, Account]] = []
+        self._weary: list[tuple[tuple[float, ...] | Head, int, TenantShare]] = []
         """The same, by whose turn it is, should nobody else be ready."""
-        self._waiting: list[tuple[float, int, Account]] = []
+        self._waiting: list[tuple[float, int, TenantShare]] = []
 
-    def account(self, tenant: TenantId) -> Account:
+    def account(self, tenant: TenantId) -> TenantShare:
         found = self.accounts.get(tenant)
         if found is None:
-            found = self.accounts[tenant] = Account(tenant)
+            found = self.accounts[tenant] = TenantShare(tenant)
         return found
 
     def forget(self, tenant: TenantId) -> None:
@@ -112,9 +112,9 @@ class Fairness:
         account = self.accounts.pop(tenant, None)
         if account is not None:
             self.set_head(account, None)
-            self.set_limits(account, Limits())
+            self.set_limits(account, TenantLimits())
 
-    def set_limits(self, account: Account, limits: Limits) -> None:
+    def set_limits(self, account: TenantShare, limits: TenantLimits) -> None:
         if account.head is not None:
             self._weight_ready += limits.weight - account.limits.weight
         account.limits = limits
@@ -144,7 +144,7 @@ class Fairness:
             self._owe(account, 1)
             self._move(account)
 
-    def charge(self, account: Account, amounts: Mapping[str, int], sign: int = 1) -> None:
+    def charge(self, account: TenantShare, amounts: Mapping[str, int], sign: int = 1) -> None:
         """A pod of the tenant takes these amounts (or, with -1, gives them back)."""
         self._owe(account, -1)
         for resource, amount in amounts.items():
@@ -153,7 +153,7 @@ class Fairness:
         self._owe(account, 1)
         self._move(account)
 
-    def _owe(self, account: Account, sign: int) -> None:
+    def _owe(self, account: TenantShare, sign: int) -> None:
         for resource, kept in account.minimum.kept.items():
             missing = max(0, kept - account.used.get(resource, 0))
             self._owed[resource] = self._owed.get(resource, 0) + sign * missing
@@ -167,14 +167,14 @@ class Fairness:
         """Whether something is guaranteed to somebody."""
         return bool(self._promised)
 
-    def share(self, account: Account) -> float:
+    def share(self, account: TenantShare) -> float:
         """The dominant share, not weighted."""
         return max(
             (account.used.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
             default=0.0,
         )
 
-    def objection(self, account: Account, amounts: Mapping[str, int]) -> str:
+    def objection(self, account: TenantShare, amounts: Mapping[str, int]) -> str:
         """Why the tenant may not place a pod of these amounts now; empty if it may."""
         limits = account.limits
         for resource, most in limits.most.items():
@@ -191,7 +191,7 @@ class Fairness:
                 return f"what is left of {resource} is guaranteed to other tenants"
         return ""
 
-    def set_head(self, account: Account, head: Head | None, asks: Mapping[str, int] = _NOTHING) -> None:
+    def set_head(self, account: TenantShare, head: Head | None, asks: Mapping[str, int] = _NOTHING) -> None:
         """What is first in the tenant's line now, and what it requests; None: nothing is ready."""
         before, account.head = account.head, head
         account.asks = asks
@@ -201,7 +201,7 @@ class Fairness:
                 self._await(account)
         self._move(account)
 
-    def _move(self, account: Account) -> None:
+    def _move(self, account: TenantShare) -> None:
         if account.head is not None:
             self._moved[account] = None
 
@@ -209,7 +209,7 @@ class Fairness:
         self._numbers += 1
         return self._numbers
 
-    def next(self) -> Account | None:
+    def next(self) -> TenantShare | None:
         """Whose turn it is. The account keeps its head until told otherwise."""
         self.turns += 1
         self._sort_in()
@@ -242,20 +242,20 @@ class Fairness:
                 heap[:] = [each for each in heap if each[1] == each[2].entry]
                 heapq.heapify(heap)
 
-    def _key(self, account: Account) -> tuple[float, ...] | Head:
+    def _key(self, account: TenantShare) -> tuple[float, ...] | Head:
         due = account.minimum.due
         if due and any(account.used.get(each, 0) < due[each] for each in due if account.asks.get(each)):
             # Of those below, whoever has the least part of what it is due.
             return (0.0, max(account.used.get(each, 0) / due[each] for each in due if due[each]))
         return (1.0, self.share(account) / account.limits.weight)
 
-    def _is_tired(self, account: Account) -> bool:
+    def _is_tired(self, account: TenantShare) -> bool:
         passed = self.turns - account.tries_at
         account.tries = min(TRIES_MAX, account.tries + passed * TRIES_PER_TURN)
         account.tries_at = self.turns
         return account.tries < 1
 
-    def _first(self) -> Account | None:
+    def _first(self) -> TenantShare | None:
         """The first of those that have tries left, or else of those that have not."""
         for heap in (self._ready, self._weary):
             while heap:
@@ -264,7 +264,7 @@ class Fairness:
                     return account
         return None
 
-    def _overdue(self) -> Account | None:
+    def _overdue(self) -> TenantShare | None:
         while self._waiting and self._waiting[0][0] <= self.turns:
             _, wait, account = heapq.heappop(self._waiting)
             if wait != account.wait or account.head is None:
@@ -275,7 +275,7 @@ class Fairness:
             self._await(account)
         return None
 
-    def _await(self, account: Account) -> None:
+    def _await(self, account: TenantShare) -> None:
         """From now on the account waits for its turn."""
         account.wait = self._number()
         heapq.heappush(self._waiting, (self.turns + self._patience(account), account.wait, account))
@@ -283,13 +283,13 @@ class Fairness:
             self._waiting = [each for each in self._waiting if each[1] == each[2].wait]
             heapq.heapify(self._waiting)
 
-    def _patience(self, account: Account) -> float:
+    def _patience(self, account: TenantShare) -> float:
         """Turns after which it is served whatever its share: many times what its weight gives it, more
         if its pods are larger than others'."""
         larger = account.size / self._size if self._size else 1.0
         return AGING * max(1, self._weight_ready) / account.limits.weight * max(1.0, larger)
 
-    def succeeded(self, account: Account, amounts: Mapping[str, int]) -> None:
+    def succeeded(self, account: TenantShare, amounts: Mapping[str, int]) -> None:
         """The tenant's turn led to a placed pod of these amounts."""
         size = max(
             (amounts.get(each, 0) / self._capacity[each] for each in SHARED if self._capacity.get(each)),
@@ -298,21 +298,21 @@ class Fairness:
         account.size += (size - account.size) * (_SMOOTHING if account.size else 1.0)
         self._size += (size - self._size) * (_SMOOTHING if self._size else 1.0)
 
-    def failed(self, account: Account, seconds: float = 0.0, is_again: bool = False) -> None:
+    def failed(self, account: TenantShare, seconds: float = 0.0, is_again: bool = False) -> None:
         """The tenant's turn led to nothing, and was so much work. `is_again`: it was tried before."""
         cost = max(TRY_AGAIN if is_again else 1.0, seconds / TRY_SECONDS - 1.0)
         account.tries = max(account.tries - cost, -TRIES_OWED_MAX)
 
 
-class FirstCome(Fairness):
+class FirstComeQueue(FairShareQueue):
     """No fairness: the oldest pod of all is next. To measure what fairness is worth."""
 
-    def _key(self, account: Account) -> tuple[float, ...] | Head:
+    def _key(self, account: TenantShare) -> tuple[float, ...] | Head:
         assert account.head is not None
         return account.head
 
-    def _is_tired(self, account: Account) -> bool:
+    def _is_tired(self, account: TenantShare) -> bool:
         return False
 
-    def _patience(self, account: Account) -> float:
+    def _patience(self, account: TenantShare) -> float:
         return float("inf")

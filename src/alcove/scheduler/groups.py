@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from alcove.scheduler.slotcounts import SlotCounts
 
 if TYPE_CHECKING:
-    from alcove.scheduler.rules import Rule
-    from alcove.scheduler.selections import Selection
+    from alcove.scheduler.affinity_rules import AffinityRule
+    from alcove.scheduler.selections import PodSelection
 
 
-class Group:
+class PodGroup:
     __slots__ = (
         "labels",
         "leaving",
@@ -39,9 +39,9 @@ class Group:
         """Of those placed, the ones that are being deleted."""
         self.nominated = SlotCounts()
         """Not placed, but room is made for them there."""
-        self.selections: list[Selection] = []
+        self.selections: list[PodSelection] = []
         """Which choices of pods this group is part of."""
-        self.rules: list[Rule] = []
+        self.rules: list[AffinityRule] = []
         """Which rules of other pods speak of this group."""
         self.rules_at = 0
         """As of which change of the tenant's rules."""

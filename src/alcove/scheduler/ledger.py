@@ -21,17 +21,17 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from alcove.client.keys import PlaneId, Space
-from alcove.scheduler.fairness import Fairness
-from alcove.scheduler.pods import Pod, State
+from alcove.client.keys import PlaneId, TenantKey
+from alcove.scheduler.fairness import FairShareQueue
+from alcove.scheduler.pods import PodState, SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.storage import ClaimKey
 from alcove.scheduler.volumeplans import NO_VOLUMES, VolumePlan
-from alcove.scheduler.world import World
 
 ANSWER_SECONDS_MAX = 60.0
 """No answer at all after so long: it is in doubt."""
-DOUBT_SECONDS = 1.0
-DOUBT_SECONDS_MAX = 30.0
+RECHECK_SECONDS = 1.0
+RECHECK_SECONDS_MAX = 30.0
 CLAIMS_SECONDS_MAX = 600.0
 """How long a pod waits, place held, for its volumes."""
 PLANE_FLIGHTS_MAX = 1024
@@ -40,10 +40,10 @@ PLANE_FLIGHTS_MAX = 1024
 K = TypeVar("K")
 
 
-class Flight(Struct):
+class InFlightBinding(Struct):
     """A decision on its way to the plane."""
 
-    pod: Pod
+    pod: SchedulerPod
     plane: PlaneId
     node: str
     due: float
@@ -59,76 +59,78 @@ class Flight(Struct):
 
 
 class Ledger:
-    def __init__(self, world: World, fairness: Fairness) -> None:
-        self._world = world
+    def __init__(self, cache: SchedulerCache, fairness: FairShareQueue) -> None:
+        self._cache = cache
         self._fairness = fairness
-        self.flights: dict[Pod, Flight] = {}
-        self._due: list[tuple[float, int, Flight]] = []
+        self.flights: dict[SchedulerPod, InFlightBinding] = {}
+        self._due: list[tuple[float, int, InFlightBinding]] = []
         self._numbers = 0
         self._planes: Counter[PlaneId] = Counter()
-        self._spaces: Counter[Space] = Counter()
+        self._spaces: Counter[TenantKey] = Counter()
 
     def in_flight(self, plane: PlaneId) -> int:
         return self._planes[plane]
 
-    def in_flight_of(self, space: Space) -> int:
-        return self._spaces[space]
+    def in_flight_of(self, tenant_key: TenantKey) -> int:
+        return self._spaces[tenant_key]
 
-    def assume(self, pod: Pod, node: str, now: float, plan: VolumePlan = NO_VOLUMES) -> Flight:
+    def assume(
+        self, pod: SchedulerPod, node: str, now: float, plan: VolumePlan = NO_VOLUMES
+    ) -> InFlightBinding:
         """It is decided that the pod goes to the node."""
         self._hold(pod, node)
-        pod.state = State.ASSUMED
-        flight = self.flights[pod] = Flight(pod, pod.plane, node, 0.0, plan, bool(plan))
+        pod.state = PodState.ASSUMED
+        flight = self.flights[pod] = InFlightBinding(pod, pod.plane, node, 0.0, plan, bool(plan))
         self._planes[pod.plane] += 1
-        self._spaces[Space(pod.plane, pod.tenant)] += 1
+        self._spaces[TenantKey(pod.plane, pod.tenant)] += 1
         self._wake_at(flight, now + (CLAIMS_SECONDS_MAX if plan else ANSWER_SECONDS_MAX))
-        promised = self._world.storage(pod.tenant).promised if plan else {}
+        promised = self._cache.storage(pod.tenant).promised if plan else {}
         promised.update(plan.binds)
         return flight
 
-    def place(self, pod: Pod, node: str) -> None:
+    def place(self, pod: SchedulerPod, node: str) -> None:
         """The pod is on the node: the plane said so. What was assumed gives way to that."""
         self._end_flight(pod)
         if pod.node and pod.node != node:
             self._release(pod)
         if not pod.node:
             self._hold(pod, node)
-        pod.state = State.PLACED
+        pod.state = PodState.PLACED
         pod.attempts = 0
 
-    def taken(self, pod: Pod) -> None:
+    def taken(self, pod: SchedulerPod) -> None:
         """The plane took the decision."""
-        if pod.state is State.ASSUMED:
+        if pod.state is PodState.ASSUMED:
             self.place(pod, pod.node)
 
-    def doubt(self, pod: Pod, now: float) -> None:
+    def mark_unconfirmed(self, pod: SchedulerPod, now: float) -> None:
         """The plane may have taken the decision or not."""
         flight = self.flights.get(pod)
         if flight is not None and not flight.is_preparing:
-            delay = min(DOUBT_SECONDS * 2 ** min(flight.doubts, 16), DOUBT_SECONDS_MAX)
+            delay = min(RECHECK_SECONDS * 2 ** min(flight.doubts, 16), RECHECK_SECONDS_MAX)
             flight.doubts += 1
             self._wake_at(flight, now + delay)
 
-    def bind_now(self, flight: Flight, now: float) -> None:
+    def bind_now(self, flight: InFlightBinding, now: float) -> None:
         """Its volumes are there: the pod is being bound."""
         flight.is_preparing = False
         self._wake_at(flight, now + ANSWER_SECONDS_MAX)
 
-    def release(self, pod: Pod) -> None:
+    def release(self, pod: SchedulerPod) -> None:
         """The pod holds nothing any more: the plane refused it, or it is gone or finished."""
         self._end_flight(pod)
         if pod.node:
             self._release(pod)
-        pod.state = State.IGNORED
+        pod.state = PodState.IGNORED
 
-    def swap(self, pod: Pod, change: Callable[[], None]) -> None:
+    def swap(self, pod: SchedulerPod, change: Callable[[], None]) -> None:
         """Change what a pod is that has a place; it keeps the place."""
         node = pod.node
         self._release(pod)
         change()
         self._hold(pod, node)
 
-    def due(self, now: float) -> Flight | None:
+    def due(self, now: float) -> InFlightBinding | None:
         """A flight whose time has come: send it again."""
         while self._due and self._due[0][0] <= now:
             _, number, flight = heapq.heappop(self._due)
@@ -145,25 +147,25 @@ class Ledger:
             heapq.heappop(self._due)
         return None
 
-    def _wake_at(self, flight: Flight, due: float) -> None:
+    def _wake_at(self, flight: InFlightBinding, due: float) -> None:
         self._numbers += 1
         flight.due, flight.number = due, self._numbers
         heapq.heappush(self._due, (due, flight.number, flight))
 
-    def _end_flight(self, pod: Pod) -> None:
+    def _end_flight(self, pod: SchedulerPod) -> None:
         flight = self.flights.pop(pod, None)
         if flight is not None:
             _less(self._planes, flight.plane)
-            _less(self._spaces, Space(flight.plane, pod.tenant))
+            _less(self._spaces, TenantKey(flight.plane, pod.tenant))
             for volume, _ in flight.plan.binds:
-                self._world.storage(pod.tenant).promised.pop(volume, None)
+                self._cache.storage(pod.tenant).promised.pop(volume, None)
 
-    def _hold(self, pod: Pod, node: str) -> None:
-        self._world.place(pod, node)
+    def _hold(self, pod: SchedulerPod, node: str) -> None:
+        self._cache.place(pod, node)
         self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts)
 
-    def _release(self, pod: Pod) -> None:
-        self._world.lift(pod)
+    def _release(self, pod: SchedulerPod) -> None:
+        self._cache.lift(pod)
         self._fairness.charge(self._fairness.account(pod.tenant), pod.shape.requests.amounts, -1)
 
 

@@ -14,20 +14,20 @@ from prometheus_client.registry import Collector
 from alcove.scheduler.core import Scheduler
 
 if TYPE_CHECKING:
-    from alcove.scheduler.runner import Runner
+    from alcove.scheduler.runner import SchedulerRunner
 
 TENANTS_SHOWN = 10
 
 
-class Metrics(Collector):
+class SchedulerMetrics(Collector):
     def __init__(self) -> None:
         self._core: Scheduler | None = None
-        self._runner: Runner | None = None
+        self._runner: SchedulerRunner | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    def follow(self, core: Scheduler, runner: Runner) -> None:
+    def follow(self, core: Scheduler, runner: SchedulerRunner) -> None:
         """From now on these are counted: a scheduler begins anew each time it leads."""
         self._core, self._runner = core, runner
 
@@ -46,7 +46,7 @@ class Metrics(Collector):
             "Sets of equal pods that fit nowhere now.",
             value=len(core.queue.blocked),
         )
-        yield GaugeMetricFamily("alcove_scheduler_nodes", "Nodes known.", value=core.world.nodes.count)
+        yield GaugeMetricFamily("alcove_scheduler_nodes", "Nodes known.", value=core.cache.nodes.count)
         yield GaugeMetricFamily(
             "alcove_scheduler_bindings_under_way",
             "Decisions whose outcome is not known yet.",

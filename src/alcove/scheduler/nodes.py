@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from alcove.api.objects import Object, get
-from alcove.scheduler import amounts
-from alcove.scheduler.amounts import Amounts
-from alcove.scheduler.taints import Taint, read_taints
+from alcove.scheduler import resource_amounts
+from alcove.scheduler.resource_amounts import Amounts
+from alcove.scheduler.taints import NodeTaint, read_taints
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -19,7 +19,7 @@ class NodeFacts(Struct, frozen=True):
     name: str
     labels: Mapping[str, str] = {}
     allocatable: Mapping[str, int] = {}
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     is_unschedulable: bool = False
     images: Mapping[str, int] = {}
     """Size in bytes of each image the node has, by each of its names."""
@@ -43,7 +43,7 @@ def read_node(node: Object) -> NodeFacts:
 def _allocatable(status: Object) -> Amounts:
     """A node that says nothing of what is allocatable gives all it has."""
     given: Mapping[str, Any] | None = status.get("allocatable")
-    return amounts.read_valid(status.get("capacity") if given is None else given)
+    return resource_amounts.read_valid(status.get("capacity") if given is None else given)
 
 
 def _images(images: list[Object] | tuple[()]) -> dict[str, int]:
@@ -51,4 +51,4 @@ def _images(images: list[Object] | tuple[()]) -> dict[str, int]:
 
 
 def _bytes(size: int | None) -> int:
-    return max(0, min(size or 0, amounts.AMOUNT_MAX))
+    return max(0, min(size or 0, resource_amounts.AMOUNT_MAX))

@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.columns import integer
-from alcove.scheduler.snapshot import Snapshot
+from alcove.scheduler.label_columns import integer
+from alcove.scheduler.snapshot import NodeSnapshot
 
 NAME_FIELD = "metadata.name"
 
 
-class Requirement(Struct, frozen=True):
+class NodeSelectorRequirement(Struct, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...]
@@ -37,7 +37,7 @@ class Requirement(Struct, frozen=True):
             return "values set must be empty for exists and does not exist" if self.values else ""
         return f'"{self.operator}" is not a valid node selector operator'
 
-    def holds(self, nodes: Snapshot, rows: Rows) -> Bools:
+    def holds(self, nodes: NodeSnapshot, rows: Rows) -> Bools:
         if self.is_field:
             return self._names(nodes, rows)
         column = nodes.labels.get(self.key)
@@ -58,7 +58,7 @@ class Requirement(Struct, frozen=True):
             return column.is_number(lambda number: number > bound, rows)
         return column.is_number(lambda number: number < bound, rows)
 
-    def _names(self, nodes: Snapshot, rows: Rows) -> Bools:
+    def _names(self, nodes: NodeSnapshot, rows: Rows) -> Bools:
         named = np.zeros(nodes.size, dtype=np.bool_)
         named[[slot for name in self.values if (slot := nodes.slot(name)) is not None]] = True
         chosen: Bools = named[rows]
@@ -68,13 +68,13 @@ class Requirement(Struct, frozen=True):
 class Term(Struct, frozen=True):
     """Requirements that must all hold. A term without any matches nothing."""
 
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[NodeSelectorRequirement, ...]
 
     @property
     def fault(self) -> str:
         return next((fault for each in self.requirements if (fault := each.fault)), "")
 
-    def matches(self, nodes: Snapshot, rows: Rows) -> Bools:
+    def matches(self, nodes: NodeSnapshot, rows: Rows) -> Bools:
         if not self.requirements or self.fault:
             return np.zeros(len(nodes.is_alive[rows]), dtype=np.bool_)
         first, *others = self.requirements
@@ -98,15 +98,15 @@ class NodeSelector(Struct, frozen=True):
     labels: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] | None = None
 
-    def matches(self, nodes: Snapshot, rows: Rows) -> Bools:
+    def matches(self, nodes: NodeSnapshot, rows: Rows) -> Bools:
         matching = np.ones(len(nodes.is_alive[rows]), dtype=np.bool_)
         for key, value in self.labels:
-            matching &= Requirement(key, "In", (value,)).holds(nodes, rows)
+            matching &= NodeSelectorRequirement(key, "In", (value,)).holds(nodes, rows)
         if self.terms is not None:
             matching &= self._any_term(nodes, rows)
         return matching
 
-    def _any_term(self, nodes: Snapshot, rows: Rows) -> Bools:
+    def _any_term(self, nodes: NodeSnapshot, rows: Rows) -> Bools:
         matching = np.zeros(len(nodes.is_alive[rows]), dtype=np.bool_)
         for term in self.terms or ():
             matching |= term.matches(nodes, rows)
@@ -133,9 +133,9 @@ def read_term(term: Object) -> Term:
     return Term((*labels, *fields))
 
 
-def _requirement(raw: Object, is_field: bool) -> Requirement:
+def _requirement(raw: Object, is_field: bool) -> NodeSelectorRequirement:
     values = tuple(raw.get("values") or ())
-    return Requirement(raw.get("key", ""), raw.get("operator", ""), values, is_field)
+    return NodeSelectorRequirement(raw.get("key", ""), raw.get("operator", ""), values, is_field)
 
 
 def read_selector(labels: Mapping[str, str], required: Object | None) -> NodeSelector | None:

@@ -13,15 +13,15 @@ import msgspec
 
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
-from alcove.scheduler.amounts import CPU, MEMORY, Amounts
-from alcove.scheduler.snapshot import Demand, Snapshot
+from alcove.scheduler.resource_amounts import CPU, MEMORY, Amounts
+from alcove.scheduler.snapshot import Demand, NodeSnapshot
 
 Held = Mapping[PlaneId, Amounts]
 _NOTHING: Held = {}
 
 
-class Notes:
-    def __init__(self, nodes: Snapshot) -> None:
+class PlaneNotes:
+    def __init__(self, nodes: NodeSnapshot) -> None:
         self._nodes = nodes
         self._known = {HOME}
         self.held: dict[str, Held] = {}

@@ -6,11 +6,11 @@ from enum import IntEnum
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import PlaneId
-from alcove.scheduler.groups import Group
-from alcove.scheduler.shapes import Shape
+from alcove.scheduler.groups import PodGroup
+from alcove.scheduler.shapes import PodShape
 
 
-class State(IntEnum):
+class PodState(IntEnum):
     IGNORED = 0
     """Neither to be placed by us nor taking anything: of another scheduler, gated, finished."""
     PENDING = 1
@@ -21,7 +21,7 @@ class State(IntEnum):
     """On its node."""
 
 
-class Pod:
+class SchedulerPod:
     __slots__ = (
         "attempts",
         "created",
@@ -29,22 +29,22 @@ class Pod:
         "is_denominated",
         "is_evicted",
         "is_leaving",
-        "is_to_be_told",
         "may_preempt",
         "name",
         "namespace",
+        "needs_report",
         "node",
         "nominated",
         "plane",
         "priority",
         "queued",
+        "reported_at",
+        "reported_reason",
         "shape",
         "slot",
         "started",
         "state",
         "tenant",
-        "told",
-        "told_at",
         "uid",
         "was_blocked",
     )
@@ -55,9 +55,9 @@ class Pod:
         self.tenant = tenant
         self.namespace = namespace
         self.name = name
-        self.state = State.IGNORED
-        self.shape: Shape
-        self.group: Group
+        self.state = PodState.IGNORED
+        self.shape: PodShape
+        self.group: PodGroup
         self.priority = 0
         self.may_preempt = True
         self.created = ""
@@ -77,10 +77,10 @@ class Pod:
         """It was nominated for a node and no longer is, which its object does not say yet."""
         self.attempts = 0
         """In a row, that came to nothing and are repeated after a while."""
-        self.told = ""
+        self.reported_reason = ""
         """Why it is pending, as last told."""
-        self.told_at = 0.0
-        self.is_to_be_told = False
+        self.reported_at = 0.0
+        self.needs_report = False
         self.was_blocked = False
         """It was tried before, and fitted nowhere."""
         self.queued = 0

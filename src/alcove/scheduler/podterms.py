@@ -16,7 +16,7 @@ from alcove.scheduler.bounds import POD_TERMS_MAX, SELECTOR_REQUIREMENTS_MAX, SE
 from alcove.scheduler.nodes import HOSTNAME, ZONE
 
 
-class Picked(Struct, frozen=True):
+class SelectedPods(Struct, frozen=True):
     """A choice among a tenant's pods: in these namespaces, or in those that the namespace selector
     takes, with labels that the selector takes; and, if an owner is given, only that controller's."""
 
@@ -24,7 +24,7 @@ class Picked(Struct, frozen=True):
     namespace_selector: LabelSelector | None
     selector: LabelSelector
     owner: str = ""
-    also: "tuple[Picked, ...]" = ()
+    also: "tuple[SelectedPods, ...]" = ()
     """Further choices that have to pick the pod, too."""
 
     @property
@@ -35,7 +35,7 @@ class Picked(Struct, frozen=True):
 class PodTerm(Struct, frozen=True):
     """Near (or far from) the picked pods, where nodes with the same value of the topology key are near."""
 
-    picked: Picked
+    picked: SelectedPods
     topology_key: str
 
 
@@ -46,13 +46,13 @@ class WeightedTerm(Struct, frozen=True):
     weight: int
 
 
-class Affinity(Struct, frozen=True):
+class PodAffinityTerms(Struct, frozen=True):
     near: tuple[PodTerm, ...] = ()
     far: tuple[PodTerm, ...] = ()
-    wishes: tuple[WeightedTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
 
     @property
-    def wanted(self) -> Picked | None:
+    def wanted(self) -> SelectedPods | None:
         """The pods it must be near: those that all terms pick."""
         if not self.near:
             return None
@@ -60,10 +60,10 @@ class Affinity(Struct, frozen=True):
         return structs.replace(first, also=tuple(others)) if others else first
 
 
-class Spread(Struct, frozen=True):
+class SpreadConstraint(Struct, frozen=True):
     """Picked pods are to be spread evenly over the values of the topology key."""
 
-    picked: Picked
+    picked: SelectedPods
     topology_key: str
     skew_max: int
     domains_least: int = 1
@@ -71,12 +71,12 @@ class Spread(Struct, frozen=True):
     heeds_taints: bool = False
 
 
-NOTHING_ASKED = Affinity()
+NO_TERMS = PodAffinityTerms()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -> Affinity:
+def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -> PodAffinityTerms:
     """Raises BadRequest for a selector that makes no sense, TooMuch."""
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     lists: list[Sequence[Any]] = [
@@ -92,7 +92,7 @@ def read_affinity(affinity: Object, namespace: str, labels: Mapping[str, str]) -
         for terms, sign in ((lists[1], 1), (lists[3], -1))
         for each in terms
     ]
-    return Affinity(
+    return PodAffinityTerms(
         tuple(_term(each, namespace, labels) for each in lists[0]),
         tuple(_term(each, namespace, labels) for each in lists[2]),
         tuple(wishes),
@@ -116,7 +116,7 @@ def _term(term: Object, namespace: str, labels: Mapping[str, str]) -> PodTerm:
         names = frozenset((namespace,))
     among = None if given is None else selectors.from_object(given)
     selector = _with_keys(selectors.from_object(term.get("labelSelector")), term, labels)
-    return PodTerm(Picked(names, among, selector), term.get("topologyKey", ""))
+    return PodTerm(SelectedPods(names, among, selector), term.get("topologyKey", ""))
 
 
 def _with_keys(selector: LabelSelector, term: Object, labels: Mapping[str, str]) -> LabelSelector:
@@ -135,12 +135,12 @@ def _with_keys(selector: LabelSelector, term: Object, labels: Mapping[str, str])
 
 def read_spreads(
     constraints: Sequence[Object], namespace: str, labels: Mapping[str, str]
-) -> tuple[tuple[Spread, ...], tuple[Spread, ...]]:
+) -> tuple[tuple[SpreadConstraint, ...], tuple[SpreadConstraint, ...]]:
     """Those that must hold, and those that are wishes. Raises BadRequest, TooMuch."""
     bound("pod has {} topology spread constraints", len(constraints), POD_TERMS_MAX)
     _bound_selectors(each.get("labelSelector") for each in constraints)
-    hard: list[Spread] = []
-    soft: list[Spread] = []
+    hard: list[SpreadConstraint] = []
+    soft: list[SpreadConstraint] = []
     for each in constraints:
         (soft if each.get("whenUnsatisfiable") == "ScheduleAnyway" else hard).append(
             _spread(each, namespace, labels)
@@ -148,10 +148,10 @@ def read_spreads(
     return tuple(hard), tuple(soft)
 
 
-def _spread(constraint: Object, namespace: str, labels: Mapping[str, str]) -> Spread:
+def _spread(constraint: Object, namespace: str, labels: Mapping[str, str]) -> SpreadConstraint:
     selector = _with_keys(selectors.from_object(constraint.get("labelSelector")), constraint, labels)
-    return Spread(
-        Picked(frozenset((namespace,)), None, selector),
+    return SpreadConstraint(
+        SelectedPods(frozenset((namespace,)), None, selector),
         constraint.get("topologyKey", ""),
         constraint.get("maxSkew") or 1,
         constraint.get("minDomains") or 1,
@@ -160,10 +160,10 @@ def _spread(constraint: Object, namespace: str, labels: Mapping[str, str]) -> Sp
     )
 
 
-def spread_of_controller(namespace: str, owner: str) -> tuple[Spread, ...]:
+def spread_of_controller(namespace: str, owner: str) -> tuple[SpreadConstraint, ...]:
     """What pods of one controller wish where they say nothing: over nodes, and over zones."""
-    picked = Picked(frozenset((namespace,)), None, selectors.EVERYTHING, owner)
-    return (Spread(picked, HOSTNAME, 3), Spread(picked, ZONE, 5))
+    picked = SelectedPods(frozenset((namespace,)), None, selectors.EVERYTHING, owner)
+    return (SpreadConstraint(picked, HOSTNAME, 3), SpreadConstraint(picked, ZONE, 5))
 
 
 _SPREADING = frozenset(("ReplicaSet", "StatefulSet", "ReplicationController"))

@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from alcove.api.ids import TenantId
-from alcove.scheduler.budgets import Budget, violating
-from alcove.scheduler.judge import Explanation, Judge
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.budgets import DisruptionBudget, violating
+from alcove.scheduler.evaluator import NodeEvaluator, SchedulingExplanation
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.trials import ResourceTrial, Trial, WorldTrial, only_resources_matter, terms_of
-from alcove.scheduler.world import World
 
 CANDIDATES_MAX = 100
 """Nodes on which victims are found before the best is taken."""
@@ -31,43 +31,49 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NOT_TRIED = "node(s) will be tried next"
 _PRIORITY_OFFSET = 1 << 31
 
-BudgetsOf = Callable[[TenantId], Sequence[Budget]]
+BudgetsOf = Callable[[TenantId], Sequence[DisruptionBudget]]
 VictimTenants = Callable[[TenantId], Sequence[TenantId]]
 
 
-class Candidate(Struct):
+class PreemptionCandidate(Struct):
     slot: int
-    victims: list[Pod]
+    victims: list[SchedulerPod]
     """The most important first."""
     violations: int
 
 
-class Outcome(Struct):
+class PreemptionOutcome(Struct):
     """The best candidate, or why there is none."""
 
-    candidate: Candidate | None = None
+    candidate: PreemptionCandidate | None = None
     text: str = ""
     is_partial: bool = False
     """Not every node was tried."""
 
 
 class Preemption:
-    def __init__(self, world: World, judge: Judge, budgets: BudgetsOf, victim_tenants: VictimTenants) -> None:
-        self._world = world
-        self._judge = judge
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        evaluator: NodeEvaluator,
+        budgets: BudgetsOf,
+        victim_tenants: VictimTenants,
+    ) -> None:
+        self._cache = cache
+        self._evaluator = evaluator
         self._budgets = budgets
         self._victim_tenants = victim_tenants
-        self._placed: dict[TenantId, dict[int, dict[str, dict[Pod, None]]]] = {}
+        self._placed: dict[TenantId, dict[int, dict[str, dict[SchedulerPod, None]]]] = {}
         """Placed pods: tenant → priority → node → pods."""
         self._cursor = 0
-        self.doomed: set[Pod] = set()
+        self.doomed: set[SchedulerPod] = set()
         """Victims that were chosen and are not gone yet (or went since the last look for victims)."""
 
-    def note_placed(self, pod: Pod) -> None:
+    def note_placed(self, pod: SchedulerPod) -> None:
         nodes = self._placed.setdefault(pod.tenant, {}).setdefault(pod.priority, {})
         nodes.setdefault(pod.node, {})[pod] = None
 
-    def note_gone(self, pod: Pod) -> None:
+    def note_gone(self, pod: SchedulerPod) -> None:
         """To be called while the pod still has its node. It may come back at once, changed: whether it is
         doomed is forgotten only once it has no node."""
         priorities = self._placed.get(pod.tenant, {})
@@ -83,29 +89,29 @@ class Preemption:
         if not priorities:
             del self._placed[pod.tenant]
 
-    def ineligible(self, pod: Pod, nominated: str, why: Explanation) -> str:
+    def ineligible(self, pod: SchedulerPod, nominated: str, why: SchedulingExplanation) -> str:
         """Why the pod may not preempt now; empty if it may."""
         if not pod.may_preempt:
             return "not eligible due to preemptionPolicy=Never."
-        slot = self._world.nodes.slot(nominated) if nominated else None
+        slot = self._cache.nodes.slot(nominated) if nominated else None
         if slot is None or not why.curable[slot]:
             return ""
-        for victim in self._world.on_node.get(nominated, {}):
+        for victim in self._cache.on_node.get(nominated, {}):
             # Whoever goes for another reason may take its time: that is not to be waited for.
             is_going = (victim.is_leaving and victim.is_evicted) or victim in self.doomed
             if is_going and victim.priority < pod.priority and self.may_evict(pod, victim):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def may_evict(self, pod: Pod, victim: Pod) -> bool:
+    def may_evict(self, pod: SchedulerPod, victim: SchedulerPod) -> bool:
         """Whether it could, were it more important: its priority means something to the other."""
         return victim.tenant in self._reach(pod)
 
-    def _reach(self, pod: Pod) -> dict[TenantId, None]:
+    def _reach(self, pod: SchedulerPod) -> dict[TenantId, None]:
         """Tenants whose pods it may evict, each once: its own, and those that ring0 says."""
         return dict.fromkeys((pod.tenant, *self._victim_tenants(pod.tenant)))
 
-    def find(self, pod: Pod, why: Explanation) -> Outcome:
+    def find(self, pod: SchedulerPod, why: SchedulingExplanation) -> PreemptionOutcome:
         self.doomed.difference_update([victim for victim in self.doomed if not victim.node])
         told: Counter[str] = Counter()
         victims = self._victims_by_node(pod)
@@ -114,24 +120,28 @@ class Preemption:
         if victims:
             candidates, is_partial = self._candidates(pod, curable, victims, told)
             if candidates:
-                return Outcome(min(candidates, key=_cost))
+                return PreemptionOutcome(min(candidates, key=_cost))
         else:
             told[NO_VICTIMS] = len(curable)
         told[NOT_HELPFUL] = why.nodes - len(curable)
         told[NOT_TRIED] = why.nodes - told.total() if is_partial else 0
         reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in told.items() if count > 0))
-        return Outcome(None, f"0/{why.nodes} nodes are available: {reasons}.", is_partial)
+        return PreemptionOutcome(None, f"0/{why.nodes} nodes are available: {reasons}.", is_partial)
 
     def _candidates(
-        self, pod: Pod, curable: list[int], victims: list[dict[str, dict[Pod, None]]], told: Counter[str]
-    ) -> tuple[list[Candidate], bool]:
+        self,
+        pod: SchedulerPod,
+        curable: list[int],
+        victims: list[dict[str, dict[SchedulerPod, None]]],
+        told: Counter[str],
+    ) -> tuple[list[PreemptionCandidate], bool]:
         """The first that are found, and whether nodes were left out for the work it is."""
         budgets = [each for tenant in self._reach(pod) for each in self._budgets(tenant)]
-        is_simple = only_resources_matter(self._world, self._judge, pod)
+        is_simple = only_resources_matter(self._cache, self._evaluator, pod)
         trials_left = TRIALS_MAX
-        found: list[Candidate] = []
+        found: list[PreemptionCandidate] = []
         for slot in self._in_turn(curable):
-            name = self._world.nodes.name(slot)
+            name = self._cache.nodes.name(slot)
             potential = [victim for nodes in victims for victim in nodes.get(name, ())]
             if not potential:
                 told[NO_VICTIMS] += 1
@@ -139,13 +149,13 @@ class Preemption:
             if len(found) == CANDIDATES_MAX or trials_left <= 0:
                 return found, trials_left <= 0
             self._cursor = slot + 1
-            quick = ResourceTrial(self._world, pod, slot)
+            quick = ResourceTrial(self._cache, pod, slot)
             if is_simple:
                 candidate = self._select(quick, slot, potential, budgets, told)
             elif self._is_too_small(quick, potential, told):
                 continue
             else:
-                trial = WorldTrial(self._world, self._judge, pod, slot)
+                trial = WorldTrial(self._cache, self._evaluator, pod, slot)
                 candidate = self._select(trial, slot, potential, budgets, told)
                 trials_left -= trial.questions * (1 + terms_of(pod.shape) // TERMS_PER_TRIAL)
             if candidate is not None:
@@ -153,7 +163,7 @@ class Preemption:
         return found, False
 
     @staticmethod
-    def _is_too_small(trial: ResourceTrial, potential: list[Pod], told: Counter[str]) -> bool:
+    def _is_too_small(trial: ResourceTrial, potential: list[SchedulerPod], told: Counter[str]) -> bool:
         """Whether the node lacks resources though all left."""
         for victim in potential:
             trial.remove(victim)
@@ -167,7 +177,7 @@ class Preemption:
         ahead = [slot for slot in slots if slot >= self._cursor]
         return ahead + slots[: len(slots) - len(ahead)]
 
-    def _victims_by_node(self, pod: Pod) -> list[dict[str, dict[Pod, None]]]:
+    def _victims_by_node(self, pod: SchedulerPod) -> list[dict[str, dict[SchedulerPod, None]]]:
         """Whom the pod outranks and may evict: for each such tenant and priority, node → pods."""
         return [
             nodes
@@ -177,8 +187,13 @@ class Preemption:
         ]
 
     def _select(
-        self, trial: Trial, slot: int, potential: list[Pod], budgets: Sequence[Budget], told: Counter[str]
-    ) -> Candidate | None:
+        self,
+        trial: Trial,
+        slot: int,
+        potential: list[SchedulerPod],
+        budgets: Sequence[DisruptionBudget],
+        told: Counter[str],
+    ) -> PreemptionCandidate | None:
         """Take all out; if the pod fits then, let back in whoever still leaves room, protected and
         important ones first."""
         potential = sorted(potential, key=_importance)
@@ -202,15 +217,15 @@ class Preemption:
             trial.put_back(victim)
         if protected:
             victims.sort(key=_importance)
-        return Candidate(slot, victims, sum(victim in protected for victim in victims))
+        return PreemptionCandidate(slot, victims, sum(victim in protected for victim in victims))
 
 
-def _importance(pod: Pod) -> tuple[int, str]:
+def _importance(pod: SchedulerPod) -> tuple[int, str]:
     """Sorts the most important first: the highest priority, then the longest running."""
     return (-pod.priority, pod.started or "~")
 
 
-def _cost(candidate: Candidate) -> tuple[int, int, int, int, tuple[int, ...]]:
+def _cost(candidate: PreemptionCandidate) -> tuple[int, int, int, int, tuple[int, ...]]:
     """What is preferred, in this order: no budget overdrawn, unimportant victims, few of them, and among
     equals those that started last."""
     victims = candidate.victims

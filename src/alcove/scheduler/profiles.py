@@ -11,23 +11,23 @@ from alcove.scheduler.scores.node_resources import LeastAllocated, MostAllocated
 from alcove.scheduler.shapes import DEFAULT_PROFILE
 
 
-class Profile(Struct, frozen=True):
+class SchedulerProfile(Struct, frozen=True):
     name: str
     filters: tuple[Filter, ...] = FILTERS
     scores: Weighted = SCORES
 
 
-def packing(name: str) -> Profile:
+def packing(name: str) -> SchedulerProfile:
     """Fills nodes instead of spreading pods over them."""
     scores = tuple(
         (MostAllocated() if isinstance(score, LeastAllocated) else score, weight) for score, weight in SCORES
     )
-    return Profile(name, scores=scores)
+    return SchedulerProfile(name, scores=scores)
 
 
-Profiles = dict[str, Profile]
+Profiles = dict[str, SchedulerProfile]
 
 PROFILES: Profiles = {
-    DEFAULT_PROFILE: Profile(DEFAULT_PROFILE),
+    DEFAULT_PROFILE: SchedulerProfile(DEFAULT_PROFILE),
     "packing-scheduler": packing("packing-scheduler"),
 }

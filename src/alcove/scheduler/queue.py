@@ -11,11 +11,11 @@ from collections import OrderedDict, deque
 
 from alcove.api.ids import TenantId
 from alcove.scheduler.blocked import Blocked
-from alcove.scheduler.causes import Cause
+from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.cohorts import Cohort, CohortKey, cohort_key
-from alcove.scheduler.fairness import Account, Fairness, Head
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.world import World
+from alcove.scheduler.fairness import FairShareQueue, Head, TenantShare
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 BACKOFF_SECONDS = 1.0
 BACKOFF_SECONDS_MAX = 10.0
@@ -28,16 +28,18 @@ RETELL_SECONDS = 10.0
 """A reason that changed is told again after so long, not sooner."""
 
 
-def _is_news(pod: Pod, text: str, now: float) -> bool:
-    return not pod.told or (pod.told != text and now - pod.told_at >= RETELL_SECONDS)
+def _is_news(pod: SchedulerPod, text: str, now: float) -> bool:
+    return not pod.reported_reason or (
+        pod.reported_reason != text and now - pod.reported_at >= RETELL_SECONDS
+    )
 
 
-class Line:
+class TenantQueue:
     """One tenant's."""
 
     __slots__ = ("_entries", "_ready", "account", "cohorts", "is_held")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: TenantShare) -> None:
         self.account = account
         self.cohorts: dict[CohortKey, Cohort] = {}
         self._ready: list[tuple[Head, int, Cohort]] = []
@@ -67,25 +69,25 @@ class Line:
         heapq.heappush(self._ready, (head, self._entries, cohort))
 
 
-class Queue:
-    def __init__(self, world: World, fairness: Fairness) -> None:
-        self._world = world
+class SchedulingQueue:
+    def __init__(self, cache: SchedulerCache, fairness: FairShareQueue) -> None:
+        self._cache = cache
         self._fairness = fairness
-        self._lines: dict[TenantId, Line] = {}
+        self._lines: dict[TenantId, TenantQueue] = {}
         self._tickets = 0
-        self._later: list[tuple[float, int, Pod]] = []
+        self._later: list[tuple[float, int, SchedulerPod]] = []
         self._again: list[tuple[float, int, Cohort]] = []
-        self._untold: OrderedDict[TenantId, deque[tuple[Pod, Cohort]]] = OrderedDict()
+        self._untold: OrderedDict[TenantId, deque[tuple[SchedulerPod, Cohort]]] = OrderedDict()
         self._checked_at = 0.0
         self.blocked = Blocked()
         self.size = 0
 
-    def add(self, pod: Pod) -> None:
+    def add(self, pod: SchedulerPod) -> None:
         """The pod wants a place from now on."""
         self._tickets += 1
         self._enter(pod, self._tickets)
 
-    def _enter(self, pod: Pod, ticket: int) -> None:
+    def _enter(self, pod: SchedulerPod, ticket: int) -> None:
         line = self._line(pod.tenant)
         key = cohort_key(pod)
         cohort = line.cohorts.get(key)
@@ -101,10 +103,10 @@ class Queue:
             line.enter(cohort)
             self._update(line)
 
-    def _line(self, tenant: TenantId) -> Line:
+    def _line(self, tenant: TenantId) -> TenantQueue:
         line = self._lines.get(tenant)
         if line is None:
-            line = self._lines[tenant] = Line(self._fairness.account(tenant))
+            line = self._lines[tenant] = TenantQueue(self._fairness.account(tenant))
         return line
 
     def forget(self, tenant: TenantId) -> None:
@@ -113,14 +115,14 @@ class Queue:
         if line is not None:
             self.blocked.forget(line.account)
 
-    def _update(self, line: Line) -> None:
+    def _update(self, line: TenantQueue) -> None:
         first = None if line.is_held else line.first()
         if first is None:
             self._fairness.set_head(line.account, None)
         else:
             self._fairness.set_head(line.account, first.head(), first.shape.requests.amounts)
 
-    def remove(self, pod: Pod) -> None:
+    def remove(self, pod: SchedulerPod) -> None:
         """The pod wants no place any more. Its key must be as it was when it was added."""
         queued, pod.queued = pod.queued, 0
         if queued <= 0:
@@ -133,13 +135,13 @@ class Queue:
             self._drop_if_empty(line, cohort)
         self._update(line)
 
-    def _drop_if_empty(self, line: Line, cohort: Cohort) -> None:
+    def _drop_if_empty(self, line: TenantQueue, cohort: Cohort) -> None:
         if cohort.size == 0:
             if cohort.is_blocked:
                 self.blocked.remove(cohort)
             del line.cohorts[cohort.key]
 
-    def take(self, account: Account) -> tuple[Pod, int] | None:
+    def take(self, account: TenantShare) -> tuple[SchedulerPod, int] | None:
         """The tenant's first pod, which leaves the line, and its ticket to come back with."""
         line = self._lines[account.tenant]
         cohort = line.first()
@@ -161,11 +163,11 @@ class Queue:
         line.is_held = is_held
         self._update(line)
 
-    def put_back(self, pod: Pod, ticket: int) -> None:
+    def put_back(self, pod: SchedulerPod, ticket: int) -> None:
         """To where it was taken from, or where it belongs now."""
         self._enter(pod, ticket)
 
-    def put_later(self, pod: Pod, now: float) -> None:
+    def put_later(self, pod: SchedulerPod, now: float) -> None:
         """Something went wrong that may be mended by itself: again in a while, longer each time."""
         delay = min(BACKOFF_SECONDS * 2 ** min(pod.attempts, _DOUBLINGS_MAX), BACKOFF_SECONDS_MAX)
         pod.attempts += 1
@@ -173,12 +175,14 @@ class Queue:
         pod.queued = -self._tickets
         heapq.heappush(self._later, (now + delay, self._tickets, pod))
 
-    def was_blocked(self, pod: Pod) -> bool:
+    def was_blocked(self, pod: SchedulerPod) -> bool:
         """Whether the pod, or one that is its equal, was tried before in vain."""
         cohort = self._line(pod.tenant).cohorts.get(cohort_key(pod))
         return pod.was_blocked or (cohort is not None and cohort.was_blocked)
 
-    def block_for_now(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> None:
+    def block_for_now(
+        self, pod: SchedulerPod, ticket: int, cured_by: WakeCause, text: str, now: float
+    ) -> None:
         """As `block`; but not all that could be tried was, so there will be another attempt, later each time."""
         delay = min(BACKOFF_SECONDS * 2 ** min(pod.attempts, _DOUBLINGS_MAX), BLOCKED_SECONDS_MAX)
         pod.attempts += 1
@@ -186,7 +190,7 @@ class Queue:
         self._tickets += 1
         heapq.heappush(self._again, (now + delay, self._tickets, cohort))
 
-    def block(self, pod: Pod, ticket: int, cured_by: Cause, text: str, now: float) -> Cohort:
+    def block(self, pod: SchedulerPod, ticket: int, cured_by: WakeCause, text: str, now: float) -> Cohort:
         """The pod, and with it all its equals, waits for something to happen."""
         line = self._line(pod.tenant)
         key = cohort_key(pod)
@@ -200,34 +204,34 @@ class Queue:
             self.blocked.remove(cohort)
         cohort.cured_by, cohort.text, cohort.since = cured_by, text, now
         pod.was_blocked = cohort.was_blocked = True
-        self.blocked.add(cohort, self._world.demand(pod.shape).amounts)
+        self.blocked.add(cohort, self._cache.demand(pod.shape).amounts)
         self._tell_later(pod, cohort)
         if cohort.has_untold:
             for other in cohort:
-                if other is not pod and not other.told:
+                if other is not pod and not other.reported_reason:
                     self._tell_later(other, cohort)
             cohort.has_untold = False
         self._update(line)
         return cohort
 
-    def _tell_later(self, pod: Pod, cohort: Cohort) -> None:
-        if pod.is_to_be_told:
+    def _tell_later(self, pod: SchedulerPod, cohort: Cohort) -> None:
+        if pod.needs_report:
             return
-        pod.is_to_be_told = True
+        pod.needs_report = True
         self._untold.setdefault(pod.tenant, deque()).append((pod, cohort))
 
-    def untold(self, now: float) -> tuple[Pod, str] | None:
+    def untold(self, now: float) -> tuple[SchedulerPod, str] | None:
         """A pod that waits in a blocked cohort and is to be told why; tenants take turns."""
         while self._untold:
             tenant, pods = self._untold.popitem(last=False)
             pod, cohort = pods.popleft()
-            pod.is_to_be_told = False
+            pod.needs_report = False
             if pods:
                 self._untold[tenant] = pods
             if pod.queued <= 0:
                 continue
             if not cohort.is_blocked:
-                cohort.has_untold = cohort.has_untold or not pod.told
+                cohort.has_untold = cohort.has_untold or not pod.reported_reason
             elif pod.is_denominated or _is_news(pod, cohort.text, now):
                 return pod, cohort.text
         return None
@@ -240,7 +244,7 @@ class Queue:
                 line.enter(cohort)
                 self._update(line)
 
-    def wake_pod(self, pod: Pod) -> None:
+    def wake_pod(self, pod: SchedulerPod) -> None:
         cohort = self._line(pod.tenant).cohorts.get(cohort_key(pod))
         if cohort is not None:
             self.wake([cohort])

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from alcove.api.objects import Object, get
 from alcove.api.quantity import MILLI, ONE
-from alcove.scheduler.amounts import CPU, MEMORY, PODS, Amounts, counted, read_nanos
 from alcove.scheduler.hostports import EVERY_ADDRESS, HostPort
+from alcove.scheduler.resource_amounts import CPU, MEMORY, PODS, Amounts, counted, read_nanos
 
 SHOWN_LEAST = {CPU: 100 * MILLI, MEMORY: 200 * 1024 * 1024 * ONE}
 """What scores take a container to need that asks for none, in nanos."""

@@ -20,14 +20,13 @@ from msgspec import Struct
 from alcove.api.errors import ApiError
 from alcove.api.ids import ALL, SYSTEM, TenantId
 from alcove.api.objects import get
-from alcove.client.changes import Change, Trim, without_managed_fields
-from alcove.client.changes import Kind as Happened
-from alcove.client.client import Selection
+from alcove.client.changes import ChangeType, ObjectChange, Trim, without_managed_fields
+from alcove.client.client import ListSelection
 from alcove.client.errors import ClientError
 from alcove.client.fencing import Confirm
-from alcove.client.joining import Joining
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import Mirror
+from alcove.client.plane_joining import PlaneJoining
 from alcove.client.planes import Planes
 from alcove.client.resources import (
     CONFIG_MAPS,
@@ -45,25 +44,25 @@ from alcove.client.transport import Transport
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks
 from alcove.scheduler import bind, escrow
-from alcove.scheduler.bind import Outcome
+from alcove.scheduler.bind import BindOutcome
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Decision, PodRef, Preempt, Prepare, Unschedulable
+from alcove.scheduler.decisions import BindPod, Decision, Preempt, Prepare, ScheduledPodRef, Unschedulable
 from alcove.scheduler.escrow import Escrow
-from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.trimming import trim_node, trim_pod
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
+from alcove.scheduler.object_trimming import trim_node, trim_pod
 
 log = logging.getLogger(__name__)
 
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
-TELLING_MAX = 4
+REPORTS_MAX = 4
 DECISIONS_AT_ONCE = 8
 IDLE_SECONDS_MAX = 5.0
 LISTED_SECONDS = 0.05
 
 
-class Watched(Struct, frozen=True):
-    kind: Kind
-    selection: Selection
+class WatchedResource(Struct, frozen=True):
+    kind: ObjectKind
+    selection: ListSelection
     trim: Trim = without_managed_fields
     is_home: bool = False
     """It is ring0's: only the home plane is asked for it."""
@@ -71,25 +70,27 @@ class Watched(Struct, frozen=True):
 
 
 WATCHED = (
-    Watched(Kind.NODE, Selection(NODES), trim_node, is_home=True),
-    Watched(Kind.TENANT, Selection(TENANTS), is_home=True),
-    Watched(Kind.NOTE, Selection(CONFIG_MAPS, escrow.NAMESPACE), is_home=True, tenant=SYSTEM),
-    Watched(Kind.NAMESPACE, Selection(NAMESPACES)),
-    Watched(Kind.RUNTIME_CLASS, Selection(RUNTIME_CLASSES)),
-    Watched(Kind.STORAGE_CLASS, Selection(STORAGE_CLASSES)),
-    Watched(Kind.VOLUME, Selection(PERSISTENT_VOLUMES)),
-    Watched(Kind.CLAIM, Selection(PERSISTENT_VOLUME_CLAIMS)),
-    Watched(Kind.BUDGET, Selection(POD_DISRUPTION_BUDGETS)),
-    Watched(Kind.POD, Selection(PODS), trim_pod),
+    WatchedResource(ObjectKind.NODE, ListSelection(NODES), trim_node, is_home=True),
+    WatchedResource(ObjectKind.TENANT, ListSelection(TENANTS), is_home=True),
+    WatchedResource(
+        ObjectKind.NOTE, ListSelection(CONFIG_MAPS, escrow.NAMESPACE), is_home=True, tenant=SYSTEM
+    ),
+    WatchedResource(ObjectKind.NAMESPACE, ListSelection(NAMESPACES)),
+    WatchedResource(ObjectKind.RUNTIME_CLASS, ListSelection(RUNTIME_CLASSES)),
+    WatchedResource(ObjectKind.STORAGE_CLASS, ListSelection(STORAGE_CLASSES)),
+    WatchedResource(ObjectKind.VOLUME, ListSelection(PERSISTENT_VOLUMES)),
+    WatchedResource(ObjectKind.CLAIM, ListSelection(PERSISTENT_VOLUME_CLAIMS)),
+    WatchedResource(ObjectKind.BUDGET, ListSelection(POD_DISRUPTION_BUDGETS)),
+    WatchedResource(ObjectKind.POD, ListSelection(PODS), trim_pod),
 )
 """What is looked at, pods last."""
 
 NORMAL, WARNING = "Normal", "Warning"
-Note = Callable[[PodRef, str, str, str], None]
+Note = Callable[[ScheduledPodRef, str, str, str], None]
 """Tells the users of a pod: (pod, type, reason, message)."""
 
 
-class Runner:
+class SchedulerRunner:
     def __init__(
         self,
         planes: Planes,
@@ -111,9 +112,9 @@ class Runner:
         self._awake = asyncio.Event()
         self._telling = 0
         self._tasks = BackgroundTasks()
-        self._mirrors: dict[Kind, Mirror] = {}
-        self._joining = Joining(planes, self._tasks, fence, confirm, self._know)
-        self._escrow = Escrow(core.world, lambda: planes.client(HOME), self._is_over)
+        self._mirrors: dict[ObjectKind, Mirror] = {}
+        self._joining = PlaneJoining(planes, self._tasks, fence, confirm, self._know)
+        self._escrow = Escrow(core.cache, lambda: planes.client(HOME), self._is_over)
         self.placed = 0
         """Bindings that planes took."""
 
@@ -161,16 +162,18 @@ class Runner:
 
     def _is_over(self, plane: PlaneId) -> bool:
         """The plane's tenant is no more, or has none any more."""
-        tenant = self._mirrors[Kind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
+        tenant = self._mirrors[ObjectKind.TENANT].get(ObjectKey(HOME, SYSTEM, "", plane)) or {}
         return plane not in self.ids() and get(tenant, "spec", "controlPlane", "mode") != "Dedicated"
 
-    def _hearing(self, kind: Kind) -> Callable[[Change], None]:
-        def hear(change: Change) -> None:
+    def _hearing(self, kind: ObjectKind) -> Callable[[ObjectChange], None]:
+        def hear(change: ObjectChange) -> None:
             key, obj = change.key, change.obj
-            if kind is Kind.POD and change.kind is Happened.UPDATED and _is_another(change):
+            if kind is ObjectKind.POD and change.kind is ChangeType.UPDATED and _is_another(change):
                 assert change.old is not None
-                self._core.observe(Event(key.plane, key.tenant, kind, change.old, True))
-            self._core.observe(Event(key.plane, key.tenant, kind, obj, change.kind is Happened.DELETED))
+                self._core.observe(SchedulerEvent(key.plane, key.tenant, kind, change.old, True))
+            self._core.observe(
+                SchedulerEvent(key.plane, key.tenant, kind, obj, change.kind is ChangeType.DELETED)
+            )
             self._awake.set()
 
         return hear
@@ -179,7 +182,7 @@ class Runner:
         while True:
             self._awake.clear()
             decided = 0
-            while (decision := self._core.schedule_next(self._telling < TELLING_MAX)) is not None:
+            while (decision := self._core.schedule_next(self._telling < REPORTS_MAX)) is not None:
                 self._carry_out(decision)
                 decided += 1
                 if decided % DECISIONS_AT_ONCE == 0:
@@ -197,7 +200,7 @@ class Runner:
 
     def _carry_out(self, decision: Decision) -> None:
         match decision:
-            case Bind():
+            case BindPod():
                 self._start(self._bind(decision))
             case Prepare():
                 self._start(self._prepare(decision))
@@ -210,22 +213,22 @@ class Runner:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work, context=request_ids.new_context())
 
-    async def _bind(self, decision: Bind) -> None:
+    async def _bind(self, decision: BindPod) -> None:
         pod = decision.pod
-        outcome = Outcome.UNKNOWN
+        outcome = BindOutcome.UNKNOWN
         try:
             if await self._escrow.cover(pod.plane, decision.node):
                 outcome = await bind.bind(self._planes.client(pod.plane), decision)
-            if outcome is Outcome.REFUSED:
+            if outcome is BindOutcome.REFUSED:
                 found = await bind.look(self._planes.client(pod.plane), pod)
                 self._core.refused(pod, found, decision.is_repeated)
         except (ApiError, ClientError):
-            outcome = Outcome.UNKNOWN
-        if outcome is Outcome.DONE:
+            outcome = BindOutcome.UNKNOWN
+        if outcome is BindOutcome.DONE:
             self.placed += 1
             self._core.bound(pod)
             self._note(pod, NORMAL, "Scheduled", decision.text)
-        elif outcome is Outcome.UNKNOWN:
+        elif outcome is BindOutcome.UNKNOWN:
             self._core.unanswered(pod)
         self._awake.set()
 
@@ -259,7 +262,7 @@ class Runner:
     async def _tell(self, decision: Unschedulable) -> None:
         self._note(decision.pod, WARNING, "FailedScheduling", decision.text)
         try:
-            await bind.tell(self._planes.client(decision.pod.plane), decision, self._wall)
+            await bind.report_unschedulable(self._planes.client(decision.pod.plane), decision, self._wall)
         except (ApiError, ClientError) as error:
             log.info("not told", extra={"pod": decision.pod.name, "error": str(error)})
         finally:
@@ -267,7 +270,7 @@ class Runner:
             self._awake.set()
 
 
-def _is_another(change: Change) -> bool:
+def _is_another(change: ObjectChange) -> bool:
     """The object is another one of the same name; that the one before went was not seen."""
     uid: str = change.obj["metadata"]["uid"]
     return f'"uid":"{uid}"'.encode() not in change.old_body

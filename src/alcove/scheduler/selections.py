@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from alcove.api.selectors import EVERYTHING
-from alcove.scheduler.groups import Group
-from alcove.scheduler.podterms import Picked
+from alcove.scheduler.groups import PodGroup
+from alcove.scheduler.podterms import SelectedPods
 from alcove.scheduler.slotcounts import SlotCounts
 
 NamespaceLabels = dict[str, dict[str, str]]
 
 
-def picks(picked: Picked, group: Group, namespaces: NamespaceLabels) -> bool:
+def picks(picked: SelectedPods, group: PodGroup, namespaces: NamespaceLabels) -> bool:
     """Whether the group's pods are among those picked."""
     if picked.owner and picked.owner != group.owner:
         return False
@@ -19,7 +19,7 @@ def picks(picked: Picked, group: Group, namespaces: NamespaceLabels) -> bool:
     return all(picks(other, group, namespaces) for other in picked.also)
 
 
-def _is_in(picked: Picked, namespace: str, namespaces: NamespaceLabels) -> bool:
+def _is_in(picked: SelectedPods, namespace: str, namespaces: NamespaceLabels) -> bool:
     if namespace in picked.namespaces:
         return True
     among = picked.namespace_selector
@@ -28,12 +28,12 @@ def _is_in(picked: Picked, namespace: str, namespaces: NamespaceLabels) -> bool:
     return among is EVERYTHING or among.matches(namespaces.get(namespace, {}))
 
 
-class Selection:
+class PodSelection:
     """Counts follow the groups it is made of."""
 
     __slots__ = ("leaving", "nominated", "picked", "placed", "users")
 
-    def __init__(self, picked: Picked) -> None:
+    def __init__(self, picked: SelectedPods) -> None:
         self.picked = picked
         self.placed = SlotCounts()
         self.leaving = SlotCounts()
@@ -41,7 +41,7 @@ class Selection:
         self.users = 0
         """How many shapes ask about it."""
 
-    def join(self, group: Group, sign: int = 1) -> None:
+    def join(self, group: PodGroup, sign: int = 1) -> None:
         """The group becomes part of it, with all it has (or, with -1, is no longer)."""
         for mine, theirs in (
             (self.placed, group.placed),

@@ -15,7 +15,6 @@ from alcove.api.errors import BadRequest
 from alcove.api.objects import Object, get, labels
 from alcove.api.quantity import QuantityError
 from alcove.scheduler import nodeselectors, podterms, requests, taints, volumesources
-from alcove.scheduler.amounts import PODS
 from alcove.scheduler.bounds import (
     HOST_PORTS_MAX,
     NODE_REQUIREMENTS_MAX,
@@ -26,11 +25,12 @@ from alcove.scheduler.bounds import (
 )
 from alcove.scheduler.hostports import HostPort
 from alcove.scheduler.nodeselectors import NodeSelector, Term
-from alcove.scheduler.podterms import Affinity, Spread
+from alcove.scheduler.podterms import PodAffinityTerms, SpreadConstraint
 from alcove.scheduler.requests import Requests
+from alcove.scheduler.resource_amounts import PODS
 from alcove.scheduler.snapshot import Demand
 from alcove.scheduler.taints import Toleration
-from alcove.scheduler.volumesources import ClaimUse, Disk
+from alcove.scheduler.volumesources import ClaimUse, SharedDisk
 
 DEFAULT_PROFILE = "default-scheduler"
 _NOTHING = Requests({PODS: 1}, 0, 0)
@@ -45,7 +45,7 @@ _NONSENSE = (
 )
 
 
-class Shape:
+class PodShape:
     """What was read never changes; the last few fields belong to whoever keeps the shape."""
 
     __slots__ = (
@@ -85,12 +85,12 @@ class Shape:
         self.images: tuple[str, ...] = ()
         self.containers = 0
         """How many there are, initial ones too."""
-        self.affinity: Affinity = podterms.NOTHING_ASKED
-        self.spread_hard: tuple[Spread, ...] = ()
-        self.spread_soft: tuple[Spread, ...] = ()
+        self.affinity: PodAffinityTerms = podterms.NO_TERMS
+        self.spread_hard: tuple[SpreadConstraint, ...] = ()
+        self.spread_soft: tuple[SpreadConstraint, ...] = ()
         self.is_spread_by_default = False
         self.claims: tuple[ClaimUse, ...] = ()
-        self.disks: tuple[Disk, ...] = ()
+        self.disks: tuple[SharedDisk, ...] = ()
         self.pods = 0
         """How many pods have it."""
         self.links: Any = None
@@ -140,10 +140,10 @@ def _container(container: Object) -> list[Any]:
     return found
 
 
-def read_shape(key: bytes, pod: Object) -> Shape:
+def read_shape(key: bytes, pod: Object) -> PodShape:
     """Never raises: what makes no sense becomes the shape's fault."""
     spec = pod["spec"]
-    shape = Shape(key, spec.get("schedulerName") or DEFAULT_PROFILE)
+    shape = PodShape(key, spec.get("schedulerName") or DEFAULT_PROFILE)
     try:
         _read(shape, pod, spec)
     except _NONSENSE as error:
@@ -151,7 +151,7 @@ def read_shape(key: bytes, pod: Object) -> Shape:
     return shape
 
 
-def _read(shape: Shape, pod: Object, spec: Object) -> None:
+def _read(shape: PodShape, pod: Object, spec: Object) -> None:
     namespace, own = pod["metadata"].get("namespace") or "", labels(pod)
     resized = requests.read_resized(pod) if spec.get("nodeName") else requests.NOT_RESIZED
     shape.requests = requests.read_requests(spec, resized)
@@ -174,7 +174,7 @@ def _read(shape: Shape, pod: Object, spec: Object) -> None:
         shape.fault = "pod asks for devices by resourceClaims, which are not allocated here"
 
 
-def _read_node_affinity(shape: Shape, selector: Mapping[str, str], affinity: Object) -> None:
+def _read_node_affinity(shape: PodShape, selector: Mapping[str, str], affinity: Object) -> None:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     count = len((required or {}).get("nodeSelectorTerms") or ()) + len(preferred)
@@ -193,7 +193,7 @@ def _read_node_affinity(shape: Shape, selector: Mapping[str, str], affinity: Obj
         raise ValueError(shape.nodes.fault)
 
 
-def _read_spreads(shape: Shape, pod: Object, namespace: str, own: Mapping[str, str]) -> None:
+def _read_spreads(shape: PodShape, pod: Object, namespace: str, own: Mapping[str, str]) -> None:
     constraints = pod["spec"].get("topologySpreadConstraints") or ()
     shape.spread_hard, shape.spread_soft = podterms.read_spreads(constraints, namespace, own)
     owner = podterms.controller_uid(pod)

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from msgspec import Struct
 
-from alcove.scheduler.amounts import CPU, MEMORY, PODS, STORAGE
 from alcove.scheduler.arrays import Bools, Ints
-from alcove.scheduler.columns import Columns
 from alcove.scheduler.hostports import HostPort, HostPorts
 from alcove.scheduler.journal import Journal
+from alcove.scheduler.label_columns import Columns
 from alcove.scheduler.nodes import NodeFacts
+from alcove.scheduler.resource_amounts import CPU, MEMORY, PODS, STORAGE
 from alcove.scheduler.taints import TaintSets
 from alcove.scheduler.variants import Variants
 
@@ -34,7 +34,7 @@ class Demand(Struct, frozen=True):
     ports: tuple[HostPort, ...] = ()
 
 
-class Snapshot:
+class NodeSnapshot:
     def __init__(self) -> None:
         self.size = 0
         """Slots there are, nodes in them or not."""

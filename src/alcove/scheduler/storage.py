@@ -11,9 +11,9 @@ from alcove.api.errors import BadRequest
 from alcove.api.objects import Object, get, labels
 from alcove.api.quantity import QuantityError
 from alcove.api.selectors import LabelSelector
-from alcove.scheduler.amounts import read_nanos
 from alcove.scheduler.nodes import REGION, ZONE
-from alcove.scheduler.nodeselectors import NodeSelector, Requirement, Term, read_terms
+from alcove.scheduler.nodeselectors import NodeSelector, NodeSelectorRequirement, Term, read_terms
+from alcove.scheduler.resource_amounts import read_nanos
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -29,7 +29,7 @@ ClaimKey = tuple[str, str]
 """(namespace, name)"""
 
 
-class Claim(Struct, frozen=True):
+class VolumeClaim(Struct, frozen=True):
     key: ClaimKey
     uid: str
     volume: str
@@ -47,7 +47,7 @@ class Claim(Struct, frozen=True):
     owners: frozenset[str]
 
 
-class Volume(Struct, frozen=True):
+class SchedulerVolume(Struct, frozen=True):
     name: str
     claim: ClaimKey | None
     claim_uid: str
@@ -58,7 +58,7 @@ class Volume(Struct, frozen=True):
     labels: dict[str, str]
     attributes_class: str
     nodes: NodeSelector | None
-    zones: tuple[Requirement, ...]
+    zones: tuple[NodeSelectorRequirement, ...]
     is_available: bool
     is_leaving: bool
 
@@ -76,27 +76,27 @@ class StorageClass(Struct, frozen=True):
         return self.provisioner not in ("", NOT_PROVISIONED)
 
 
-class Storage:
+class TenantStorage:
     def __init__(self) -> None:
-        self.claims: dict[ClaimKey, Claim] = {}
-        self.volumes: dict[str, Volume] = {}
+        self.claims: dict[ClaimKey, VolumeClaim] = {}
+        self.volumes: dict[str, SchedulerVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.promised: dict[str, ClaimKey] = {}
         """Volume → the claim it was decided to be bound to."""
         self.users: Counter[ClaimKey] = Counter()
         """Claim → how many placed pods use it."""
 
-    def volumes_of_class(self, name: str) -> list[Volume]:
+    def volumes_of_class(self, name: str) -> list[SchedulerVolume]:
         return [volume for volume in self.volumes.values() if volume.storage_class == name]
 
-    def is_for(self, volume: Volume, claim: Claim) -> bool:
+    def is_for(self, volume: SchedulerVolume, claim: VolumeClaim) -> bool:
         """Whether the volume is bound, or was promised, to just this claim."""
         promised = self.promised.get(volume.name)
         if promised is not None:
             return promised == claim.key
         return volume.claim == claim.key and volume.claim_uid in ("", claim.uid)
 
-    def is_taken(self, volume: Volume) -> bool:
+    def is_taken(self, volume: SchedulerVolume) -> bool:
         return volume.claim is not None or volume.name in self.promised
 
 
@@ -107,12 +107,12 @@ def _size(amounts: Object | None) -> int:
         return 0
 
 
-def read_claim(claim: Object) -> Claim:
+def read_claim(claim: Object) -> VolumeClaim:
     meta, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
     noted = objects.annotations(claim)
     volume = spec.get("volumeName") or ""
     is_done = BIND_COMPLETED in noted or status.get("phase") == "Bound"
-    return Claim(
+    return VolumeClaim(
         key=(meta.get("namespace", ""), meta["name"]),
         uid=meta.get("uid", ""),
         volume=volume,
@@ -142,10 +142,10 @@ def _selector(raw: Object | None) -> LabelSelector | None:
         return selectors.NOTHING
 
 
-def read_volume(volume: Object) -> Volume:
+def read_volume(volume: Object) -> SchedulerVolume:
     meta, spec, status = volume["metadata"], volume.get("spec") or {}, volume.get("status") or {}
     reference = spec.get("claimRef")
-    return Volume(
+    return SchedulerVolume(
         name=meta["name"],
         claim=(reference.get("namespace", ""), reference.get("name", "")) if reference else None,
         claim_uid=(reference or {}).get("uid") or "",
@@ -166,10 +166,12 @@ def _volume_nodes(required: Object | None) -> NodeSelector | None:
     return None if required is None else NodeSelector((), read_terms(required.get("nodeSelectorTerms") or ()))
 
 
-def _zones(given: dict[str, str]) -> tuple[Requirement, ...]:
+def _zones(given: dict[str, str]) -> tuple[NodeSelectorRequirement, ...]:
     """A volume's own zone labels; several zones are written with `__` between them."""
     return tuple(
-        Requirement(key, "In", tuple(given[key].split("__"))) for key in ZONE_LABELS if given.get(key)
+        NodeSelectorRequirement(key, "In", tuple(given[key].split("__")))
+        for key in ZONE_LABELS
+        if given.get(key)
     )
 
 
@@ -184,7 +186,7 @@ def read_class(given: Object) -> StorageClass:
     terms = tuple(
         Term(
             tuple(
-                Requirement(each.get("key", ""), "In", tuple(each.get("values") or ()))
+                NodeSelectorRequirement(each.get("key", ""), "In", tuple(each.get("values") or ()))
                 for each in topology.get("matchLabelExpressions") or ()
             )
         )

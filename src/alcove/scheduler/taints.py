@@ -13,13 +13,13 @@ NO_EXECUTE = "NoExecute"
 FORBIDDING = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class Taint(Struct, frozen=True):
+class NodeTaint(Struct, frozen=True):
     key: str
     value: str
     effect: str
 
 
-UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+UNSCHEDULABLE = NodeTaint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
 class Toleration(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Toleration(Struct, frozen=True):
     value: str
     effect: str
 
-    def covers(self, taint: Taint) -> bool:
+    def covers(self, taint: NodeTaint) -> bool:
         """An empty effect covers all effects, an empty key all keys. Gt and Lt are not enabled in
         Kubernetes 1.36 and cover nothing."""
         if self.effect and self.effect != taint.effect:
@@ -40,8 +40,10 @@ class Toleration(Struct, frozen=True):
         return self.operator == "Exists"
 
 
-def read_taints(raw: Sequence[Object]) -> tuple[Taint, ...]:
-    return tuple(Taint(each.get("key", ""), each.get("value", ""), each.get("effect", "")) for each in raw)
+def read_taints(raw: Sequence[Object]) -> tuple[NodeTaint, ...]:
+    return tuple(
+        NodeTaint(each.get("key", ""), each.get("value", ""), each.get("effect", "")) for each in raw
+    )
 
 
 def read_tolerations(raw: Sequence[Object]) -> tuple[Toleration, ...]:
@@ -53,27 +55,27 @@ def read_tolerations(raw: Sequence[Object]) -> tuple[Toleration, ...]:
     )
 
 
-def is_tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
+def is_tolerated(taint: NodeTaint, tolerations: Sequence[Toleration]) -> bool:
     return any(toleration.covers(taint) for toleration in tolerations)
 
 
-def forbids(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+def forbids(taints: Sequence[NodeTaint], tolerations: Sequence[Toleration]) -> bool:
     """Whether some taint keeps a pod with these tolerations from being placed."""
     return any(taint.effect in FORBIDDING and not is_tolerated(taint, tolerations) for taint in taints)
 
 
-def disliked(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:
+def disliked(taints: Sequence[NodeTaint], tolerations: Sequence[Toleration]) -> int:
     """How many PreferNoSchedule taints a pod with these tolerations does not tolerate."""
     return sum(
         taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, tolerations) for taint in taints
     )
 
 
-def _prefers(taints: Sequence[Taint]) -> bool:
+def _prefers(taints: Sequence[NodeTaint]) -> bool:
     return any(taint.effect == PREFER_NO_SCHEDULE for taint in taints)
 
 
-class TaintSets(Variants[tuple[Taint, ...]]):
+class TaintSets(Variants[tuple[NodeTaint, ...]]):
     """The taints of each node."""
 
     def __init__(self) -> None:
@@ -81,7 +83,7 @@ class TaintSets(Variants[tuple[Taint, ...]]):
         self._preferring = 0
         """Nodes with a PreferNoSchedule taint."""
 
-    def put(self, slot: int, value: tuple[Taint, ...]) -> None:
+    def put(self, slot: int, value: tuple[NodeTaint, ...]) -> None:
         self._preferring += _prefers(value) - _prefers(self.get(slot))
         super().put(slot, value)
 

@@ -2,9 +2,9 @@
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object, annotations, get
-from alcove.scheduler import amounts
-from alcove.scheduler.amounts import Amounts
-from alcove.scheduler.minima import Limits
+from alcove.scheduler import resource_amounts
+from alcove.scheduler.guaranteed_minimums import TenantLimits
+from alcove.scheduler.resource_amounts import Amounts
 
 PREEMPTS = "scheduling.alcove.io/preempts-tenants"
 """Ring0's policy, on the Tenant: names of tenants (comma-separated) whose pods of lower priority this
@@ -13,10 +13,10 @@ _REQUESTS = "requests."
 _COUNT = "count/"
 
 
-def read_limits(tenant: Object) -> Limits:
+def read_limits(tenant: Object) -> TenantLimits:
     spec = tenant.get("spec") or {}
     weight = spec.get("weight")
-    return Limits(
+    return TenantLimits(
         weight if isinstance(weight, int) and weight > 0 else 1,
         _requested(get(spec, "quota", "hard")),
         _requested(get(spec, "quota", "min")),
@@ -30,7 +30,7 @@ def _requested(quota: Object | None) -> Amounts:
         if name.startswith("limits."):
             continue
         resource = name.removeprefix(_REQUESTS).removeprefix(_COUNT)
-        read = amounts.read_valid({resource: value})
+        read = resource_amounts.read_valid({resource: value})
         if resource in read:
             found[resource] = min(read[resource], found.get(resource, read[resource]))
     return found

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from alcove.scheduler.amounts import PODS
-from alcove.scheduler.filters.base import Scope
+from alcove.scheduler.evaluator import NodeEvaluator
+from alcove.scheduler.filters.base import FilterScope
 from alcove.scheduler.filters.node_resources import NodeResourcesFit
-from alcove.scheduler.judge import Judge
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.shapes import Shape
-from alcove.scheduler.world import World
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.resource_amounts import PODS
+from alcove.scheduler.scheduler_cache import SchedulerCache
+from alcove.scheduler.shapes import PodShape
 
 
 class Trial(Protocol):
-    def remove(self, victim: Pod) -> None: ...
+    def remove(self, victim: SchedulerPod) -> None: ...
 
-    def put_back(self, victim: Pod) -> None: ...
+    def put_back(self, victim: SchedulerPod) -> None: ...
 
     def fits(self) -> bool: ...
 
@@ -30,8 +30,8 @@ class Trial(Protocol):
 
 
 class ResourceTrial:
-    def __init__(self, world: World, pod: Pod, slot: int) -> None:
-        nodes = world.nodes
+    def __init__(self, cache: SchedulerCache, pod: SchedulerPod, slot: int) -> None:
+        nodes = cache.nodes
         self._names = tuple(pod.shape.requests.amounts)
         self._asked = tuple(pod.shape.requests.amounts.values())
         rows = [nodes.rows.get(name) for name in self._names]
@@ -40,13 +40,13 @@ class ResourceTrial:
             for row in rows
         ]
 
-    def remove(self, victim: Pod) -> None:
+    def remove(self, victim: SchedulerPod) -> None:
         given, free = victim.shape.requests.amounts, self._free
         for index, name in enumerate(self._names):
             if name in given:
                 free[index] += given[name]
 
-    def put_back(self, victim: Pod) -> None:
+    def put_back(self, victim: SchedulerPod) -> None:
         taken, free = victim.shape.requests.amounts, self._free
         for index, name in enumerate(self._names):
             if name in taken:
@@ -70,37 +70,37 @@ class ResourceTrial:
 class WorldTrial:
     """Whoever uses it has to put every victim back."""
 
-    def __init__(self, world: World, judge: Judge, pod: Pod, slot: int) -> None:
-        self._world = world
-        self._judge = judge
+    def __init__(self, cache: SchedulerCache, evaluator: NodeEvaluator, pod: SchedulerPod, slot: int) -> None:
+        self._cache = cache
+        self._evaluator = evaluator
         self._pod = pod
         self._slot = slot
-        self._node = world.nodes.name(slot)
+        self._node = cache.nodes.name(slot)
         self.questions = 0
         """How often the filters were asked, which is what it costs."""
 
-    def remove(self, victim: Pod) -> None:
-        self._world.lift(victim)
+    def remove(self, victim: SchedulerPod) -> None:
+        self._cache.lift(victim)
 
-    def put_back(self, victim: Pod) -> None:
-        self._world.place(victim, self._node)
+    def put_back(self, victim: SchedulerPod) -> None:
+        self._cache.place(victim, self._node)
 
     def fits(self) -> bool:
         self.questions += 1
-        return self._judge.fits(self._pod, self._slot)
+        return self._evaluator.fits(self._pod, self._slot)
 
     def reasons(self) -> list[str]:
-        return self._judge.reasons_at(self._pod, self._slot)
+        return self._evaluator.reasons_at(self._pod, self._slot)
 
 
-def terms_of(shape: Shape) -> int:
+def terms_of(shape: PodShape) -> int:
     """How much the shape asks about other pods."""
     return len(shape.affinity.near) + len(shape.affinity.far) + len(shape.spread_hard)
 
 
-def only_resources_matter(world: World, judge: Judge, pod: Pod) -> bool:
+def only_resources_matter(cache: SchedulerCache, evaluator: NodeEvaluator, pod: SchedulerPod) -> bool:
     """Whether, of what depends on other pods, nothing but resources can refuse the pod."""
     return all(
-        each.scope is Scope.NODE or isinstance(each, NodeResourcesFit) or not each.applies(world, pod)
-        for each in judge.profile(pod).filters
+        each.scope is FilterScope.NODE or isinstance(each, NodeResourcesFit) or not each.applies(cache, pod)
+        for each in evaluator.profile(pod).filters
     )

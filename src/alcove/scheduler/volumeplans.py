@@ -11,10 +11,10 @@ import numpy as np
 from msgspec import Struct
 
 from alcove.scheduler.arrays import Bools, Ints, Rows
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.snapshot import Snapshot
-from alcove.scheduler.storage import Claim, ClaimKey, Storage, Volume
-from alcove.scheduler.world import World
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
+from alcove.scheduler.snapshot import NodeSnapshot
+from alcove.scheduler.storage import ClaimKey, SchedulerVolume, TenantStorage, VolumeClaim
 
 
 class VolumePlan(Struct, frozen=True):
@@ -31,16 +31,16 @@ class VolumePlan(Struct, frozen=True):
 NO_VOLUMES = VolumePlan()
 
 
-class Claims(Struct):
-    bound: list[Claim]
-    waiting: list[Claim]
-    unbound: list[Claim]
+class PodClaims(Struct):
+    bound: list[VolumeClaim]
+    waiting: list[VolumeClaim]
+    unbound: list[VolumeClaim]
     """Should have been bound before the pod is placed."""
 
 
-def claims_of(storage: Storage, pod: Pod) -> Claims:
+def claims_of(storage: TenantStorage, pod: SchedulerPod) -> PodClaims:
     """The pod's claims, all of which are there."""
-    found = Claims([], [], [])
+    found = PodClaims([], [], [])
     for use in pod.shape.claims:
         claim = storage.claims[(pod.namespace, use.name)]
         chosen = storage.classes.get(claim.storage_class)
@@ -54,19 +54,19 @@ def claims_of(storage: Storage, pod: Pod) -> Claims:
     return found
 
 
-class Match(Struct):
+class ClaimMatch(Struct):
     """How waiting claims fare on the nodes asked about."""
 
     is_met: Bools
-    volumes: list[Volume]
+    volumes: list[SchedulerVolume]
     chosen: list[Ints]
     """For each claim, which of the volumes each node would use; -1: a new one."""
 
 
-def match(world: World, pod: Pod, waiting: list[Claim], rows: Rows) -> Match:
-    storage, nodes = world.storage(pod.tenant), world.nodes
+def match(cache: SchedulerCache, pod: SchedulerPod, waiting: list[VolumeClaim], rows: Rows) -> ClaimMatch:
+    storage, nodes = cache.storage(pod.tenant), cache.nodes
     count = len(nodes.is_alive[rows])
-    found = Match(np.ones(count, dtype=np.bool_), [], [])
+    found = ClaimMatch(np.ones(count, dtype=np.bool_), [], [])
     taken: dict[str, Bools] = {}
     for claim in waiting:
         numbers = np.full(count, -1, dtype=np.int64)
@@ -79,7 +79,7 @@ def match(world: World, pod: Pod, waiting: list[Claim], rows: Rows) -> Match:
     return found
 
 
-def _is_there(nodes: Snapshot, name: str, rows: Rows) -> Bools:
+def _is_there(nodes: NodeSnapshot, name: str, rows: Rows) -> Bools:
     there = np.zeros(nodes.size, dtype=np.bool_)
     slot = nodes.slot(name)
     if slot is not None:
@@ -89,11 +89,11 @@ def _is_there(nodes: Snapshot, name: str, rows: Rows) -> Bools:
 
 
 def _choose(
-    storage: Storage,
-    nodes: Snapshot,
-    claim: Claim,
+    storage: TenantStorage,
+    nodes: NodeSnapshot,
+    claim: VolumeClaim,
     rows: Rows,
-    found: Match,
+    found: ClaimMatch,
     numbers: Ints,
     taken: dict[str, Bools],
 ) -> None:
@@ -111,7 +111,7 @@ def _choose(
             return
 
 
-def _candidates(storage: Storage, claim: Claim) -> list[Volume]:
+def _candidates(storage: TenantStorage, claim: VolumeClaim) -> list[SchedulerVolume]:
     """Volumes the claim could get, smallest first; or the one that was made for it, and no other."""
     fitting = [
         volume
@@ -135,7 +135,9 @@ def _candidates(storage: Storage, claim: Claim) -> list[Volume]:
     return sorted(free, key=lambda volume: volume.size)
 
 
-def _can_provision(storage: Storage, nodes: Snapshot, claim: Claim, rows: Rows, count: int) -> Bools:
+def _can_provision(
+    storage: TenantStorage, nodes: NodeSnapshot, claim: VolumeClaim, rows: Rows, count: int
+) -> Bools:
     chosen = storage.classes[claim.storage_class]
     if not chosen.provisions:
         return np.zeros(count, dtype=np.bool_)
@@ -144,10 +146,10 @@ def _can_provision(storage: Storage, nodes: Snapshot, claim: Claim, rows: Rows, 
     return chosen.nodes.matches(nodes, rows)
 
 
-def plan(world: World, pod: Pod, slot: int) -> VolumePlan:
+def plan(cache: SchedulerCache, pod: SchedulerPod, slot: int) -> VolumePlan:
     """What is to be done for the pod on a node that passed."""
-    waiting = claims_of(world.storage(pod.tenant), pod).waiting
-    found = match(world, pod, waiting, np.array([slot], dtype=np.intp))
+    waiting = claims_of(cache.storage(pod.tenant), pod).waiting
+    found = match(cache, pod, waiting, np.array([slot], dtype=np.intp))
     binds: list[tuple[str, ClaimKey]] = []
     provisions: list[ClaimKey] = []
     for claim, numbers in zip(waiting, found.chosen, strict=True):

@@ -16,7 +16,7 @@ class ClaimUse(Struct, frozen=True):
     """The claim is made for the pod, and must belong to it."""
 
 
-class Disk(Struct, frozen=True):
+class SharedDisk(Struct, frozen=True):
     """A disk that several pods on one node may not be able to share."""
 
     kind: str
@@ -25,7 +25,7 @@ class Disk(Struct, frozen=True):
     pool: str = ""
     is_read_only: bool = False
 
-    def conflicts(self, other: "Disk") -> bool:
+    def conflicts(self, other: "SharedDisk") -> bool:
         """One writer and anybody else, or, where a disk takes one pod only, any two."""
         if self.kind != other.kind or self.pool != other.pool or not self.ids & other.ids:
             return False
@@ -52,7 +52,7 @@ def read_claims(pod: Object) -> tuple[ClaimUse, ...]:
     return tuple(found)
 
 
-def read_disks(spec: Object) -> tuple[Disk, ...]:
+def read_disks(spec: Object) -> tuple[SharedDisk, ...]:
     found = []
     for volume in spec.get("volumes") or ():
         for kind in _DISKS:
@@ -61,17 +61,17 @@ def read_disks(spec: Object) -> tuple[Disk, ...]:
     return tuple(found)
 
 
-def _disk(kind: str, source: Object) -> Disk:
+def _disk(kind: str, source: Object) -> SharedDisk:
     read_only = bool(source.get("readOnly"))
     if kind == "gcePersistentDisk":
-        return Disk(kind, _one(source.get("pdName")), "", read_only)
+        return SharedDisk(kind, _one(source.get("pdName")), "", read_only)
     if kind == "awsElasticBlockStore":
-        return Disk(kind, _one(source.get("volumeID")), "", read_only)
+        return SharedDisk(kind, _one(source.get("volumeID")), "", read_only)
     if kind == "iscsi":
-        return Disk(kind, _one(source.get("iqn")), "", read_only)
+        return SharedDisk(kind, _one(source.get("iqn")), "", read_only)
     monitors: Sequence[str] = source.get("monitors") or ()
     pool = f"{source.get('pool') or 'rbd'}/{source.get('image', '')}"
-    return Disk(kind, frozenset(monitors), pool, read_only)
+    return SharedDisk(kind, frozenset(monitors), pool, read_only)
 
 
 def _one(name: str | None) -> frozenset[str]:

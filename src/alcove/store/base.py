@@ -21,7 +21,7 @@ from msgspec import Struct
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 
 ABSENT = Revision(0)
-"""As `Op.expected`: the key must not exist."""
+"""As `WriteOp.expected`: the key must not exist."""
 
 OPS_MAX = 100
 """Operations of one transaction. etcd takes 128 unless told otherwise, the store's own included."""
@@ -44,7 +44,7 @@ class StoreError(Exception):
     """
 
 
-class Mismatch(StoreError):
+class RevisionMismatch(StoreError):
     def __init__(self, key: Key, actual: Revision) -> None:
         super().__init__(f"{key} is at revision {actual}")
         self.key = key
@@ -58,29 +58,29 @@ class Compacted(StoreError):
         self.compacted = compacted
 
 
-class Ahead(StoreError):
+class RevisionInFuture(StoreError):
     def __init__(self, newest: Revision) -> None:
         super().__init__(f"the newest revision is {newest}")
         self.newest = newest
 
 
-class Lagged(StoreError):
+class FeedLagged(StoreError):
     pass
 
 
-class Unavailable(StoreError):
+class StoreUnavailable(StoreError):
     pass
 
 
-class Unsure(Unavailable):
+class WriteOutcomeUnknown(StoreUnavailable):
     pass
 
 
-class CannotOpen(StoreError):
+class StoreOpenError(StoreError):
     pass
 
 
-class Op(Struct, frozen=True):
+class WriteOp(Struct, frozen=True):
     """One change of a transaction. `body` None deletes; `expected` None takes whatever is there.
 
     Deleting an absent key without `expected` is allowed and is no event. With `body` None and
@@ -95,34 +95,34 @@ class Op(Struct, frozen=True):
     keeps: bool = False
 
 
-class Change(Enum):
+class StoreChangeType(Enum):
     CREATED = 1
     UPDATED = 2
     DELETED = 3
 
 
-class Event(Struct, frozen=True):
-    change: Change
+class StoreEvent(Struct, frozen=True):
+    change: StoreChangeType
     key: Key
     revision: Revision
     body: bytes
     """The new body; for DELETED the last one."""
 
 
-class Record(Struct, frozen=True):
+class StoreRecord(Struct, frozen=True):
     key: Key
     revision: Revision
     body: bytes
 
 
-class Snapshot(Struct, frozen=True):
+class StoreSnapshot(Struct, frozen=True):
     """Everything at one revision."""
 
     revision: Revision
-    records: Sequence[Record]
+    records: Sequence[StoreRecord]
 
 
-class Feed(Protocol):
+class StoreFeed(Protocol):
     """What `Store.feed` gives. A batch without events tells that there are none up to `position`."""
 
     @property
@@ -130,13 +130,13 @@ class Feed(Protocol):
         """Every event up to here was given."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[Sequence[Event]]: ...
+    def __aiter__(self) -> AsyncIterator[Sequence[StoreEvent]]: ...
 
-    async def __anext__(self) -> Sequence[Event]: ...
+    async def __anext__(self) -> Sequence[StoreEvent]: ...
 
 
 class Store(Protocol):
-    async def write(self, ops: Sequence[Op]) -> Revision:
+    async def write(self, ops: Sequence[WriteOp]) -> Revision:
         """Commits `ops` as one transaction and returns its revision. Raises Mismatch or Unavailable.
 
         One to `OPS_MAX` operations on distinct keys, else ValueError. A transaction that changes
@@ -159,11 +159,11 @@ class Store(Protocol):
         resource: GroupResource | None = None,
         tenant: TenantId | None = None,
         namespace: str | None = None,
-    ) -> Snapshot:
+    ) -> StoreSnapshot:
         """What existed at `at` (None: now), narrowed, in no particular order. Raises Compacted, Ahead."""
         ...
 
-    def feed(self, after: Revision) -> AbstractAsyncContextManager[Feed]:
+    def feed(self, after: Revision) -> AbstractAsyncContextManager[StoreFeed]:
         """Every event after `after`, in batches, each batch whole transactions; never ends by itself.
 
         Entering raises Compacted when events after `after` may be gone, Ahead when it is in the future.
@@ -186,7 +186,7 @@ class Store(Protocol):
         ...
 
 
-def check_transaction(ops: Sequence[Op]) -> None:
+def check_transaction(ops: Sequence[WriteOp]) -> None:
     """Raises ValueError unless `ops` has the form that `Store.write` asks for."""
     count = len(ops)
     if count == 1:

@@ -17,7 +17,7 @@ from alcove.store.base import Store, StoreError
 logger = logging.getLogger(__name__)
 
 
-class Keep(Struct, frozen=True, kw_only=True):
+class RetentionPolicy(Struct, frozen=True, kw_only=True):
     seconds: float = 300.0
     revisions_max: int = 200_000
     """Bounds the file where many writes come in those seconds."""
@@ -31,13 +31,13 @@ class Compactor:
     def __init__(
         self,
         store: Store,
-        keep: Keep | None = None,
+        keep: RetentionPolicy | None = None,
         *,
         clock: Callable[[], float] = monotonic,
         sleep: Callable[[float], Awaitable[None]] = sleep,
     ) -> None:
         self._store = store
-        self._keep = keep or Keep()
+        self._keep = keep or RetentionPolicy()
         self._clock = clock
         self._sleep = sleep
         self._seen: deque[tuple[float, Revision]] = deque()

@@ -13,15 +13,15 @@ from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.store import etcd_wire as wire
 from alcove.store.base import (
     ABSENT,
-    Ahead,
-    CannotOpen,
     Compacted,
-    Mismatch,
-    Op,
-    Record,
-    Snapshot,
-    Unavailable,
-    Unsure,
+    RevisionInFuture,
+    RevisionMismatch,
+    StoreOpenError,
+    StoreRecord,
+    StoreSnapshot,
+    StoreUnavailable,
+    WriteOp,
+    WriteOutcomeUnknown,
     check_transaction,
 )
 from alcove.store.etcd_client import EtcdClient, RevisionAhead, RevisionCompacted, Tls
@@ -52,12 +52,12 @@ class EtcdStore:
         store = cls(client, EtcdKeys(prefix))
         try:
             await store.revision()
-        except Unavailable as error:
+        except StoreUnavailable as error:
             await client.close()
-            raise CannotOpen(str(error)) from error
+            raise StoreOpenError(str(error)) from error
         return store
 
-    async def write(self, ops: Sequence[Op]) -> Revision:
+    async def write(self, ops: Sequence[WriteOp]) -> Revision:
         check_transaction(ops)
         response = await self._client.txn(self._transaction(ops))
         if not response.succeeded:
@@ -93,11 +93,11 @@ class EtcdStore:
         resource: GroupResource | None = None,
         tenant: TenantId | None = None,
         namespace: str | None = None,
-    ) -> Snapshot:
+    ) -> StoreSnapshot:
         if at is not None:
             await self._check(at)
         if at == ABSENT:
-            return Snapshot(ABSENT, [])
+            return StoreSnapshot(ABSENT, [])
         start, end = self._keys.narrowed(resource, tenant, namespace)
         while True:
             try:
@@ -108,13 +108,13 @@ class EtcdStore:
                 if at is not None:
                     raise Compacted(await self.compacted()) from error
         records = [
-            Record(key, Revision(pair.mod_revision), pair.value)
+            StoreRecord(key, Revision(pair.mod_revision), pair.value)
             for page in pages
             for pair in page.kvs
             if tenant in (None, (key := self._keys.key(pair.key)).tenant)
             and namespace in (None, key.namespace)
         ]
-        return Snapshot(Revision(pages[0].header.revision) if at is None else at, records)
+        return StoreSnapshot(Revision(pages[0].header.revision) if at is None else at, records)
 
     def feed(self, after: Revision) -> EtcdFeed:
         return EtcdFeed(self._client, self._keys, after, self._check, self._feeds)
@@ -133,12 +133,12 @@ class EtcdStore:
             # Another server was faster.
             pass
         except RevisionAhead as error:
-            raise Ahead(await self.revision()) from error
+            raise RevisionInFuture(await self.revision()) from error
         self._compacted = max(self._compacted, upto)
 
     async def close(self) -> None:
         for feed in list(self._feeds):
-            feed.end(Unavailable("the store is closed"))
+            feed.end(StoreUnavailable("the store is closed"))
         await self._client.close()
 
     async def _check(self, revision: Revision) -> None:
@@ -148,7 +148,7 @@ class EtcdStore:
         except RevisionCompacted as error:
             raise Compacted(await self.compacted()) from error
         except RevisionAhead as error:
-            raise Ahead(await self.revision()) from error
+            raise RevisionInFuture(await self.revision()) from error
 
     async def _is_gone(self, revision: Revision) -> bool:
         try:
@@ -172,7 +172,7 @@ class EtcdStore:
             if page.kvs:
                 start = page.kvs[-1].key + b"\0"
 
-    def _transaction(self, ops: Sequence[Op]) -> wire.Message:
+    def _transaction(self, ops: Sequence[WriteOp]) -> wire.Message:
         request = wire.TxnRequest()
         for place, op in enumerate(ops):
             path = self._keys.path(op.key)
@@ -203,24 +203,24 @@ class EtcdStore:
                 for feed in list(self._feeds):
                     await feed.reached(revision)
         except TimeoutError as error:
-            raise Unsure("etcd: a write was made, but no watch has told of it") from error
+            raise WriteOutcomeUnknown("etcd: a write was made, but no watch has told of it") from error
 
 
 def _compare(path: bytes, result: int, revision: Revision) -> wire.Message:
     return wire.Compare(result=result, target=wire.MOD_REVISION, key=path, mod_revision=revision)
 
 
-def _mismatch(ops: Sequence[Op], response: wire.Message) -> Mismatch:
+def _mismatch(ops: Sequence[WriteOp], response: wire.Message) -> RevisionMismatch:
     compared = [op for op in ops if op.expected is not None]
     for op, answer in zip(compared, response.responses, strict=True):
         found = answer.response_range.kvs
         actual = Revision(found[0].mod_revision) if found else ABSENT
         if actual != op.expected:
-            return Mismatch(op.key, actual)
+            return RevisionMismatch(op.key, actual)
     raise AssertionError("etcd refused a transaction all of whose comparisons hold")
 
 
-def _changed_something(ops: Sequence[Op], response: wire.Message) -> bool:
+def _changed_something(ops: Sequence[WriteOp], response: wire.Message) -> bool:
     changing = [op for op in ops if not op.keeps]
     return any(
         op.body is not None or answer.response_delete_range.deleted or answer.response_txn.succeeded

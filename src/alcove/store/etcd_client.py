@@ -13,7 +13,7 @@ import grpc.aio  # type: ignore[import-untyped]
 from msgspec import Struct
 
 from alcove.store import etcd_wire as wire
-from alcove.store.base import StoreError, Unavailable, Unsure
+from alcove.store.base import StoreError, StoreUnavailable, WriteOutcomeUnknown
 
 CALL_SECONDS_MAX = 10.0
 COMPACTION_SECONDS_MAX = 120.0
@@ -61,7 +61,7 @@ class EtcdClient:
         for _ in self._channels[1:]:
             try:
                 return await self._call("range", request)
-            except Unavailable:
+            except StoreUnavailable:
                 pass
         return await self._call("range", request)
 
@@ -94,22 +94,22 @@ class EtcdClient:
         is_known = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED or any(
             each in text for each in _NOT_SENT
         )
-        return (Unavailable if is_known else Unsure)(f"etcd: {text}")
+        return (StoreUnavailable if is_known else WriteOutcomeUnknown)(f"etcd: {text}")
 
     async def _call(self, method: str, request: wire.Message, seconds: float | None = None) -> wire.Message:
         if self._closed:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
         try:
             return await self._methods[method](request, timeout=seconds or CALL_SECONDS_MAX)
         except grpc.aio.AioRpcError as error:
             raise self.translate(error) from error
         except grpc.aio.UsageError as error:
-            raise Unavailable("the store is closed") from error
+            raise StoreUnavailable("the store is closed") from error
         except asyncio.CancelledError:
             # Closing the channel cancels its calls, which is not the same as cancelling who waits.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
-                raise Unavailable("the store is closed") from None
+                raise StoreUnavailable("the store is closed") from None
             raise
 
     def _use(self, number: int) -> None:

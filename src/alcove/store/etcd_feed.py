@@ -15,10 +15,10 @@ import msgspec
 
 from alcove.api.ids import Revision
 from alcove.store import etcd_wire as wire
-from alcove.store.base import Change, Compacted, Event, StoreError, Unavailable
+from alcove.store.base import Compacted, StoreChangeType, StoreError, StoreEvent, StoreUnavailable
 from alcove.store.etcd_client import EtcdClient
 from alcove.store.etcd_keys import EtcdKeys
-from alcove.store.queue import Queue
+from alcove.store.queue import EventQueue
 
 HISTORY_QUEUED_MAX = 4_096
 BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -26,7 +26,7 @@ BACKOFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _last_body = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 
 
-class EtcdFeed(AsyncIterator[Sequence[Event]]):
+class EtcdFeed(AsyncIterator[Sequence[StoreEvent]]):
     def __init__(
         self,
         client: EtcdClient,
@@ -40,7 +40,7 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
         self._check = check
         self._open_feeds = open_feeds
         self._loop = asyncio.get_running_loop()
-        self._queue = Queue(self._loop)
+        self._queue = EventQueue(self._loop)
         self._after = after
         self._received = after
         """Everything up to here is in the queue, or was."""
@@ -76,7 +76,7 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
     def position(self) -> Revision:
         return max(self._after, self._queue.position)
 
-    async def __anext__(self) -> Sequence[Event]:
+    async def __anext__(self) -> Sequence[StoreEvent]:
         batch = await self._queue.take()
         if self._queue.events < HISTORY_QUEUED_MAX:
             self._room.set()
@@ -113,7 +113,7 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
                 if isinstance(error, grpc.aio.AioRpcError):
                     self._client.translate(error)
             except Exception as error:
-                failure = Unavailable(f"cannot follow etcd: {error}")
+                failure = StoreUnavailable(f"cannot follow etcd: {error}")
                 failure.__cause__ = error
                 self.end(failure)
                 return
@@ -174,7 +174,7 @@ class EtcdFeed(AsyncIterator[Sequence[Event]]):
                 future.set_result(None)
 
 
-def _events(response: wire.Message, keys: EtcdKeys) -> Iterator[Event]:
+def _events(response: wire.Message, keys: EtcdKeys) -> Iterator[StoreEvent]:
     """The response's events; those of one revision come together."""
     lasts: dict[tuple[int, bytes], bytes] = {}
     for event in response.events:
@@ -188,8 +188,8 @@ def _events(response: wire.Message, keys: EtcdKeys) -> Iterator[Event]:
         revision = Revision(pair.mod_revision)
         if event.type == wire.DELETE:
             body = lasts.get((revision, pair.key), event.prev_kv.value)
-            yield Event(Change.DELETED, keys.key(pair.key), revision, body)
+            yield StoreEvent(StoreChangeType.DELETED, keys.key(pair.key), revision, body)
         else:
             created = pair.create_revision == pair.mod_revision
-            change = Change.CREATED if created else Change.UPDATED
-            yield Event(change, keys.key(pair.key), revision, pair.value)
+            change = StoreChangeType.CREATED if created else StoreChangeType.UPDATED
+            yield StoreEvent(change, keys.key(pair.key), revision, pair.value)

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 
 from alcove.api.ids import Revision
-from alcove.store.base import Ahead, Compacted, Event, Unavailable
-from alcove.store.queue import Queue
+from alcove.store.base import Compacted, RevisionInFuture, StoreEvent, StoreUnavailable
+from alcove.store.queue import EventQueue
 
 JOIN_WITHIN_REVISIONS = 1_024
 """A feed this close to the present queues new events while it reads the rest of its history."""
 
-History = Callable[[Revision, Revision], Awaitable[Sequence[Event]]]
+History = Callable[[Revision, Revision], Awaitable[Sequence[StoreEvent]]]
 """(after, upto) → the oldest events in between, as whole transactions; none only if there are none."""
 
 
@@ -30,10 +30,10 @@ class Feeds:
         self.compacted = compacted
         self._loop = loop
         self._history = history
-        self._open: set[Feed] = set()
+        self._open: set[LogFeed] = set()
         self._closed: str | None = None
 
-    def publish(self, events: Sequence[Event], revision: Revision) -> None:
+    def publish(self, events: Sequence[StoreEvent], revision: Revision) -> None:
         self.revision = revision
         for feed in self._open:
             feed.queue.push(events, revision)
@@ -42,31 +42,31 @@ class Feeds:
         """Every feed gives what it has queued, then raises Unavailable."""
         self._closed = why
         for feed in self._open:
-            feed.queue.end(Unavailable(why))
+            feed.queue.end(StoreUnavailable(why))
 
-    def after(self, after: Revision) -> "Feed":
-        return Feed(self, Queue(self._loop), self._history, after)
+    def after(self, after: Revision) -> "LogFeed":
+        return LogFeed(self, EventQueue(self._loop), self._history, after)
 
     def check(self, after: Revision) -> None:
         """Raises unless a feed can start there."""
         if self._closed is not None:
-            raise Unavailable(self._closed)
+            raise StoreUnavailable(self._closed)
         if after < self.compacted:
             raise Compacted(self.compacted)
         if after > self.revision:
-            raise Ahead(self.revision)
+            raise RevisionInFuture(self.revision)
 
-    def join(self, feed: "Feed") -> None:
+    def join(self, feed: "LogFeed") -> None:
         self._open.add(feed)
 
-    def leave(self, feed: "Feed") -> None:
+    def leave(self, feed: "LogFeed") -> None:
         self._open.discard(feed)
 
 
-class Feed(AsyncIterator[Sequence[Event]]):
+class LogFeed(AsyncIterator[Sequence[StoreEvent]]):
     """One consumer's way through the log; an async context manager, for one task at a time."""
 
-    def __init__(self, feeds: Feeds, queue: Queue, history: History, after: Revision) -> None:
+    def __init__(self, feeds: Feeds, queue: EventQueue, history: History, after: Revision) -> None:
         self.queue = queue
         self._feeds = feeds
         self._history = history
@@ -74,7 +74,7 @@ class Feed(AsyncIterator[Sequence[Event]]):
         self._joined: Revision | None = None
         """History is read up to here; the queue has what came after."""
 
-    async def __aenter__(self) -> "Feed":
+    async def __aenter__(self) -> "LogFeed":
         self._feeds.check(self._position)
         self._join_if_close()
         return self
@@ -89,7 +89,7 @@ class Feed(AsyncIterator[Sequence[Event]]):
     def position(self) -> Revision:
         return max(self._position, self.queue.position)
 
-    async def __anext__(self) -> Sequence[Event]:
+    async def __anext__(self) -> Sequence[StoreEvent]:
         while self._position < (upto := self._history_end()):
             events = await self._history(self._position, upto)
             self._position = events[-1].revision if events else upto

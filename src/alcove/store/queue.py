@@ -5,19 +5,19 @@ from collections import deque
 from collections.abc import Sequence
 
 from alcove.api.ids import Revision
-from alcove.store.base import ABSENT, Event, Lagged, StoreError
+from alcove.store.base import ABSENT, FeedLagged, StoreError, StoreEvent
 
 QUEUED_EVENTS_MAX = 16_384
 """What a feed holds for its consumer. The consumer is a cache in this process: further behind than
 this, it does better to read the log again."""
 
 
-class Queue:
+class EventQueue:
     """Batches of events for one consumer."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._batches: deque[tuple[Sequence[Event], Revision]] = deque()
+        self._batches: deque[tuple[Sequence[StoreEvent], Revision]] = deque()
         self._waiter: Future[None] | None = None
         self._error: StoreError | None = None
         self.events = 0
@@ -25,7 +25,7 @@ class Queue:
         self.position = ABSENT
         """How far the batch reached that was taken last."""
 
-    def push(self, events: Sequence[Event], upto: Revision) -> None:
+    def push(self, events: Sequence[StoreEvent], upto: Revision) -> None:
         """Adds a batch, all there is up to a revision. Where too much is unread, the queue is emptied and
         ends with Lagged."""
         if self._error is not None:
@@ -35,7 +35,7 @@ class Queue:
         if self.events > QUEUED_EVENTS_MAX and len(self._batches) > 1:
             unread = self.events
             self.clear()
-            self.end(Lagged(f"{unread} events were left unread"))
+            self.end(FeedLagged(f"{unread} events were left unread"))
         else:
             self._wake()
 
@@ -48,7 +48,7 @@ class Queue:
         self._batches.clear()
         self.events = 0
 
-    async def take(self) -> Sequence[Event]:
+    async def take(self) -> Sequence[StoreEvent]:
         while not self._batches:
             if self._error is not None:
                 raise self._error

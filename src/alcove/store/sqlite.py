@@ -11,10 +11,18 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Ahead, Change, Compacted, Event, Op, Record, Snapshot
-from alcove.store.feed import Feed, Feeds
+from alcove.store.base import (
+    Compacted,
+    RevisionInFuture,
+    StoreChangeType,
+    StoreEvent,
+    StoreRecord,
+    StoreSnapshot,
+    WriteOp,
+)
+from alcove.store.feed import Feeds, LogFeed
 from alcove.store.keys import resource_named, resource_text
-from alcove.store.sqlite_channel import Process
+from alcove.store.sqlite_channel import WorkerProcess
 from alcove.store.sqlite_commits import Commits, Observe
 from alcove.store.sqlite_file import Row
 from alcove.store.sqlite_plan import Heads
@@ -29,7 +37,7 @@ _CLOSED = "the store is closed"
 class SqliteStore:
     """`Store` on one file. Made by `open`."""
 
-    def __init__(self, process: Process, revision: Revision, compacted: Revision) -> None:
+    def __init__(self, process: WorkerProcess, revision: Revision, compacted: Revision) -> None:
         self._process = process
         self._feeds = Feeds(asyncio.get_running_loop(), self._history, revision, compacted)
         self._commits: Commits
@@ -48,7 +56,7 @@ class SqliteStore:
 
         `bytes_max` bounds the file: a write that would not fit raises Unavailable.
         """
-        process = await Process.start()
+        process = await WorkerProcess.start()
         try:
             opening = process.writes.call("open", str(path), bytes_max, lock_seconds_max)
             revision, compacted = await opening
@@ -69,7 +77,7 @@ class SqliteStore:
         """Why writes are refused, for good, until the store is opened anew; None: they are not."""
         return self._commits.refusal
 
-    async def write(self, ops: Sequence[Op]) -> Revision:
+    async def write(self, ops: Sequence[WriteOp]) -> Revision:
         return await self._commits.write(ops)
 
     async def revision(self) -> Revision:
@@ -85,28 +93,30 @@ class SqliteStore:
         resource: GroupResource | None = None,
         tenant: TenantId | None = None,
         namespace: str | None = None,
-    ) -> Snapshot:
+    ) -> StoreSnapshot:
         text = None if resource is None else resource_text(resource)
         asked = {"resource": text, "tenant": tenant, "namespace": namespace}
         narrow = {column: value for column, value in asked.items() if value is not None}
         while True:
             revision = self._feeds.revision if at is None else at
             if revision > self._feeds.revision:
-                raise Ahead(self._feeds.revision)
+                raise RevisionInFuture(self._feeds.revision)
             try:
                 rows = self._newest(revision, narrow, bodies=True)
-                return Snapshot(revision, [Record(_key(row), _revision(row), row[-1]) async for row in rows])
+                return StoreSnapshot(
+                    revision, [StoreRecord(_key(row), _revision(row), row[-1]) async for row in rows]
+                )
             except Compacted:
                 # "Now" was overtaken by a compaction while we read: it is later now.
                 if at is not None:
                     raise
 
-    def feed(self, after: Revision) -> Feed:
+    def feed(self, after: Revision) -> LogFeed:
         return self._feeds.after(after)
 
     async def compact(self, upto: Revision) -> None:
         if upto > self._feeds.revision:
-            raise Ahead(self._feeds.revision)
+            raise RevisionInFuture(self._feeds.revision)
         if upto > self._feeds.compacted:
             await self._commits.chore("compact_to", upto)
             self._feeds.compacted = max(self._feeds.compacted, upto)
@@ -123,9 +133,9 @@ class SqliteStore:
         self._feeds.close(_CLOSED)
         await self._process.stop()
 
-    async def _history(self, after: Revision, upto: Revision) -> Sequence[Event]:
+    async def _history(self, after: Revision, upto: Revision) -> Sequence[StoreEvent]:
         rows = await self._read("history", after, upto)
-        return [Event(Change(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
+        return [StoreEvent(StoreChangeType(row[1]), _key(row), _revision(row), row[-1]) for row in rows]
 
     async def _heads(self, at: Revision) -> Heads:
         return {_key(row): row[0] async for row in self._newest(at, {}, bodies=False)}

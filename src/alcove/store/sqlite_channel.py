@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from alcove.api.ids import Revision
 from alcove.store import sqlite_worker as worker
-from alcove.store.base import CannotOpen, Compacted, Unavailable
+from alcove.store.base import Compacted, StoreOpenError, StoreUnavailable
 from alcove.store.sqlite_worker import HEADER_BYTES
 
 Done = Callable[[Any, Exception | None], None]
@@ -27,7 +27,7 @@ Done = Callable[[Any, Exception | None], None]
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from alcove.store.sqlite_worker import main; main()"
 
 
-class StorageFailed(Unavailable):
+class StorageFailed(StoreUnavailable):
     """The file or its disk failed; `code` is SQLite's."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -96,7 +96,7 @@ class Channel(asyncio.Protocol):
             self._waiting.popleft()(None, StorageFailed(self._ended, 0))
 
 
-class Process:
+class WorkerProcess:
     """The running worker and the channels to it."""
 
     def __init__(self, running: "subprocess.Popen[bytes]", writes: Channel, reads: Channel) -> None:
@@ -106,7 +106,7 @@ class Process:
         self._running = running
 
     @classmethod
-    async def start(cls) -> "Process":
+    async def start(cls) -> "WorkerProcess":
         loop = asyncio.get_running_loop()
         ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
         running = await asyncio.to_thread(_spawn, [end.fileno() for end in theirs])
@@ -139,7 +139,7 @@ def _spawn(fds: Sequence[int]) -> "subprocess.Popen[bytes]":
 def _error(kind: str, text: str, detail: int) -> Exception:
     match kind:
         case worker.UNUSABLE:
-            return CannotOpen(text)
+            return StoreOpenError(text)
         case worker.GONE:
             return Compacted(Revision(detail))
         case worker.STORAGE:

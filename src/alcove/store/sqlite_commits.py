@@ -15,10 +15,16 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from alcove.api.ids import Revision
-from alcove.store.base import Mismatch, Op, Unavailable, Unsure, check_transaction
+from alcove.store.base import (
+    RevisionMismatch,
+    StoreUnavailable,
+    WriteOp,
+    WriteOutcomeUnknown,
+    check_transaction,
+)
 from alcove.store.feed import Feeds
 from alcove.store.sqlite_channel import Channel, StorageFailed
-from alcove.store.sqlite_plan import Heads, Plan, plan
+from alcove.store.sqlite_plan import CommitPlan, Heads, plan
 
 OPS_PER_COMMIT_MAX = 512
 BODY_BYTES_PER_COMMIT_MAX = 8 << 20
@@ -33,7 +39,7 @@ Observe = Callable[[float, int], None]
 
 
 class _Write(NamedTuple):
-    ops: Sequence[Op]
+    ops: Sequence[WriteOp]
     result: "Future[Revision]"
 
 
@@ -64,12 +70,12 @@ class Commits:
         self.refusal: str | None = None
         """Why no write is taken any more; None: they are."""
 
-    async def write(self, ops: Sequence[Op]) -> Revision:
+    async def write(self, ops: Sequence[WriteOp]) -> Revision:
         check_transaction(ops)
         if self.refusal is not None:
-            raise Unavailable(self.refusal)
+            raise StoreUnavailable(self.refusal)
         if len(self._queued) >= WRITES_QUEUED_MAX:
-            raise Unavailable(f"{WRITES_QUEUED_MAX} writes are waiting already")
+            raise StoreUnavailable(f"{WRITES_QUEUED_MAX} writes are waiting already")
         result: Future[Revision] = self._loop.create_future()
         self._queued.append(_Write(ops, result))
         self._schedule()
@@ -78,7 +84,7 @@ class Commits:
     async def chore(self, *request: object) -> Any:
         """What the worker answers to `request`, sent between commits."""
         if self.refusal is not None:
-            raise Unavailable(self.refusal)
+            raise StoreUnavailable(self.refusal)
         chore = _Chore(request, self._loop.create_future())
         self._chores.append(chore)
         self._schedule()
@@ -139,7 +145,7 @@ class Commits:
     def _committed(
         self,
         writes: Sequence[_Write],
-        planned: Plan,
+        planned: CommitPlan,
         started: float,
         bodies: dict[int, bytes],
         error: Exception | None,
@@ -156,11 +162,11 @@ class Commits:
             self._undone(writes, error)
             self._next()
 
-    def _settle(self, writes: Sequence[_Write], planned: Plan) -> None:
+    def _settle(self, writes: Sequence[_Write], planned: CommitPlan) -> None:
         for write, outcome in zip(writes, planned.outcomes, strict=True):
             if write.result.done():
                 continue
-            if isinstance(outcome, Mismatch):
+            if isinstance(outcome, RevisionMismatch):
                 write.result.set_exception(outcome)
             else:
                 write.result.set_result(outcome)
@@ -168,7 +174,7 @@ class Commits:
     def _undone(self, writes: Sequence[_Write], error: Exception) -> None:
         if isinstance(error, StorageFailed):
             is_known = error.code & 0xFF in _CAN_PASS
-            _refuse(writes, self._failed(error), Unavailable if is_known else Unsure)
+            _refuse(writes, self._failed(error), StoreUnavailable if is_known else WriteOutcomeUnknown)
         elif len(writes) == 1:
             _fail(writes[0].result, error)
         else:
@@ -192,7 +198,7 @@ class Commits:
 
     def _chore_done(self, chore: _Chore, result: object, error: Exception | None) -> None:
         if isinstance(error, StorageFailed):
-            error = Unavailable(self._failed(error))
+            error = StoreUnavailable(self._failed(error))
         if error is not None:
             _fail(chore.result, error)
         elif not chore.result.done():
@@ -206,7 +212,9 @@ class Commits:
         self._pump()
 
 
-def _refuse(waiting: Iterable[_Write | _Chore], why: str, kind: type[Unavailable] = Unavailable) -> None:
+def _refuse(
+    waiting: Iterable[_Write | _Chore], why: str, kind: type[StoreUnavailable] = StoreUnavailable
+) -> None:
     for each in waiting:
         _fail(each.result, kind(why))
 

@@ -63,11 +63,11 @@ DELETE FROM log WHERE id IN (
 """
 
 
-class Unusable(Exception):
+class UnusableFile(Exception):
     """The file cannot be opened; the text says why."""
 
 
-class Gone(Exception):
+class CompactedError(Exception):
     """History does not reach back to the asked revision; `revision` is where it begins."""
 
     def __init__(self, revision: int) -> None:
@@ -87,7 +87,7 @@ class SqliteFile:
             self._connection = self._open(bytes_max)
             self._swept = _meta(self._connection, "swept")
         except sqlite3.Error as error:
-            raise Unusable(f"{path}: {error}") from error
+            raise UnusableFile(f"{path}: {error}") from error
 
     def _open(self, bytes_max: int | None) -> sqlite3.Connection:
         connection = self.connect()
@@ -230,7 +230,7 @@ def _reading(connection: sqlite3.Connection, at_least: int) -> Iterator[None]:
     with _transaction(connection, "DEFERRED"):
         compacted = _meta(connection, "compacted")
         if at_least < compacted:
-            raise Gone(compacted)
+            raise CompactedError(compacted)
         yield
 
 
@@ -258,7 +258,7 @@ def _lock(path: str, seconds_max: float) -> IO[str]:
     try:
         lock = open(f"{path}.lock", "w", opener=_open_private)  # noqa: SIM115
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        raise UnusableFile(f"{path}: {error.strerror}") from error
     deadline = monotonic() + seconds_max
     while True:
         try:
@@ -267,7 +267,7 @@ def _lock(path: str, seconds_max: float) -> IO[str]:
         except OSError as error:
             if monotonic() >= deadline:
                 lock.close()
-                raise Unusable(f"{path} is in use by another process") from error
+                raise UnusableFile(f"{path} is in use by another process") from error
             sleep(LOCK_RETRY_SECONDS)
 
 
@@ -280,7 +280,7 @@ def _make_private(path: str) -> None:
     try:
         os.close(_open_private(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        raise UnusableFile(f"{path}: {error.strerror}") from error
 
 
 def _sync_folder(folder: str) -> None:
@@ -300,9 +300,11 @@ def _check_form(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(f"BEGIN; {header} {SCHEMA} COMMIT;")
         return
     if application != APPLICATION_ID:
-        raise Unusable(f"{path} is a database of something else")
+        raise UnusableFile(f"{path} is a database of something else")
     if form > FORMAT:
-        raise Unusable(f"{path} has format {form}, but this version reads up to {FORMAT}: use a newer one")
+        raise UnusableFile(
+            f"{path} has format {form}, but this version reads up to {FORMAT}: use a newer one"
+        )
     damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
-        raise Unusable(f"{path} is damaged: {damage}")
+        raise UnusableFile(f"{path} is damaged: {damage}")

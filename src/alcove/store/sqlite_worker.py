@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from threading import Thread
 from typing import Any
 
-from alcove.store.sqlite_file import Gone, SqliteFile, Unusable, history, newest
+from alcove.store.sqlite_file import CompactedError, SqliteFile, UnusableFile, history, newest
 
 HEADER_BYTES = 4
 
@@ -74,9 +74,9 @@ def serve(channel: socket.socket, handlers: Handlers) -> None:
 def _answer(handler: Callable[..., Any], arguments: list[Any]) -> tuple[Any, ...]:
     try:
         return (handler(*arguments),)
-    except Unusable as error:
+    except UnusableFile as error:
         return UNUSABLE, str(error), 0
-    except Gone as error:
+    except CompactedError as error:
         return GONE, str(error), error.revision
     except (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
         return VALUE, str(error), 0

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from alcove.cli.connection import Connection, load
-from alcove.cli.kubeconfig import Certificate, render
+from alcove.cli.connection import CliConnection, load
+from alcove.cli.kubeconfig import KubeconfigCertificate, render
 from alcove.testing.local import LocalProcess
 from alcove.testing.server import LocalServer
 
@@ -33,9 +33,11 @@ def node_kubeconfig(server: LocalServer, name: str) -> Path:
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    admin = Connection(load(server.admin_kubeconfig))
+    admin = CliConnection(load(server.admin_kubeconfig))
     user = f"system:node:{name}"
-    path.write_text(render(admin.server, admin.ca_pem, "system", user, Certificate(certificate, pem)))
+    path.write_text(
+        render(admin.server, admin.ca_pem, "system", user, KubeconfigCertificate(certificate, pem))
+    )
     return path
 
 

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from alcove.testing.relay import Relay
+from alcove.testing.relay import TcpRelay
 
 Address = tuple[str, int]
 PIECE_BYTES = 64 << 10
 
 
-class Balancer(Relay):
+class Balancer(TcpRelay):
     """A connection goes to one server, and ends when either side does."""
 
     def __init__(self, servers: Sequence[Address]) -> None:

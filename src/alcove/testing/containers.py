@@ -16,32 +16,32 @@ from tempfile import TemporaryDirectory
 
 from msgspec import structs
 
-from alcove.agent.cgroups import Cgroups, Limits
+from alcove.agent.cgroups import CgroupLimits, Cgroups
 from alcove.agent.images import builtin
 from alcove.agent.images.model import ToolMissing
-from alcove.agent.images.snapshots import Snapshots
+from alcove.agent.images.snapshots import OverlaySnapshots
 from alcove.agent.runtime import seccomp, security
 from alcove.agent.runtime.base import (
     ContainerId,
+    ContainerRuntime,
     ContainerSpec,
     HandlerName,
     Isolation,
-    Runtime,
     RuntimeFailure,
     SpecRefused,
 )
 from alcove.agent.runtime.canary import Canary
 from alcove.agent.runtime.config import (
+    BindMount,
+    ContainerContext,
     IdMapping,
-    Mount,
-    Namespaces,
-    Place,
+    NamespacePaths,
     container_config,
     sandbox_config,
     sandbox_namespaces,
     shared_namespaces,
 )
-from alcove.agent.runtime.flavors import Flavor
+from alcove.agent.runtime.flavors import RuntimeFlavor
 from alcove.agent.runtime.handlers import TRIED
 from alcove.agent.runtime.oci import OciRuntime
 from alcove.agent.runtime.resources import PROCESSES_MAX, container_limits_of
@@ -52,7 +52,7 @@ from alcove.testing import needs
 
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _NUMBERS = count(1)
-_KNOWN: dict[str, tuple[Flavor | None, str]] = {}
+_KNOWN: dict[str, tuple[RuntimeFlavor | None, str]] = {}
 
 
 def lacking() -> str:
@@ -65,7 +65,7 @@ def lacking() -> str:
     return needs.namespaces()
 
 
-async def working_flavor(handler: str) -> tuple[Flavor | None, str]:
+async def working_flavor(handler: str) -> tuple[RuntimeFlavor | None, str]:
     """How the handler's runtime is called on this machine; or None, and what the machine lacks for it. Raises
     RuntimeFailure: it is installed, and does not work."""
     if handler not in _KNOWN:
@@ -73,7 +73,7 @@ async def working_flavor(handler: str) -> tuple[Flavor | None, str]:
     return _KNOWN[handler]
 
 
-async def _find(handler: str) -> tuple[Flavor | None, str]:
+async def _find(handler: str) -> tuple[RuntimeFlavor | None, str]:
     why = lacking()
     if why:
         return None, why
@@ -86,7 +86,7 @@ async def _find(handler: str) -> tuple[Flavor | None, str]:
         return await _prove(handler, folder), ""
 
 
-async def _prove(handler: str, folder: Path) -> Flavor:
+async def _prove(handler: str, folder: Path) -> RuntimeFlavor:
     # Its own group: another process may try the same at this moment.
     canary = Canary(folder / "image", folder, f"/alcove-canary-{os.getpid()}")
     reasons: list[str] = []
@@ -102,7 +102,11 @@ async def _prove(handler: str, folder: Path) -> Flavor:
 
 class ContainerLab:
     def __init__(
-        self, runtime: Runtime, folder: Path, policy: security.Policy | None = None, name: str = ""
+        self,
+        runtime: ContainerRuntime,
+        folder: Path,
+        policy: security.SecurityPolicy | None = None,
+        name: str = "",
     ) -> None:
         self.runtime = runtime
         self.folder = folder
@@ -110,7 +114,7 @@ class ContainerLab:
         self.name = name or f"alcove-test-{os.getpid()}-{next(_NUMBERS)}"
         """Begins the name of everything that is made."""
         self.cgroups = Cgroups.of_machine()
-        self.snapshots = Snapshots(folder / "snapshots")
+        self.snapshots = OverlaySnapshots(folder / "snapshots")
         self.rootfs = folder / "image"
         self._profile = seccomp.load()
 
@@ -136,9 +140,9 @@ class ContainerLab:
 
     def lines(self, container: ContainerId, stream: str = "stdout") -> list[str]:
         """What the container said, without time and stream."""
-        told = self.log(container).read_text().splitlines() if self.log(container).exists() else []
+        messages = self.log(container).read_text().splitlines() if self.log(container).exists() else []
         lines = [""]
-        for _, each, tag, text in (line.split(" ", 3) for line in told):
+        for _, each, tag, text in (line.split(" ", 3) for line in messages):
             if each == stream:
                 lines[-1] += text
                 if tag == "F":  # Else the rest of the line comes with the next entry.
@@ -158,8 +162,8 @@ class ContainerLab:
             _make_network(id)
         network = str(namespaces.path_of(id))
         shared = sandbox_namespaces(pod or {}, network)
-        place = self._place(id, shared, mapping, Limits(0, 256, memory_bytes_max, processes_max))
-        config = sandbox_config(pod or {}, place, "pod")
+        context = self._place(id, shared, mapping, CgroupLimits(0, 256, memory_bytes_max, processes_max))
+        config = sandbox_config(pod or {}, context, "pod")
         await self.runtime.create(ContainerSpec(id, id, config, self.log(id), {"pod": id}))
         await self.runtime.start(id)
         return id
@@ -169,7 +173,7 @@ class ContainerLab:
         sandbox: ContainerId,
         container: Object,
         pod: Object | None = None,
-        mounts: Sequence[Mount] = (),
+        mounts: Sequence[BindMount] = (),
         mapping: IdMapping | None = None,
         variables: Sequence[tuple[str, str]] = (),
         processes_max: int = PROCESSES_MAX,
@@ -177,9 +181,9 @@ class ContainerLab:
         id = ContainerId(f"{self.name}-c{next(_NUMBERS)}")
         shared = await self._shared(sandbox, pod or {}, mapping)
         limits = structs.replace(container_limits_of(container), processes=processes_max)
-        place = self._place(id, shared, mapping, limits)
+        context = self._place(id, shared, mapping, limits)
         user = resolve(pod or {}, container, "", builtin.ACCOUNTS)
-        config = container_config(pod or {}, container, builtin.CONFIG, variables, user, mounts, place)
+        config = container_config(pod or {}, container, builtin.CONFIG, variables, user, mounts, context)
         stdin = bool(container.get("stdin"))
         return ContainerSpec(
             id, sandbox, config, self.log(id), {"pod": sandbox}, stdin, bool(container.get("stdinOnce"))
@@ -190,7 +194,7 @@ class ContainerLab:
         sandbox: ContainerId,
         container: Object,
         pod: Object | None = None,
-        mounts: Sequence[Mount] = (),
+        mounts: Sequence[BindMount] = (),
         mapping: IdMapping | None = None,
     ) -> ContainerId:
         """A container that was started."""
@@ -205,7 +209,7 @@ class ContainerLab:
         status = await self.runtime.wait(id)
         return [*self.lines(id), *self.lines(id, "stderr"), str(status.exit_code)]
 
-    async def _shared(self, sandbox: ContainerId, pod: Object, mapping: IdMapping | None) -> Namespaces:
+    async def _shared(self, sandbox: ContainerId, pod: Object, mapping: IdMapping | None) -> NamespacePaths:
         network = str(namespaces.path_of(sandbox))
         process = (await self.runtime.status(sandbox)).process
         return shared_namespaces(pod, self.runtime.isolation, network, process, mapping)
@@ -213,14 +217,14 @@ class ContainerLab:
     def _place(
         self,
         id: ContainerId,
-        shared: Namespaces,
+        shared: NamespacePaths,
         mapping: IdMapping | None,
-        limits: Limits,
-    ) -> Place:
+        limits: CgroupLimits,
+    ) -> ContainerContext:
         # A hollow runtime reads nothing of all this, and must be testable without root.
         is_hollow = self.runtime.isolation is Isolation.NONE
         rootfs = self.rootfs if is_hollow else self.snapshots.mount(id, self.rootfs, shared.user)
-        return Place(
+        return ContainerContext(
             isolation=self.runtime.isolation,
             policy=self.policy,
             rootfs=str(rootfs),

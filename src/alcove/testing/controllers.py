@@ -21,9 +21,9 @@ from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Transport
-from alcove.controllers.controller import Controller, Options
-from alcove.controllers.metrics import Metrics
-from alcove.controllers.work import Work, work
+from alcove.controllers.controller import Controller, ControllerOptions
+from alcove.controllers.metrics import ControllerMetrics
+from alcove.controllers.runner import ControllerRunner, work
 
 START_SECONDS_MAX = 30.0
 
@@ -33,14 +33,14 @@ class RunningControllers:
         self,
         path: Path,
         controllers: Sequence[type[Controller]],
-        options: Options | None = None,
+        options: ControllerOptions | None = None,
         *,
         through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
         """`through` puts something between them and the server: faults, or an API that it does not serve."""
         self._path = path
         self._controllers = controllers
-        self._options = options or Options()
+        self._options = options or ControllerOptions()
         self._through = through
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,14 +76,14 @@ class RunningControllers:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        account = kubeconfig.load(self._path)
-        transport = HttpPool(account)
-        wanted = Work(
+        user = kubeconfig.load(self._path)
+        transport = HttpPool(user)
+        wanted = ControllerRunner(
             controllers=self._controllers,
             clock=time.time,
-            authorities={HOME: account.ca_pem.decode()},
+            authorities={HOME: user.ca_pem.decode()},
             options=self._options,
-            metrics=Metrics(),
+            metrics=ControllerMetrics(),
         )
         try:
             await work(wanted, Planes(), self._through(transport), self._started.set)

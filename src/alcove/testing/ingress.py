@@ -13,15 +13,15 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 
-from alcove.agent.ingress.certificates import Certificates
+from alcove.agent.ingress.certificates import IngressCertificates
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.agent.ingress.server import Server
-from alcove.agent.ingress.table import Target, Tenant, compiled
+from alcove.agent.ingress.routing_table import IngressTarget, TenantIngresses, compiled
+from alcove.agent.ingress.server import IngressServer
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.client.keys import HOME, Space
-from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.client.keys import HOME, TenantKey
+from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 
-TENANT = Space(HOME, TenantId("blue"))
+TENANT = TenantKey(HOME, TenantId("blue"))
 HOST = "shop.example"
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -35,18 +35,18 @@ class ProxyLab:
         self.backends: list[asyncio.Server] = []
         self.address = ("127.0.0.1", 0)
 
-    async def dial(self, space: Space, network: str, address: str, port: int) -> socket.socket:
-        self.dialled.append((space.tenant, network, address, port))
+    async def dial(self, tenant_key: TenantKey, network: str, address: str, port: int) -> socket.socket:
+        self.dialled.append((tenant_key.tenant, network, address, port))
         sock = socket.socket()
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, (address, port))
         return sock
 
     async def start(self, limits: IngressLimits) -> None:
-        self.server = Server(self.dial, limits)
+        self.server = IngressServer(self.dial, limits)
         listening = socket.create_server(("127.0.0.1", 0))
         self.address = listening.getsockname()
-        self.running = asyncio.create_task(self.server.run([listening], [], Certificates().context))
+        self.running = asyncio.create_task(self.server.run([listening], [], IngressCertificates().context))
 
     async def backend(self, handler: Handler) -> None:
         """All requests for the host lead to it from now on."""
@@ -61,10 +61,12 @@ class ProxyLab:
         self.lead_to(made.sockets[0].getsockname()[:2])
 
     def lead_to(self, *addresses: tuple[str, int]) -> None:
-        rule = Rule(HOST, "/", PathType.PREFIX, Backend("web", 80))
-        wanted = Wanted("2026", "u", "default", "i", "default", (rule,), None, ())
-        target = Target(TENANT, "default", addresses, "default/web")
-        tenant = Tenant(TENANT, (wanted,), {("default", "default", Backend("web", 80)): target})
+        rule = IngressRule(HOST, "/", PathType.PREFIX, IngressBackend("web", 80))
+        wanted = DesiredIngress("2026", "u", "default", "i", "default", (rule,), None, ())
+        target = IngressTarget(TENANT, "default", addresses, "default/web")
+        tenant = TenantIngresses(
+            TENANT, (wanted,), {("default", "default", IngressBackend("web", 80)): target}
+        )
         self.server.table = compiled([tenant], {HOST: TENANT.tenant}, SYSTEM)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

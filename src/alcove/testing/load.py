@@ -28,17 +28,17 @@ PODS = "/api/v1/namespaces/default/pods"
 BROKEN = (OSError, http.client.HTTPException)
 
 
-class Door:
+class LoadClient:
     """One server, for one user: connections of its own, nothing is tried twice."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        account = load(kubeconfig)
-        url, _, self._prefix = account.server.removeprefix("https://").partition("/")
+        user = load(kubeconfig)
+        url, _, self._prefix = user.server.removeprefix("https://").partition("/")
         self._host, _, port = url.partition(":")
         self._port = int(port)
-        self._tls = ssl.create_default_context(cadata=account.ca_pem.decode())
+        self._tls = ssl.create_default_context(cadata=user.ca_pem.decode())
         with tempfile.NamedTemporaryFile() as pair:
-            pair.write(account.certificate_pem + account.key_pem)
+            pair.write(user.certificate_pem + user.key_pem)
             pair.flush()
             self._tls.load_cert_chain(pair.name)
 
@@ -55,13 +55,15 @@ class Door:
         return f"/{self._prefix}{path}" if self._prefix else path
 
 
-class Writer(threading.Thread):
+class LoadWriter(threading.Thread):
     """Makes objects one after the other, each with another name; who does not answer well is left for the next server."""
 
-    def __init__(self, name: str, doors: list[Door], path: str, make: Callable[[str], Object]) -> None:
+    def __init__(
+        self, name: str, clients: list[LoadClient], path: str, make: Callable[[str], Object]
+    ) -> None:
         super().__init__(daemon=True)
         self._prefix = name
-        self._doors = itertools.cycle(doors)
+        self._doors = itertools.cycle(clients)
         self._path = path
         self._make = make
         self._stopping = threading.Event()
@@ -87,7 +89,7 @@ class Writer(threading.Thread):
                     connection.close()
                 connection, door = None, next(self._doors)
 
-    def _write(self, connection: http.client.HTTPSConnection, door: Door, name: str) -> None:
+    def _write(self, connection: http.client.HTTPSConnection, door: LoadClient, name: str) -> None:
         body = orjson.dumps(self._make(name))
         connection.request("POST", door.path(self._path), body, {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -110,9 +112,9 @@ class Writer(threading.Thread):
 class Follower(threading.Thread):
     """Lists once, then watches on and on from the last revision that it saw, at whichever server answers."""
 
-    def __init__(self, doors: list[Door], path: str) -> None:
+    def __init__(self, clients: list[LoadClient], path: str) -> None:
         super().__init__(daemon=True)
-        self._doors = itertools.cycle(doors)
+        self._doors = itertools.cycle(clients)
         self._path = path
         self._stopping = threading.Event()
         self._connection: http.client.HTTPSConnection | None = None
@@ -137,7 +139,7 @@ class Follower(threading.Thread):
             self.resumed += 1
             self._stopping.wait(PAUSE_SECONDS)
 
-    def _follow(self, door: Door) -> None:
+    def _follow(self, door: LoadClient) -> None:
         connection = self._connection = door.connect()
         query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds=600&resourceVersion={self.revision}"
         try:

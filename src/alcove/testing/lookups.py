@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -22,13 +22,13 @@ _NUMBERS = count(1)
 
 
 @asynccontextmanager
-async def looking_up(server: LocalServer, seconds: float = 0.0) -> AsyncIterator[Lookup]:
+async def looking_up(server: LocalServer, seconds: float = 0.0) -> AsyncIterator[ObjectLookup]:
     """Remembers nothing unless told for how long."""
     pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     async with Planes() as planes:
         planes.join(HOME, pool)
         try:
-            yield Lookup(planes, seconds=seconds)
+            yield ObjectLookup(planes, seconds=seconds)
         finally:
             await pool.close()
 

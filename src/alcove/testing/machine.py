@@ -24,13 +24,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from alcove.agent.cgroups import Cgroups
-from alcove.cli.session import Session
+from alcove.cli.session import CliSession
 from alcove.dataplane import namespaces
 from alcove.processes import down
 from alcove.processes.machine import cluster
-from alcove.processes.machine.cluster import RUN, Cluster
+from alcove.processes.machine.cluster import RUN, LocalCluster
 from alcove.processes.machine.mounts import mounted, unmount
-from alcove.processes.nodes import boots
+from alcove.processes.nodes import reboots
 from alcove.testing import cluster as real
 from alcove.testing import needs, snapshot
 from alcove.testing.server import wait_until
@@ -48,7 +48,7 @@ def lacking() -> str:
     return real.lacking() or needs.tools("conmon", "kubectl")
 
 
-class Machine:
+class TestMachine:
     def __init__(self, folder: Path) -> None:
         self.mark = f"machine-{secrets.token_hex(6)}"
         self.folder = folder / self.mark
@@ -56,7 +56,7 @@ class Machine:
         self.home, self.scratch = self.folder / "home", self.folder / "tmp"
         self._strangers: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> TestMachine:
         for each in (self.home, self.scratch):
             each.mkdir(parents=True)
         self._forwarding = FORWARDING.read_text()
@@ -87,9 +87,9 @@ class Machine:
         assert running.returncode == 0, said
         return said
 
-    def up(self, *words: str) -> Session:
+    def up(self, *words: str) -> CliSession:
         self.alcove("up", "--no-demo", *words)
-        return Session(self.data / "admin.kubeconfig")
+        return CliSession(self.data / "admin.kubeconfig")
 
     def kubectl(self, tenant: str, *words: str, stdin: str = "") -> str:
         """As ring0's administrator in that tenant; what it says, and it must succeed."""
@@ -99,7 +99,7 @@ class Machine:
             "--cache-dir",
             str(self.scratch / "kubectl"),
         )
-        server = Session(self.data / "admin.kubeconfig").connection.server
+        server = CliSession(self.data / "admin.kubeconfig").connection.server
         done = subprocess.run(
             ["kubectl", *way, "--server", f"{server}/tenants/{tenant}", *words],
             input=stdin,
@@ -111,7 +111,7 @@ class Machine:
         return done.stdout
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> LocalCluster:
         found = cluster.load(self.data)
         assert found is not None
         return found
@@ -153,7 +153,7 @@ class Machine:
             groups.remove(GROUP)
         for folder in (self.data / "nodes").glob("*/runtimes"):
             # The machine's own number cannot be changed: this one becomes that of another boot.
-            (folder / boots.MARK).write_text(str(uuid4()))
+            (folder / reboots.MARK).write_text(str(uuid4()))
         shutil.rmtree(asked.run)
         if not any(RUN.iterdir()):
             RUN.rmdir()
@@ -185,7 +185,7 @@ def _signal(pids: Iterable[int], number: int) -> None:
             continue
 
 
-def traces(cluster: Cluster) -> list[str]:
+def traces(cluster: LocalCluster) -> list[str]:
     """Everything in the kernel that is named after the cluster or works in its folder, in words."""
     own = re.compile(rf"alcove[-_/]{cluster.token}[0-9a-z]{{0,2}}\b")
     inner = Cgroups.of_machine().children(GROUP)
@@ -212,5 +212,5 @@ def _tables() -> list[str]:
     program = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if program is None:
         return []
-    told = subprocess.run([program, "list", "tables"], capture_output=True, text=True, check=False).stdout
-    return told.splitlines()
+    message = subprocess.run([program, "list", "tables"], capture_output=True, text=True, check=False).stdout
+    return message.splitlines()

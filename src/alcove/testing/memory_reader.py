@@ -1,4 +1,4 @@
-"""`apiserver.reader.Reader` over a dict, for tests of what only reads: fill it with `put`, empty with `remove`."""
+"""`apiserver.reader.CacheReader` over a dict, for tests of what only reads: fill it with `put`, empty with `remove`."""
 
 from collections.abc import Iterable
 

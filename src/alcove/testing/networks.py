@@ -6,8 +6,8 @@ from ipaddress import IPv4Address, ip_network
 from msgspec import Struct
 
 from alcove.dataplane.address import Prefix
-from alcove.dataplane.model import Endpoint, Gateway, Network, Service, Subnet, Vpc
-from alcove.testing.nodes import Lab, Pod
+from alcove.dataplane.model import DataplaneNetwork, DataplaneService, Gateway, RemoteEndpoint, Subnet, Vpc
+from alcove.testing.nodes import Lab, NamespacePod
 
 SERVICE_PREFIX = ip_network("172.20.0.0/16")
 SERVICE_PREFIX6 = ip_network("fd20::/64")
@@ -21,8 +21,8 @@ class LabNetwork(Struct):
     subnets: tuple[str, ...] = ("10.0.1.0/24", "10.0.2.0/24", "fd00:0:0:1::/64", "fd00:0:0:2::/64")
     bouncers: dict[str, tuple[int, ...]] = {}
     dividers: tuple[int, ...] = ()
-    pods: list[Pod] = []
-    services: tuple[Service, ...] = ()
+    pods: list[NamespacePod] = []
+    services: tuple[DataplaneService, ...] = ()
     gateways: dict[int, Gateway] = {}
     """By node number."""
 
@@ -38,9 +38,11 @@ def subnets_of(lab: Lab, network: LabNetwork) -> tuple[Subnet, ...]:
     )
 
 
-def endpoints_of(network: LabNetwork) -> tuple[Endpoint, ...]:
+def endpoints_of(network: LabNetwork) -> tuple[RemoteEndpoint, ...]:
     return tuple(
-        Endpoint(network.vni, one.ip, pod.node.address) for pod in network.pods for one in pod.port.addresses
+        RemoteEndpoint(network.vni, one.ip, pod.node.address)
+        for pod in network.pods
+        for one in pod.veth.addresses
     )
 
 
@@ -49,7 +51,7 @@ def tell(lab: Lab, *networks: LabNetwork) -> None:
     prefixes: tuple[Prefix, ...] = (SERVICE_PREFIX, SERVICE_PREFIX6)
     for node in lab.nodes:
         node.apply(
-            networks=tuple(Network(one.vni, service_prefixes=prefixes) for one in networks),
+            networks=tuple(DataplaneNetwork(one.vni, service_prefixes=prefixes) for one in networks),
             vpcs=tuple(
                 Vpc(one.vni, tuple(map(ip_network, one.prefixes)), _addresses(lab, one.dividers))
                 for one in networks

@@ -22,17 +22,17 @@ from alcove.client.keys import HOME
 from alcove.dataplane import namespaces
 from alcove.dns.upstream import Resolver
 from alcove.testing.controlplane import LocalControllers
-from alcove.testing.nodenetworks import NodeNetwork, NodeNetworks
+from alcove.testing.nodenetworks import LabNodeNetwork, NodeNetworks
 from alcove.testing.nodes import Lab
 from alcove.testing.server import LocalServer, wait_until
 
 NUMBERS = count()
 
 
-class Pod:
+class AttachedPod:
     """A pod that is attached: a namespace and its address."""
 
-    def __init__(self, node: NodeNetwork, key: PodKey, obj: Object, attachment: Attachment) -> None:
+    def __init__(self, node: LabNodeNetwork, key: PodKey, obj: Object, attachment: Attachment) -> None:
         self.node = node
         self.key = key
         self.obj = obj
@@ -47,7 +47,7 @@ class Pod:
         return self.attachment.addresses[0]
 
 
-class Cluster:
+class NodeCluster:
     def __init__(self, server: LocalServer, nodes: NodeNetworks, lab: Lab, world: int) -> None:
         self.server = server
         self.nodes = nodes
@@ -74,16 +74,16 @@ class Cluster:
         path = f"/apis/arktos.futurewei.com/v1/tenants/{tenant}/networks/{name}"
         wait_until(lambda: self.server.system.get(path).json.get("status", {}).get("phase") == "Ready")
 
-    def place_pod(self, tenant: str, node: int, network: str = "own", **more: Any) -> Pod:
+    def place_pod(self, tenant: str, node: int, network: str = "own", **more: Any) -> AttachedPod:
         """Makes a pod on the node and attaches it."""
         where = self.nodes[node]
         key, obj = self.make_pod(tenant, where, network, **more)
-        pod = Pod(where, key, obj, where.call(where.network.attach(key, obj)))
+        pod = AttachedPod(where, key, obj, where.call(where.network.attach(key, obj)))
         self.set_ready(pod)
         return pod
 
     def make_pod(
-        self, tenant: str, where: NodeNetwork, network: str = "own", **more: Any
+        self, tenant: str, where: LabNodeNetwork, network: str = "own", **more: Any
     ) -> tuple[PodKey, Object]:
         name = f"pod-{next(NUMBERS)}"
         path = f"/api/v1/tenants/{tenant}/namespaces/default/pods"
@@ -92,7 +92,7 @@ class Cluster:
         obj = self.must(self.server.system.post(path, {"metadata": {"name": name}, "spec": spec}))
         return PodKey(HOME, TenantId(tenant), "default", name, obj["metadata"]["uid"]), obj
 
-    def set_ready(self, pod: Pod, *, ready: bool = True) -> None:
+    def set_ready(self, pod: AttachedPod, *, ready: bool = True) -> None:
         """As the agent would, once its containers run."""
         condition = {"type": "Ready", "status": str(ready)}
         told = {"podIP": pod.address, "podIPs": [{"ip": pod.address}]}
@@ -100,7 +100,7 @@ class Cluster:
         status = {"phase": "Running", "conditions": [condition], **told}
         self.must(self.server.system.patch(path, {"status": status}))
 
-    def remove_pod(self, pod: Pod) -> None:
+    def remove_pod(self, pod: AttachedPod) -> None:
         pod.node.call(pod.node.network.detach(pod.key))
         path = f"/api/v1/tenants/{pod.key.tenant}/namespaces/default/pods/{pod.key.name}"
         self.must(self.server.system.delete(f"{path}?gracePeriodSeconds=0"))
@@ -123,11 +123,11 @@ class Cluster:
 @contextmanager
 def node_cluster(
     directory: Path, nodes: int, world: str, resolvers: tuple[Resolver, ...] = ()
-) -> Iterator[Cluster]:
+) -> Iterator[NodeCluster]:
     """`world` is the address of a host beside the nodes that is none."""
     with ExitStack() as stack:
         server = stack.enter_context(LocalServer(directory / "server"))
         stack.enter_context(LocalControllers(server, directory))
         lab = stack.enter_context(Lab(nodes, started=False))
         networks = stack.enter_context(NodeNetworks(server, directory, lab, resolvers))
-        yield Cluster(server, networks, lab, lab.add_host("world", world))
+        yield NodeCluster(server, networks, lab, lab.add_host("world", world))

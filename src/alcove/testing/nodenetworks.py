@@ -18,7 +18,7 @@ import uvloop
 
 from alcove.agent.cni.server import CniServer
 from alcove.agent.ingress import start as ingress
-from alcove.agent.network.network import Network, Place
+from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 from alcove.agent.podkey import PodKey
 from alcove.api.objects import Object
 from alcove.client import kubeconfig
@@ -28,7 +28,7 @@ from alcove.client.pool import HttpPool
 from alcove.dataplane.namespaces import inside
 from alcove.dns.upstream import Resolver
 from alcove.testing.agent import node_kubeconfig
-from alcove.testing.nodes import UNDERLAY, Lab, Node
+from alcove.testing.nodes import UNDERLAY, Lab, TestNode
 from alcove.testing.server import LocalServer
 
 SECONDS_MAX = 30.0
@@ -36,11 +36,11 @@ INGRESS_PORT = 80
 T = TypeVar("T")
 
 
-class NodeNetwork:
+class LabNodeNetwork:
     """One node's. `stop` and `start` are an agent's end and beginning."""
 
     def __init__(
-        self, server: LocalServer, directory: Path, node: Node, resolvers: tuple[Resolver, ...]
+        self, server: LocalServer, directory: Path, node: TestNode, resolvers: tuple[Resolver, ...]
     ) -> None:
         self.node = node
         self.name = f"node-{node.number}"
@@ -64,9 +64,9 @@ class NodeNetwork:
         self.node.plane.close()
 
     async def _main(self) -> None:
-        account = kubeconfig.load(self._kubeconfig)
-        transport = HttpPool(account)
-        place = Place(
+        user = kubeconfig.load(self._kubeconfig)
+        transport = HttpPool(user)
+        config = NodeNetworkConfig(
             node=self.name,
             address=self.node.address,
             underlay=(UNDERLAY,),
@@ -77,7 +77,9 @@ class NodeNetwork:
         try:
             async with Planes(user_agent=self.name) as planes:
                 planes.join(HOME, transport)
-                self.network = Network(self.node.plane, planes, place, lambda _plane: self._server.address)
+                self.network = NodeNetwork(
+                    self.node.plane, planes, config, lambda _plane: self._server.address
+                )
                 self._task = asyncio.create_task(self._run(planes))
                 self._begun.set()
                 await asyncio.wait([self._task])
@@ -96,7 +98,7 @@ class NodeNetwork:
 
     def record_of(self, key: PodKey) -> Path:
         """Where the agent has written down what it made for a pod."""
-        return self._folder / "network" / f"{key.place}.json"
+        return self._folder / "network" / f"{key.directory_name}.json"
 
     @property
     def cni_socket(self) -> Path:
@@ -113,9 +115,9 @@ class NodeNetworks:
     ) -> None:
         """`resolvers` are asked for names of the world."""
         self._server = server
-        self.all = [NodeNetwork(server, directory, node, resolvers) for node in lab.nodes]
+        self.all = [LabNodeNetwork(server, directory, node, resolvers) for node in lab.nodes]
 
-    def __getitem__(self, number: int) -> NodeNetwork:
+    def __getitem__(self, number: int) -> LabNodeNetwork:
         return self.all[number]
 
     def __enter__(self) -> NodeNetworks:

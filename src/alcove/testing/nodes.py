@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.address import Prefix
 from alcove.dataplane.apply import Checkpoint
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.maps import PathTaken
-from alcove.dataplane.model import Interface, Port, Settings, World
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, Interface, Veth
 from alcove.dataplane.namespaces import inside
-from alcove.dataplane.netlink import Netlink, Request
-from alcove.dataplane.plane import Plane
-from alcove.dataplane.ports import port_name
+from alcove.dataplane.netlink import Netlink, NetlinkRequest
+from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dataplane.veths import port_name
 from alcove.testing import needs
 from alcove.testing.probes import ping
 
@@ -59,25 +59,25 @@ def plain_bridges(filtered: bool = False) -> None:
             setting.write_text(str(int(filtered)))
 
 
-class Pod:
+class NamespacePod:
     """A namespace with a port of a node in it."""
 
-    def __init__(self, node: "Node", name: str, namespace: int, port: Port) -> None:
+    def __init__(self, node: "TestNode", name: str, namespace: int, veth: Veth) -> None:
         self.node = node
         self.name = name
         self.namespace = namespace
-        self.port = port
+        self.veth = veth
 
     @property
     def address(self) -> str:
-        return str(self.port.addresses[0].ip)
+        return str(self.veth.addresses[0].ip)
 
     @property
     def address6(self) -> str:
-        return next(str(one.ip) for one in self.port.addresses if one.version == 6)
+        return next(str(one.ip) for one in self.veth.addresses if one.version == 6)
 
 
-class Node:
+class TestNode:
     def __init__(self, lab: "Lab", number: int) -> None:
         self.lab = lab
         self.number = number
@@ -86,10 +86,10 @@ class Node:
         self.address = IPv4Address(UNDERLAY.network_address + 10 + number)
         self.address6 = IPv6Address(UNDERLAY6.network_address + 16 + number)
         self.namespace = namespaces.make(self.name)
-        self.pods: list[Pod] = []
-        self.world = World(forbidden=(UNDERLAY, UNDERLAY6))
+        self.pods: list[NamespacePod] = []
+        self.state = DataplaneState(forbidden=(UNDERLAY, UNDERLAY6))
         self._connect()
-        self.settings = Settings(self.instance, self.address, "eth0", node6=self.address6)
+        self.settings = DataplaneSettings(self.instance, self.address, "eth0", node6=self.address6)
 
     def _connect(self) -> None:
         with inside(self.lab.underlay):
@@ -113,22 +113,22 @@ class Node:
             own.do(links.set_link(device.index), links.set_link(loopback.index))
             own.close()
 
-    def start(self, checkpoint: Checkpoint | None = None, **more: Any) -> Plane:
+    def start(self, checkpoint: Checkpoint | None = None, **more: Any) -> DataPlane:
         """The node's agent starts: a data plane, new or found."""
         if checkpoint is not None:
             more["checkpoint"] = checkpoint
         with inside(self.namespace):
-            self.plane = Plane(self.settings, bpf_root=BPF_ROOT, **more)
+            self.plane = DataPlane(self.settings, bpf_root=BPF_ROOT, **more)
         return self.plane
 
-    def make_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> Pod:
+    def make_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> NamespacePod:
         """Its namespace and what its port will be; `add_pod` connects it too."""
         full = f"{self.name}-{name}"
         namespace = namespaces.make(full)
         interfaces = tuple(ip_interface(one) for one in addresses)
         gateways = tuple(one.network.network_address + 1 for one in interfaces)
         mac = "0e:" + secrets.token_bytes(5).hex(":")
-        port = Port(
+        veth = Veth(
             name=port_name(self.instance, full),
             vni=vni,
             mac=mac,
@@ -136,23 +136,23 @@ class Node:
             gateways=gateways,
             **more,
         )
-        return Pod(self, full, namespace, port)
+        return NamespacePod(self, full, namespace, veth)
 
-    def add_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> Pod:
+    def add_pod(self, name: str, vni: int, *addresses: str, **more: Any) -> NamespacePod:
         pod = self.make_pod(name, vni, *addresses, **more)
-        self.plane.add_port(pod.port, pod.namespace)
+        self.plane.add_port(pod.veth, pod.namespace)
         self.pods.append(pod)
-        self.world = replace(self.world, ports=tuple(one.port for one in self.pods))
+        self.state = replace(self.state, veths=tuple(one.veth for one in self.pods))
         return pod
 
-    def set_port(self, pod: Pod, **changes: Any) -> None:
+    def set_port(self, pod: NamespacePod, **changes: Any) -> None:
         """Other settings of a pod's port, as of the next `apply`."""
-        pod.port = replace(pod.port, **changes)
-        self.world = replace(self.world, ports=tuple(one.port for one in self.pods))
+        pod.veth = replace(pod.veth, **changes)
+        self.state = replace(self.state, veths=tuple(one.veth for one in self.pods))
 
     def apply(self, **changes: Any) -> None:
-        self.world = replace(self.world, **changes)
-        self.plane.apply(self.world)
+        self.state = replace(self.state, **changes)
+        self.plane.apply(self.state)
 
     def cut(self, *, off: bool = True) -> None:
         """Unplugs the node from the underlay, or plugs it in again."""
@@ -165,7 +165,7 @@ class Node:
         else:
             self._at_switch(links.remove_root_qdisc)
 
-    def _at_switch(self, request: Callable[[int], Request]) -> None:
+    def _at_switch(self, request: Callable[[int], NetlinkRequest]) -> None:
         with inside(self.lab.underlay):
             uplink = Netlink()
         port = links.read_link(uplink, f"n{self.number}")
@@ -173,7 +173,7 @@ class Node:
         uplink.do(request(port.index))
         uplink.close()
 
-    def dropped(self, reason: Reason) -> int:
+    def dropped(self, reason: DropReason) -> int:
         count = self.plane.drops().get(reason)
         return count.packets if count else 0
 
@@ -221,7 +221,7 @@ class Lab:
         self.started = started
         self.changes = settings
         self.token = "".join(secrets.choice(string.ascii_lowercase) for _ in range(3))
-        self.nodes: list[Node] = []
+        self.nodes: list[TestNode] = []
         self.hosts: dict[str, int] = {}
 
     def __enter__(self) -> "Lab":
@@ -235,10 +235,10 @@ class Lab:
                 netlink.close()
                 plain_bridges()
             for number in range(self.count):
-                self.nodes.append(Node(self, number))
+                self.nodes.append(TestNode(self, number))
             for node in self.nodes:
                 others = tuple(one.address for one in self.nodes if one is not node)
-                node.world = replace(node.world, nodes=others)
+                node.state = replace(node.state, nodes=others)
                 node.settings = replace(node.settings, **self.changes)
                 if self.started:
                     node.start()

@@ -17,12 +17,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, Runtime
-from alcove.agent.server.callers import Callers
-from alcove.agent.server.running import ContainerHandle
-from alcove.agent.server.server import Server
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime
+from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.running_containers import ContainerHandle
+from alcove.agent.server.server import AgentServer
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.nodeapi import NODE_GROUP, NODE_USER_PREFIX
+from alcove.api.node_api import NODE_GROUP, NODE_USER_PREFIX
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.dataplane import namespaces
@@ -37,7 +37,7 @@ class LabPod(Struct):
 
     key: PodKey
     pod: Object
-    runtime: Runtime
+    runtime: ContainerRuntime
     sandbox: ContainerId
     containers: dict[str, ContainerHandle] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class NodeRig:
         self.lab = lab
         self.name = name
         self.pods = LabPods()
-        self.agent: Server | None = None
+        self.agent: AgentServer | None = None
 
     async def __aenter__(self) -> NodeRig:
         await self.start()
@@ -101,9 +101,9 @@ class NodeRig:
         """`certificate_of`: another node's, for tests of who is believed."""
         pki = self.server.directory / "pki"
         pair = self._serving_certificate(pki, certificate_of or self.name)
-        callers = Callers(pair)
+        callers = AuthorizedCallers(pair)
         callers.trust(HOME, (pki / "ca.crt").read_bytes())
-        self.agent = Server(self.pods, callers, "127.0.0.1", 0)
+        self.agent = AgentServer(self.pods, callers, "127.0.0.1", 0)
         await self.agent.__aenter__()
         self._register(self.agent.port)
 
@@ -117,13 +117,15 @@ class NodeRig:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         from alcove.apiserver.auth import certificates, subjects
-        from alcove.apiserver.auth.certificates import Authority, Profile
+        from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile
 
         now = os.stat(pki / "ca.key").st_mtime  # noqa: PTH116
-        authority = Authority.open(pki, now)
+        authority = CertificateAuthority.open(pki, now)
         key = certificates.new_key()
         subject = subjects.Subject(SYSTEM, NODE_USER_PREFIX + name, (NODE_GROUP,))
-        profile = Profile([ExtendedKeyUsageOID.SERVER_AUTH], [certificates.general_name("127.0.0.1")])
+        profile = CertificateProfile(
+            [ExtendedKeyUsageOID.SERVER_AUTH], [certificates.general_name("127.0.0.1")]
+        )
         made = authority.sign(
             key.public_key(), subjects.to_name(subject), profile, now, certificates.SERVING_LIFETIME
         )

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dnslib import RCODE, DNSRecord
 
-from alcove.testing.nodecluster import Cluster, Pod
+from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.probes import TIMEOUT, connect, family_of, opened
 from alcove.testing.server import wait_until
 
@@ -18,7 +18,7 @@ WORLD = "203.0.113.5"
 """A host beside the nodes."""
 
 
-def reaches(pod: Pod, address: str, port: int) -> bool:
+def reaches(pod: AttachedPod, address: str, port: int) -> bool:
     """Whether somebody listens there; the kernel answers for whoever does."""
     client = connect(pod.namespace, address, port, timeout=0.2)
     if client is not None:
@@ -26,7 +26,7 @@ def reaches(pod: Pod, address: str, port: int) -> bool:
     return client is not None
 
 
-def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
+def asked(pod: AttachedPod, name: str, kind: str = "A", server: str = "") -> list[str]:
     """What the pod's DNS says: the answers, or the code."""
     question = DNSRecord.question(name, kind)
     server = server or pod.attachment.nameservers[0]
@@ -39,7 +39,7 @@ def asked(pod: Pod, name: str, kind: str = "A", server: str = "") -> list[str]:
     return [str(each.rdata) for each in answer.rr] or [RCODE[answer.header.rcode]]
 
 
-def came_as(cluster: Cluster, server: socket.socket, address: str, port: int) -> str:
+def came_as(cluster: NodeCluster, server: socket.socket, address: str, port: int) -> str:
     """Whom a pod sees when the world comes in."""
 
     def attempt() -> str:
@@ -54,7 +54,7 @@ def came_as(cluster: Cluster, server: socket.socket, address: str, port: int) ->
     return str(wait_until(attempt))
 
 
-def site(pod: Pod, text: str) -> socket.socket:
+def site(pod: AttachedPod, text: str) -> socket.socket:
     """A small web server in the pod, until it is closed."""
     server = opened(pod.namespace, socket.AF_INET, socket.SOCK_STREAM)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,7 +75,7 @@ def site(pod: Pod, text: str) -> socket.socket:
     return server
 
 
-def fetched(cluster: Cluster, address: str, host: str) -> str:
+def fetched(cluster: NodeCluster, address: str, host: str) -> str:
     """What the world gets from a node for a host; nothing, unless it is a page."""
     client = connect(cluster.world, address, 80, timeout=0.5)
     if client is None:
@@ -87,7 +87,7 @@ def fetched(cluster: Cluster, address: str, host: str) -> str:
     return ""
 
 
-class Stream:
+class TrafficStream:
     """Bytes that go round a connection all the time; a gap is a fault."""
 
     GAP_SECONDS_MAX = 0.15
@@ -99,7 +99,7 @@ class Stream:
         self._gap = 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Stream":
+    def __enter__(self) -> "TrafficStream":
         self._thread.start()
         return self
 

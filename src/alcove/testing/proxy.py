@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import random
 
-from alcove.testing.relay import Relay
+from alcove.testing.relay import TcpRelay
 
 PIECE_BYTES = 16 * 1024
 
 
-class BadNetwork(Relay):
+class BadNetwork(TcpRelay):
     """Passes bytes as they are, and knows nothing of what they mean."""
 
     def __init__(self, address: tuple[str, int], seed: int = 0) -> None:

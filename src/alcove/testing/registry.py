@@ -20,7 +20,7 @@ import orjson
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-class Registry:
+class LocalImageRegistry:
     """Every tag that a layout has, under the repository's name. User `me`; an empty password: for everybody."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Registry:
     def host(self) -> str:
         return f"{self._address}:{self._server.server_port}"
 
-    def __enter__(self) -> Registry:
+    def __enter__(self) -> LocalImageRegistry:
         self._thread.start()
         return self
 
@@ -69,7 +69,7 @@ class Registry:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    registry: ClassVar[Registry]
+    registry: ClassVar[LocalImageRegistry]
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -88,8 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _is_allowed(self) -> bool:
-        told = self.headers.get("Authorization", "").removeprefix("Basic ")
-        who = base64.b64decode(told).decode()
+        message = self.headers.get("Authorization", "").removeprefix("Basic ")
+        who = base64.b64decode(message).decode()
         if who:
             self.registry.asked_as.add(who)
         return not self.registry.password or who == f"me:{self.registry.password}"

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Relay:
+class TcpRelay:
     """Runs in a thread of its own, from entering to leaving; `port` is where it is reached."""
 
     def __init__(self) -> None:

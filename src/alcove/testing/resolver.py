@@ -7,7 +7,7 @@ from typing import cast
 
 from dnslib import QTYPE, RR, A, DNSRecord
 
-from alcove.dns.server import Sockets, bind
+from alcove.dns.server import DnsSockets, bind
 from alcove.dns.upstream import Resolver
 
 TRIES_MAX = 50
@@ -54,7 +54,7 @@ class ScriptedResolver(asyncio.DatagramProtocol):
         return Resolver(host, port)
 
 
-def loopback() -> Sockets:
+def loopback() -> DnsSockets:
     """Sockets on loopback, UDP and TCP on the same free port."""
     for _ in range(TRIES_MAX):
         probe = bind(["127.0.0.1"], 0)

@@ -12,16 +12,16 @@ from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.arrays import EVERY
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Decision, Unschedulable
-from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.judge import NO_SLOT, Judge
+from alcove.scheduler.decisions import BindPod, Decision, Unschedulable
+from alcove.scheduler.evaluator import NO_SLOT, NodeEvaluator
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
+from alcove.scheduler.filters.base import FilterScope
 from alcove.scheduler.nodes import HOSTNAME, read_node
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.pod_tracker import PodTracker
+from alcove.scheduler.pods import SchedulerPod
 from alcove.scheduler.profiles import PROFILES
-from alcove.scheduler.roster import Roster
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores import SCORES
-from alcove.scheduler.world import World
 
 _UIDS = count(1)
 
@@ -132,41 +132,41 @@ class Scene:
     """Nodes and placed pods, and what is to be said of a further pod. Nothing is queued or bound."""
 
     def __init__(self, *nodes: Object) -> None:
-        self.world = World()
-        self.roster = Roster(self.world)
-        self.judge = Judge(self.world, PROFILES)
+        self.cache = SchedulerCache()
+        self.tracker = PodTracker(self.cache)
+        self.evaluator = NodeEvaluator(self.cache, PROFILES)
         for each in nodes:
-            self.world.put_node(read_node(each))
+            self.cache.put_node(read_node(each))
 
-    def pod(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
-        return self.roster.read(HOME, tenant, obj)
+    def pod(self, obj: Object, tenant: TenantId = TENANT) -> SchedulerPod:
+        return self.tracker.read(HOME, tenant, obj)
 
-    def place(self, obj: Object, tenant: TenantId = TENANT) -> Pod:
+    def place(self, obj: Object, tenant: TenantId = TENANT) -> SchedulerPod:
         """A pod that is on the node its spec names."""
         placed = self.pod(obj, tenant)
-        self.world.place(placed, obj["spec"]["nodeName"])
+        self.cache.place(placed, obj["spec"]["nodeName"])
         return placed
 
     def passing(self, obj: Object, tenant: TenantId = TENANT) -> set[str]:
         """Names of nodes that take the pod."""
-        ranked = self.judge.rank(self.pod(obj, tenant))
-        return {name for name, slot in self.world.nodes.slots.items() if ranked[slot] >= 0}
+        ranked = self.evaluator.rank(self.pod(obj, tenant))
+        return {name for name, slot in self.cache.nodes.slots.items() if ranked[slot] >= 0}
 
     def why(self, obj: Object, tenant: TenantId = TENANT) -> str:
-        return self.judge.explain(self.pod(obj, tenant)).text
+        return self.evaluator.explain(self.pod(obj, tenant)).text
 
     def chosen(self, obj: Object, tenant: TenantId = TENANT) -> str:
-        slot = self.judge.choose(self.pod(obj, tenant))
-        return "" if slot == NO_SLOT else self.world.nodes.name(slot)
+        slot = self.evaluator.choose(self.pod(obj, tenant))
+        return "" if slot == NO_SLOT else self.cache.nodes.name(slot)
 
     def scores(self, obj: Object, plugin: str, tenant: TenantId = TENANT) -> dict[str, int]:
         """One plugin's score of each node that takes the pod, as it enters the sum."""
         pod = self.pod(obj, tenant)
-        feasible = self.judge.rank(pod) >= 0
+        feasible = self.evaluator.rank(pod) >= 0
         (score,) = (each for each, _ in SCORES if each.name == plugin)
-        raw = score.raw(self.world, pod, EVERY)
-        values = raw if score.scope is Scope.USE else score.normalized(self.world, pod, raw, feasible)
-        slots = self.world.nodes.slots
+        raw = score.raw(self.cache, pod, EVERY)
+        values = raw if score.scope is FilterScope.USE else score.normalized(self.cache, pod, raw, feasible)
+        slots = self.cache.nodes.slots
         return {name: int(values[slot]) for name, slot in slots.items() if feasible[slot]}
 
 
@@ -177,16 +177,21 @@ class Desk:
         self.now = 1000.0
         self.core = Scheduler(lambda: self.now, **options)
         for each in nodes:
-            self.see(Kind.NODE, each, SYSTEM)
+            self.see(ObjectKind.NODE, each, SYSTEM)
 
     def see(
-        self, kind: Kind, obj: Object, tenant: TenantId = TENANT, plane: PlaneId = HOME, gone: bool = False
+        self,
+        kind: ObjectKind,
+        obj: Object,
+        tenant: TenantId = TENANT,
+        plane: PlaneId = HOME,
+        gone: bool = False,
     ) -> Object:
-        self.core.observe(Event(plane, tenant, kind, obj, gone))
+        self.core.observe(SchedulerEvent(plane, tenant, kind, obj, gone))
         return obj
 
     def pod(self, name: str, tenant: TenantId = TENANT, **spec: Any) -> Object:
-        return self.see(Kind.POD, pod(name, **spec), tenant)
+        return self.see(ObjectKind.POD, pod(name, **spec), tenant)
 
     def decide(self) -> list[Decision]:
         found = []
@@ -196,7 +201,7 @@ class Desk:
 
     def placed(self) -> dict[str, str]:
         """Decide all there is; where pods go, by name."""
-        return {each.pod.name: each.node for each in self.decide() if isinstance(each, Bind)}
+        return {each.pod.name: each.node for each in self.decide() if isinstance(each, BindPod)}
 
     def told(self) -> dict[str, str]:
         return {each.pod.name: each.text for each in self.decide() if isinstance(each, Unschedulable)}

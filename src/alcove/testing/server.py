@@ -21,12 +21,12 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.cli import credentials
-from alcove.cli.connection import Connection, load
+from alcove.cli.connection import CliConnection, load
 from alcove.cli.kubeconfig import render
 from alcove.testing.local import LocalProcess
 
 
-class Answer(Struct, frozen=True):
+class ServerResponse(Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -41,22 +41,22 @@ class Caller:
 
     def __init__(self, kubeconfig: Path, *, anonymous: bool = False, token: str = "") -> None:
         self.kubeconfig = kubeconfig
-        account = load(kubeconfig)
-        host, _, port = account.server.removeprefix("https://").partition("/")[0].partition(":")
+        user = load(kubeconfig)
+        host, _, port = user.server.removeprefix("https://").partition("/")[0].partition(":")
         self._where = (host, int(port))
         self._token = token
-        self._tls = ssl.create_default_context(cadata=account.ca_pem.decode())
+        self._tls = ssl.create_default_context(cadata=user.ca_pem.decode())
         if not anonymous and not token:
             pair = kubeconfig.with_suffix(".pem")
             if not pair.exists():
                 pair.touch(mode=0o600)
-                pair.write_bytes(account.certificate_pem + account.key_pem)
+                pair.write_bytes(user.certificate_pem + user.key_pem)
             self._tls.load_cert_chain(pair)
         self._connection: http.client.HTTPSConnection | None = None
 
     def request(
         self, method: str, path: str, body: Object | list[Any] | bytes | None = None, **headers: str
-    ) -> Answer:
+    ) -> ServerResponse:
         """`headers` are given as keywords: `content_type="application/json"`."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
@@ -70,7 +70,7 @@ class Caller:
             # Several of one name are one, joined, as HTTP has it.
             key = name.lower()
             told[key] = f"{told[key]}, {value}" if key in told else value
-        return Answer(response.status, told, answer)
+        return ServerResponse(response.status, told, answer)
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
@@ -90,19 +90,19 @@ class Caller:
                     raise
         raise AssertionError
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: str) -> ServerResponse:
         return self.request("GET", path, None, **headers)
 
-    def post(self, path: str, body: Object, **headers: str) -> Answer:
+    def post(self, path: str, body: Object, **headers: str) -> ServerResponse:
         return self.request("POST", path, body, **headers)
 
-    def put(self, path: str, body: Object, **headers: str) -> Answer:
+    def put(self, path: str, body: Object, **headers: str) -> ServerResponse:
         return self.request("PUT", path, body, **headers)
 
-    def patch(self, path: str, body: Any, kind: str = "merge-patch+json", **headers: str) -> Answer:
+    def patch(self, path: str, body: Any, kind: str = "merge-patch+json", **headers: str) -> ServerResponse:
         return self.request("PATCH", path, body, **{"content_type": f"application/{kind}", **headers})
 
-    def delete(self, path: str, body: Object | None = None, **headers: str) -> Answer:
+    def delete(self, path: str, body: Object | None = None, **headers: str) -> ServerResponse:
         return self.request("DELETE", path, body, **headers)
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class LocalServer(LocalProcess):
         """A user of a tenant, which must exist with its administrator's role (`make_tenant`)."""
         path = self.directory / f"{tenant}-{user}.kubeconfig"
         if not path.exists():
-            connection = Connection(load(self.admin_kubeconfig))
+            connection = CliConnection(load(self.admin_kubeconfig))
             issued = credentials.issue(connection, tenant, user, groups)
             path.write_text(render(connection.server, connection.ca_pem, tenant, user, issued))
         return self._caller((tenant, user), path)

@@ -17,14 +17,14 @@ from collections.abc import Mapping
 SEES_SECONDS_MAX = 30.0
 
 
-class Terminal:
+class TestTerminal:
     def __init__(self, *command: str, env: Mapping[str, str] | None = None) -> None:
         self._command = command
         self._env = {**os.environ, **(env or {})}
         self.seen = b""
         """Everything that was shown so far."""
 
-    async def __aenter__(self) -> Terminal:
+    async def __aenter__(self) -> TestTerminal:
         self._upper, lower = os.openpty()
         self.resize(77, 33)
         os.set_blocking(self._upper, False)

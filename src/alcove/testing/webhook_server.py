@@ -124,12 +124,12 @@ def _handler(webhook: WebhookServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             webhook.request_ids.append(self.headers.get("Audit-ID", ""))
-            status, told = webhook.answer(self.path, body)
+            status, output = webhook.answer(self.path, body)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(output)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(output)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Tests look at `seen`."""

@@ -17,36 +17,38 @@ from alcove.api.errors import AlreadyExists
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME
 from alcove.client.resources import VPC_ENDPOINTS
 from alcove.vpc import claims, ranges
-from alcove.vpc.addressing import Place, Purpose, build, out_of_range
-from alcove.vpc.errors import Full, OutOfRange, Taken, Unavailable
-from alcove.vpc.ipam import Pool
-from alcove.vpc.world import World
+from alcove.vpc.addressing import AddressPool, EndpointPurpose, build, out_of_range
+from alcove.vpc.errors import AddressTaken, AddressUnavailable, OutOfRange, RangeFull
+from alcove.vpc.ipam import AddressIndex
+from alcove.vpc.vpc_cache import VpcCache
 
 ATTEMPTS_MAX = 256
 """So many addresses may turn out to be taken before it is tried again later, knowing more."""
 
 
-class Wish(Struct, frozen=True):
+class AddressRequest(Struct, frozen=True):
     """An address of any of the places, the first with room first; or the chosen one, of the only place."""
 
-    places: tuple[Place, ...]
+    pools: tuple[AddressPool, ...]
     chosen: Address | None = None
 
 
-class Allocator:
-    def __init__(self, world: World, now: Callable[[], float]) -> None:
+class AddressAllocator:
+    def __init__(self, cache: VpcCache, now: Callable[[], float]) -> None:
         """`now` only measures how long ago something was."""
-        self._world = world
+        self._cache = cache
         self._now = now
-        self._pools: dict[int, dict[Network, Pool]] = {}
-        world.endpoints.subscribe(self._changed)
-        world.dividers.subscribe(self._forget)
+        self._pools: dict[int, dict[Network, AddressIndex]] = {}
+        cache.endpoints.subscribe(self._changed)
+        cache.dividers.subscribe(self._forget)
 
-    async def claim(self, place: Place, purpose: Purpose, chosen: Address | None = None) -> Object:
+    async def claim(
+        self, place: AddressPool, purpose: EndpointPurpose, chosen: Address | None = None
+    ) -> Object:
         """Creates an endpoint with the chosen address, or else the lowest free one.
 
         Raises OutOfRange, Taken, Full, and what the client raises.
@@ -57,74 +59,78 @@ class Allocator:
         for _ in range(ATTEMPTS_MAX):
             address = pool.lowest(self._now())
             if address is None:
-                raise Full(_full(place, pool))
+                raise RangeFull(_full(place, pool))
             if made := await self._try(pool, place, purpose, address):
                 return made
-        raise Unavailable(f"others take the addresses of {place.network} faster than this allocator")
+        raise AddressUnavailable(f"others take the addresses of {place.network} faster than this allocator")
 
-    def check(self, wishes: Sequence[Wish]) -> None:
+    def check(self, wishes: Sequence[AddressRequest]) -> None:
         """Raises what would keep some of the wishes from being fulfilled together, as far as is known here:
         so that nobody takes one address only to give it back for want of another."""
         left: dict[Network, int] = {}
         for wish in wishes:
-            rooms = [(place, self.pool(place)) for place in wish.places]
+            rooms = [(pool, self.pool(pool)) for pool in wish.pools]
             if wish.chosen is not None and rooms[0][1].is_taken(wish.chosen):
-                raise Taken(f"address {wish.chosen} is taken")
+                raise AddressTaken(f"address {wish.chosen} is taken")
             found = next(
                 (place for place, pool in rooms if left.setdefault(place.network, pool.free) > 0), None
             )
             if found is None:
-                raise Full("; ".join(_full(place, pool) for place, pool in rooms))
+                raise RangeFull("; ".join(_full(place, pool) for place, pool in rooms))
             left[found.network] -= 1
 
-    async def _claim_chosen(self, pool: Pool, place: Place, purpose: Purpose, chosen: Address) -> Object:
+    async def _claim_chosen(
+        self, pool: AddressIndex, place: AddressPool, purpose: EndpointPurpose, chosen: Address
+    ) -> Object:
         if not ranges.is_usable(place.network, chosen):
             raise OutOfRange(out_of_range(chosen, place))
-        if pool.rumour(chosen, self._now()) and (made := await self._try(pool, place, purpose, chosen)):
+        if pool.reserve(chosen, self._now()) and (made := await self._try(pool, place, purpose, chosen)):
             return made
-        raise Taken(f"address {chosen} is taken")
+        raise AddressTaken(f"address {chosen} is taken")
 
-    async def _try(self, pool: Pool, place: Place, purpose: Purpose, address: Address) -> Object | None:
+    async def _try(
+        self, pool: AddressIndex, place: AddressPool, purpose: EndpointPurpose, address: Address
+    ) -> Object | None:
         try:
-            return await self._world.client.create(
-                SYSTEM, VPC_ENDPOINTS, build(self._world, place, purpose, address)
+            return await self._cache.client.create(
+                SYSTEM, VPC_ENDPOINTS, build(self._cache, place, purpose, address)
             )
         except AlreadyExists:
             # Somebody's endpoint that was not seen yet. It will be seen, or the rumour grows old.
             return None
         except BaseException:
             # Whether it was created or not, nobody knows: if so, it will be seen.
-            pool.withdraw(address)
+            pool.cancel_reservation(address)
             raise
 
-    def pool(self, place: Place) -> Pool:
+    def pool(self, place: AddressPool) -> AddressIndex:
         pools = self._pools.setdefault(place.scope, {})
         pool = pools.get(place.network)
         if pool is None:
-            pool = pools[place.network] = Pool(place.network)
-            for key in self._world.endpoints.find_keys("scope", HOME, SYSTEM, str(place.scope)):
+            pool = pools[place.network] = AddressIndex(place.network)
+            for key in self._cache.endpoints.find_keys("scope", HOME, SYSTEM, str(place.scope)):
                 if claim := claims.claimed(key.name):
                     pool.held(claim[1])
         return pool
 
-    def _forget(self, change: Change) -> None:
+    def _forget(self, change: ObjectChange) -> None:
         """A number that nobody has any more has no addresses either."""
         vni = read_number(objects.get(change.obj, "spec", "vni"))
-        if change.kind is Kind.DELETED and vni and change.key.name == claims.divider_name(vni, 0):
+        if change.kind is ChangeType.DELETED and vni and change.key.name == claims.divider_name(vni, 0):
             self._pools.pop(vni, None)
 
-    def _changed(self, change: Change) -> None:
-        claim = None if change.kind is Kind.UPDATED else claims.claimed(change.key.name)
+    def _changed(self, change: ObjectChange) -> None:
+        claim = None if change.kind is ChangeType.UPDATED else claims.claimed(change.key.name)
         if claim is None:
             return
         scope, address = claim
         for pool in self._pools.get(scope, {}).values():
-            if change.kind is Kind.ADDED:
+            if change.kind is ChangeType.ADDED:
                 pool.held(address)
             else:
                 pool.released(address)
 
 
-def _full(place: Place, pool: Pool) -> str:
+def _full(place: AddressPool, pool: AddressIndex) -> str:
     where = f'subnet "{place.net}" ({place.network})' if place.net else f"range {place.network}"
     return f"no address left in {where}: all {pool.used} are in use"

@@ -12,7 +12,7 @@ from alcove.api.objects import Object
 from alcove.client.resources import SUBNETS, VPCS
 from alcove.vpc import claims, ranges
 from alcove.vpc.states import FINALIZER
-from alcove.vpc.world import World
+from alcove.vpc.vpc_cache import VpcCache
 
 DEFAULT_VPC = "vpc0"
 DEFAULT_SUBNET = "net0"
@@ -34,12 +34,12 @@ def subnet(name: str, vpc_name: str, network: Network) -> Object:
     return {"metadata": {"name": name, "finalizers": [FINALIZER]}, "spec": spec}
 
 
-async def ensure_defaults(world: World) -> None:
-    if world.vpc(DEFAULT_VPC) is None:
+async def ensure_defaults(cache: VpcCache) -> None:
+    if cache.vpc(DEFAULT_VPC) is None:
         with suppress(AlreadyExists):
-            wanted = vpc(DEFAULT_VPC, DEFAULT_RANGE, vni=claims.DEFAULT_VNI)
-            await world.client.create(SYSTEM, VPCS, wanted)
-    if world.subnet(DEFAULT_SUBNET) is None:
+            desired = vpc(DEFAULT_VPC, DEFAULT_RANGE, vni=claims.DEFAULT_VNI)
+            await cache.client.create(SYSTEM, VPCS, desired)
+    if cache.subnet(DEFAULT_SUBNET) is None:
         with suppress(AlreadyExists):
-            wanted = subnet(DEFAULT_SUBNET, DEFAULT_VPC, DEFAULT_RANGE)
-            await world.client.create(SYSTEM, SUBNETS, wanted)
+            desired = subnet(DEFAULT_SUBNET, DEFAULT_VPC, DEFAULT_RANGE)
+            await cache.client.create(SYSTEM, SUBNETS, desired)

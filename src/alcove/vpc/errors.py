@@ -15,21 +15,21 @@ class VpcError(Exception):
     pass
 
 
-class Refused(VpcError):
+class RequestRefused(VpcError):
     pass
 
 
-class OutOfRange(Refused):
+class OutOfRange(RequestRefused):
     pass
 
 
-class Unavailable(VpcError):
+class AddressUnavailable(VpcError):
     pass
 
 
-class Taken(Unavailable):
+class AddressTaken(AddressUnavailable):
     pass
 
 
-class Full(Unavailable):
+class RangeFull(AddressUnavailable):
     pass

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from alcove.api.addresses import Address, Network
 from alcove.vpc import ranges
 
-RUMOUR_SECONDS_MAX = 60.0
+RESERVATION_SECONDS_MAX = 60.0
 """An object made longer ago than this has been seen, or is gone again."""
 
 
-class Pool:
+class AddressIndex:
     def __init__(self, network: Network, reserved: Iterable[Address] = ()) -> None:
         self.network = network
         self._last = ranges.last_usable(network)
@@ -74,7 +74,7 @@ class Pool:
                 return number
         return None
 
-    def rumour(self, address: Address, now: float) -> bool:
+    def reserve(self, address: Address, now: float) -> bool:
         """Takes a chosen address; False where it is taken already."""
         self._forget(now)
         number = int(address)
@@ -83,7 +83,7 @@ class Pool:
         self._rumoured[number] = now
         return True
 
-    def withdraw(self, address: Address) -> None:
+    def cancel_reservation(self, address: Address) -> None:
         """The rumour was wrong."""
         number = int(address)
         if self._rumoured.pop(number, None) is not None:
@@ -112,7 +112,7 @@ class Pool:
     def _forget(self, now: float) -> None:
         while self._rumoured:
             number, since = next(iter(self._rumoured.items()))
-            if since + RUMOUR_SECONDS_MAX > now:
+            if since + RESERVATION_SECONDS_MAX > now:
                 return
             del self._rumoured[number]
             self._return(number)

@@ -14,19 +14,19 @@ from msgspec import Struct
 NOWHERE = ""
 
 
-def place(
-    wanted: int, placed: Mapping[int, str], live: Collection[str], load: Mapping[str, int]
+def place_copies(
+    desired: int, placed: Mapping[int, str], live: Collection[str], load: Mapping[str, int]
 ) -> dict[int, str]:
     """Each copy's droplet, by the copy's index. `placed` is where they are now, `load` counts the duties of
     each droplet."""
     kept: dict[int, str] = {}
     used: set[str] = set()
-    for index in range(wanted):
+    for index in range(desired):
         droplet = placed.get(index, NOWHERE)
         if droplet in live and droplet not in used:
             kept[index] = droplet
             used.add(droplet)
-    homeless = [index for index in range(wanted) if index not in kept]
+    homeless = [index for index in range(desired) if index not in kept]
     if homeless:
         others = (droplet for droplet in live if droplet not in used)
         chosen = heapq.nsmallest(len(homeless), others, key=lambda each: (load.get(each, 0), each))
@@ -35,15 +35,15 @@ def place(
     return kept
 
 
-class Kept(Struct, frozen=True):
+class PlacementStatus(Struct, frozen=True):
     """How the copies of a duty stand."""
 
-    wanted: int
+    desired: int
     placed: int
 
     @property
     def is_whole(self) -> bool:
-        return self.placed == self.wanted
+        return self.placed == self.desired
 
     def __str__(self) -> str:
-        return f"{self.placed} of {self.wanted} are on droplets"
+        return f"{self.placed} of {self.desired} are on droplets"

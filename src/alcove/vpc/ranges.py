@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from alcove.api.addresses import Address, Network
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
-from alcove.vpc.errors import Refused
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.vpc.errors import RequestRefused
 
 MADE_PREFIX = 16
 """Length of the prefix of a range that nobody chose."""
@@ -52,7 +52,7 @@ def overlaps(one: Network, other: Network) -> bool:
     return one.version == other.version and one.overlaps(other)
 
 
-class Usage:
+class RangeUsage:
     """How often each range that could be made is used already; finds one for a VPC whose author chose none."""
 
     def __init__(self, avoid: Iterable[Network] = ()) -> None:
@@ -73,11 +73,11 @@ class Usage:
             if start in self._counts:
                 self._counts[start] += by
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: ObjectChange) -> None:
         """For a mirror of VPCs to tell what happens to them."""
         if change.old is not None and (network := range_of(change.old)):
             self.count(network, -1)
-        if change.kind is not Kind.DELETED and (network := range_of(change.obj)):
+        if change.kind is not ChangeType.DELETED and (network := range_of(change.obj)):
             self.count(network, 1)
 
     def fresh(self, avoid: Iterable[Network] = ()) -> Network:
@@ -91,7 +91,7 @@ class Usage:
             found = ipaddress.IPv4Network((start, MADE_PREFIX))
             if not any(overlaps(found, other) for other in shunned):
                 return found
-        raise Refused(f"no range is left in {_MADE_WITHIN}: name one")
+        raise RequestRefused(f"no range is left in {_MADE_WITHIN}: name one")
 
 
 def free_part(whole: Network, taken: Iterable[Network], prefix: int) -> Network | None:

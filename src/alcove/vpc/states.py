@@ -15,7 +15,7 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.client import Client
 from alcove.client.resources import Resource
-from alcove.vpc.placement import Kept
+from alcove.vpc.placement import PlacementStatus
 
 FINALIZER = "mizar.com/provider"
 """On VPCs and subnets: they go when nothing is in them any more."""
@@ -24,31 +24,31 @@ FINALIZER = "mizar.com/provider"
 NAMES_SHOWN_MAX = 5
 
 
-class State(StrEnum):
+class ProvisioningState(StrEnum):
     INIT = "Init"
     PROVISIONED = "Provisioned"
     FAILED = "Failed"
 
 
 def state_of(obj: Object) -> str:
-    return str(objects.get(obj, "spec", "status", default=State.INIT))
+    return str(objects.get(obj, "spec", "status", default=ProvisioningState.INIT))
 
 
 def is_provisioned(obj: Object) -> bool:
-    return state_of(obj) == State.PROVISIONED
+    return state_of(obj) == ProvisioningState.PROVISIONED
 
 
 def is_going(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-def enter(obj: Object, state: State, now: float) -> None:
+def enter(obj: Object, state: ProvisioningState, now: float) -> None:
     """Writes the state into the spec, and how long it took to be provisioned the first time."""
     spec = obj["spec"]
     spec["status"] = str(state)
     if "createtime" not in spec:
         spec["createtime"] = obj["metadata"].get("creationTimestamp") or meta.format_micro_time(now)
-    if state is State.PROVISIONED and "provisiondelay" not in spec:
+    if state is ProvisioningState.PROVISIONED and "provisiondelay" not in spec:
         spec["provisiondelay"] = f"{max(0.0, now - meta.parse_time(spec['createtime'])):.3f}"
 
 
@@ -83,10 +83,14 @@ def condition(obj: Object, kind: str, is_so: bool, reason: str, message: str, no
     }
 
 
-def described(obj: Object, state: State, message: str, now: float, *more: Object) -> Object:
+def described(obj: Object, state: ProvisioningState, message: str, now: float, *more: Object) -> Object:
     """The status beside the spec: the message for people, and the conditions."""
-    reasons = {State.INIT: "Waiting", State.PROVISIONED: "Provisioned", State.FAILED: "Refused"}
-    own = condition(obj, "Provisioned", state is State.PROVISIONED, reasons[state], message, now)
+    reasons = {
+        ProvisioningState.INIT: "Waiting",
+        ProvisioningState.PROVISIONED: "Provisioned",
+        ProvisioningState.FAILED: "Refused",
+    }
+    own = condition(obj, "Provisioned", state is ProvisioningState.PROVISIONED, reasons[state], message, now)
     kept = {
         field: value
         for field, value in (obj.get("status") or {}).items()
@@ -95,7 +99,7 @@ def described(obj: Object, state: State, message: str, now: float, *more: Object
     return {**kept, "message": message, "conditions": [own, *more]}
 
 
-def placed(obj: Object, kept: Kept, now: float) -> Object:
+def placed(obj: Object, kept: PlacementStatus, now: float) -> Object:
     """Whether all copies of the object's duty are on droplets."""
     reason = "OnDroplets" if kept.is_whole else "NotEnoughDroplets"
     return condition(obj, "Placed", kept.is_whole, reason, str(kept), now)

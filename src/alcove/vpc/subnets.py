@@ -10,41 +10,41 @@ from alcove.api.addresses import Network
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME
 from alcove.client.resources import BOUNCERS, SUBNETS, VPC_ENDPOINTS
 from alcove.vpc import claims, ranges, states
-from alcove.vpc.duties import Copies, Duties
-from alcove.vpc.errors import Refused, Unavailable
-from alcove.vpc.fleet import Fleet
-from alcove.vpc.placement import Kept
-from alcove.vpc.states import State
-from alcove.vpc.world import World, spec_of
+from alcove.vpc.droplets import DropletSet
+from alcove.vpc.duties import DutyCopies, DutyReconciler
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
+from alcove.vpc.placement import PlacementStatus
+from alcove.vpc.states import ProvisioningState
+from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 USED_SECONDS = 1.0
 """How full a subnet is gets written at most so often."""
 
 
-class Subnets:
-    def __init__(self, world: World, fleet: Fleet) -> None:
-        self._world = world
-        self._bouncers = Duties(world, fleet, BOUNCERS)
+class SubnetReconciler:
+    def __init__(self, cache: VpcCache, fleet: DropletSet) -> None:
+        self._cache = cache
+        self._bouncers = DutyReconciler(cache, fleet, BOUNCERS)
         self._used: Counter[str] = Counter()
         self._told: dict[str, float] = {}
         """When how full a subnet is was written last."""
-        world.endpoints.subscribe(self._count)
+        cache.endpoints.subscribe(self._count)
 
-    def _count(self, change: Change) -> None:
-        if change.kind is Kind.UPDATED:
+    def _count(self, change: ObjectChange) -> None:
+        if change.kind is ChangeType.UPDATED:
             return
         net = spec_of(change.obj, "net")
-        self._used[net] += 1 if change.kind is Kind.ADDED else -1
+        self._used[net] += 1 if change.kind is ChangeType.ADDED else -1
         if not self._used[net]:
             del self._used[net]
 
     async def reconcile(self, name: str) -> float | None:
         """Returns after how many seconds to look again; None: when something happens."""
-        subnet = self._world.subnet(name)
+        subnet = self._cache.subnet(name)
         if subnet is None:
             self._told.pop(name, None)
             await self._sweep(name)
@@ -56,28 +56,28 @@ class Subnets:
             return wait
         try:
             await self._provide(subnet)
-        except Refused as error:
-            await self._tell(subnet, State.FAILED, str(error))
-        except Unavailable as error:
-            await self._tell(subnet, State.INIT, str(error))
+        except RequestRefused as error:
+            await self._tell(subnet, ProvisioningState.FAILED, str(error))
+        except AddressUnavailable as error:
+            await self._tell(subnet, ProvisioningState.INIT, str(error))
         return None
 
     def _wait_seconds(self, name: str) -> float:
-        return self._told.get(name, 0.0) + USED_SECONDS - self._world.clock()
+        return self._told.get(name, 0.0) + USED_SECONDS - self._cache.clock()
 
     async def _provide(self, subnet: Object) -> None:
-        vpc = self._world.vpc(spec_of(subnet, "vpc"))
+        vpc = self._cache.vpc(spec_of(subnet, "vpc"))
         if vpc is None:
-            raise Unavailable(f'VPC "{spec_of(subnet, "vpc")}" not found')
+            raise AddressUnavailable(f'VPC "{spec_of(subnet, "vpc")}" not found')
         if not states.is_provisioned(subnet):
-            check(subnet, vpc, self._world.subnets_of(objects.name(vpc)))
+            check(subnet, vpc, self._cache.subnets_of(objects.name(vpc)))
         if not states.is_provisioned(vpc):
-            raise Unavailable(f'waiting for VPC "{objects.name(vpc)}" to be provisioned')
+            raise AddressUnavailable(f'waiting for VPC "{objects.name(vpc)}" to be provisioned')
         vni = read_number(vpc["spec"]["vni"])
         kept = await self._keep_bouncers(subnet, vni)
-        await self._tell(subnet, State.PROVISIONED, "", vni, kept)
+        await self._tell(subnet, ProvisioningState.PROVISIONED, "", vni, kept)
 
-    async def _keep_bouncers(self, subnet: Object, vni: int | None) -> Kept:
+    async def _keep_bouncers(self, subnet: Object, vni: int | None) -> PlacementStatus:
         name, spec = objects.name(subnet), subnet["spec"]
         duty = {
             "vpc": spec["vpc"],
@@ -86,27 +86,32 @@ class Subnets:
             "nip": spec["ip"],
             "prefix": read_number(spec["prefix"]),
         }
-        existing = self._world.bouncers.find("net", HOME, SYSTEM, name)
-        copies = Copies(
+        existing = self._cache.bouncers.find("net", HOME, SYSTEM, name)
+        copies = DutyCopies(
             names=lambda index: claims.bouncer_name(name, index),
-            wanted=read_number(spec.get("bouncers")) or 1,
+            desired=read_number(spec.get("bouncers")) or 1,
             owner_uid=subnet["metadata"]["uid"],
             spec=duty,
         )
         return await self._bouncers.keep(copies, existing)
 
     async def _tell(
-        self, subnet: Object, state: State, why: str, vni: int | None = None, kept: Kept | None = None
+        self,
+        subnet: Object,
+        state: ProvisioningState,
+        why: str,
+        vni: int | None = None,
+        kept: PlacementStatus | None = None,
     ) -> None:
-        now, new = self._world.clock(), copy.deepcopy(subnet)
+        now, new = self._cache.clock(), copy.deepcopy(subnet)
         states.hold(new)
         states.enter(new, state, now)
         if vni is not None:
             new["spec"]["vni"] = vni
         more = [states.placed(subnet, kept, now)] if kept else []
         status = states.described(subnet, state, why or f"bouncers: {kept}", now, *more)
-        status |= self._fill(subnet) if state is State.PROVISIONED else {}
-        await states.write(self._world.client, SUBNETS, new, subnet, status)
+        status |= self._fill(subnet) if state is ProvisioningState.PROVISIONED else {}
+        await states.write(self._cache.client, SUBNETS, new, subnet, status)
         self._told[objects.name(subnet)] = now
 
     def _fill(self, subnet: Object) -> Object:
@@ -118,30 +123,30 @@ class Subnets:
 
     async def _sweep(self, name: str) -> None:
         """What a subnet left behind that somebody removed by force."""
-        endpoints = self._world.endpoints.find_keys("net", HOME, SYSTEM, name) if name else []
-        bouncers = self._world.bouncers.find("net", HOME, SYSTEM, name)
-        if not (endpoints or bouncers) or not await self._world.is_gone(SUBNETS, name):
+        endpoints = self._cache.endpoints.find_keys("net", HOME, SYSTEM, name) if name else []
+        bouncers = self._cache.bouncers.find("net", HOME, SYSTEM, name)
+        if not (endpoints or bouncers) or not await self._cache.is_gone(SUBNETS, name):
             return
         for bouncer in bouncers:
             await self._bouncers.drop(bouncer)
         for key in endpoints:
-            await self._world.delete(VPC_ENDPOINTS, key.name)
+            await self._cache.delete(VPC_ENDPOINTS, key.name)
 
     async def _end(self, subnet: Object) -> None:
         """A deleted subnet goes when nothing has an address of it."""
         name = objects.name(subnet)
-        used = len(self._world.endpoints.find_keys("net", HOME, SYSTEM, name))
+        used = len(self._cache.endpoints.find_keys("net", HOME, SYSTEM, name))
         new = copy.deepcopy(subnet)
         if used:
             message = f"waiting for {used} endpoint{'s' if used > 1 else ''} to be deleted"
-            status = states.described(subnet, State.INIT, message, self._world.clock())
-            await states.write(self._world.client, SUBNETS, new, subnet, status)
+            status = states.described(subnet, ProvisioningState.INIT, message, self._cache.clock())
+            await states.write(self._cache.client, SUBNETS, new, subnet, status)
             return
-        for bouncer in self._world.bouncers.find("net", HOME, SYSTEM, name):
+        for bouncer in self._cache.bouncers.find("net", HOME, SYSTEM, name):
             await self._bouncers.drop(bouncer)
         if states.FINALIZER in (subnet["metadata"].get("finalizers") or ()):
             states.let_go(new)
-            await self._world.client.update(SYSTEM, SUBNETS, new)
+            await self._cache.client.update(SYSTEM, SUBNETS, new)
 
 
 def check(subnet: Object, vpc: Object, siblings: list[Object]) -> None:
@@ -149,26 +154,28 @@ def check(subnet: Object, vpc: Object, siblings: list[Object]) -> None:
     name, network, whole = objects.name(subnet), ranges.range_of(subnet), ranges.range_of(vpc)
     owner = f'VPC "{objects.name(vpc)}"'
     if network is None:
-        raise Refused("spec.ip and spec.prefix are missing: a subnet is a part of its VPC's range")
+        raise RequestRefused("spec.ip and spec.prefix are missing: a subnet is a part of its VPC's range")
     if states.is_going(vpc):
-        raise Unavailable(f"{owner} is being deleted")
+        raise AddressUnavailable(f"{owner} is being deleted")
     if whole is None:
-        raise Unavailable(f"waiting for {owner} to have a range")
+        raise AddressUnavailable(f"waiting for {owner} to have a range")
     if network.version != whole.version:
-        raise Refused(
+        raise RequestRefused(
             f'subnet "{name}" ({network}) is IPv{network.version}, but {owner} ({whole}) is IPv{whole.version}'
         )
     if not ranges.is_inside(network, whole):
-        raise Refused(f'subnet "{name}" ({network}) is not inside {owner} ({whole})')
+        raise RequestRefused(f'subnet "{name}" ({network}) is not inside {owner} ({whole})')
     for other in siblings:
         if (theirs := _rival(subnet, network, other)) is not None:
-            raise Refused(f'subnet "{name}" ({network}) overlaps subnet "{objects.name(other)}" ({theirs})')
+            raise RequestRefused(
+                f'subnet "{name}" ({network}) overlaps subnet "{objects.name(other)}" ({theirs})'
+            )
 
 
 def _rival(subnet: Object, network: Network, other: Object) -> Network | None:
     """The other's range, where it overlaps and comes first: it is provisioned, or older and not refused."""
     theirs = ranges.range_of(other)
-    if objects.name(other) == objects.name(subnet) or states.state_of(other) == State.FAILED:
+    if objects.name(other) == objects.name(subnet) or states.state_of(other) == ProvisioningState.FAILED:
         return None
     if theirs is None or not ranges.overlaps(network, theirs):
         return None

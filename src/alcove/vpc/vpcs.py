@@ -17,30 +17,30 @@ from alcove.client.keys import HOME
 from alcove.client.resources import DIVIDERS, VPCS
 from alcove.vpc import claims, ranges, states
 from alcove.vpc.defaults import DEFAULT_VPC
-from alcove.vpc.duties import Copies, Duties
-from alcove.vpc.errors import Refused, Unavailable
-from alcove.vpc.fleet import Fleet
-from alcove.vpc.numbers import Numbers
-from alcove.vpc.placement import Kept
-from alcove.vpc.ranges import Usage
-from alcove.vpc.states import State
-from alcove.vpc.world import World
+from alcove.vpc.droplets import DropletSet
+from alcove.vpc.duties import DutyCopies, DutyReconciler
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
+from alcove.vpc.placement import PlacementStatus
+from alcove.vpc.ranges import RangeUsage
+from alcove.vpc.states import ProvisioningState
+from alcove.vpc.vnis import VniAllocator
+from alcove.vpc.vpc_cache import VpcCache
 
 RETRY_SECONDS = 15.0
 """What failed because of others is looked at again after this, whatever happened."""
 
 
-class Vpcs:
-    def __init__(self, world: World, fleet: Fleet, usage: Usage) -> None:
-        self._world = world
+class VpcReconciler:
+    def __init__(self, cache: VpcCache, fleet: DropletSet, usage: RangeUsage) -> None:
+        self._cache = cache
         self._usage = usage
-        self._numbers = Numbers(world)
-        self._dividers = Duties(world, fleet, DIVIDERS)
-        world.vpcs.subscribe(usage.changed)
+        self._numbers = VniAllocator(cache)
+        self._dividers = DutyReconciler(cache, fleet, DIVIDERS)
+        cache.vpcs.subscribe(usage.changed)
 
     async def reconcile(self, name: str) -> float | None:
         """Returns after how many seconds to look again; None: when something happens."""
-        vpc = self._world.vpc(name)
+        vpc = self._cache.vpc(name)
         if vpc is None:
             await self._sweep(name)
             return None
@@ -49,10 +49,10 @@ class Vpcs:
             return None
         try:
             await self._provide(vpc)
-        except (Refused, Unavailable) as error:
+        except (RequestRefused, AddressUnavailable) as error:
             new = copy.deepcopy(vpc)
             states.hold(new)
-            await self._tell(vpc, new, State.FAILED, str(error))
+            await self._tell(vpc, new, ProvisioningState.FAILED, str(error))
             return RETRY_SECONDS
         return None
 
@@ -64,7 +64,7 @@ class Vpcs:
             ranges.write(spec, self._usage.fresh())
         spec["vni"] = await self._number(vpc)
         kept = await self._keep_dividers(new)
-        await self._tell(vpc, new, State.PROVISIONED, "", kept)
+        await self._tell(vpc, new, ProvisioningState.PROVISIONED, "", kept)
 
     async def _number(self, vpc: Object) -> int:
         """The VPC's number: the one that is written, one that it has claimed before, or a new one."""
@@ -76,14 +76,14 @@ class Vpcs:
         await self._numbers.take(written, uid, divider)
         return written
 
-    async def _keep_dividers(self, vpc: Object) -> Kept:
+    async def _keep_dividers(self, vpc: Object) -> PlacementStatus:
         name, vni = objects.name(vpc), read_number(vpc["spec"]["vni"])
         assert vni is not None
-        await self._world.caught_up(self._world.dividers)
-        wanted = read_number(vpc["spec"].get("dividers")) or 1
-        copies = Copies(
+        await self._cache.caught_up(self._cache.dividers)
+        desired = read_number(vpc["spec"].get("dividers")) or 1
+        copies = DutyCopies(
             names=lambda index: claims.divider_name(vni, index),
-            wanted=wanted,
+            desired=desired,
             owner_uid=vpc["metadata"]["uid"],
             spec={"vpc": name, "vni": vni},
         )
@@ -91,40 +91,47 @@ class Vpcs:
 
     def _dividers_of(self, vpc: Object) -> list[Object]:
         """Its own ones: beside them, networks that share the VPC's range have theirs."""
-        found = self._world.dividers.find("vpc", HOME, SYSTEM, objects.name(vpc))
+        found = self._cache.dividers.find("vpc", HOME, SYSTEM, objects.name(vpc))
         uid = vpc["metadata"]["uid"]
         return [each for each in found if objects.labels(each).get(OWNER_LABEL) == uid]
 
-    async def _tell(self, vpc: Object, new: Object, state: State, why: str, kept: Kept | None = None) -> None:
-        now = self._world.clock()
+    async def _tell(
+        self,
+        vpc: Object,
+        new: Object,
+        state: ProvisioningState,
+        why: str,
+        kept: PlacementStatus | None = None,
+    ) -> None:
+        now = self._cache.clock()
         states.enter(new, state, now)
         message = why or f"VNI {new['spec']['vni']}; dividers: {kept}"
         more = [states.placed(vpc, kept, now)] if kept else []
         status = states.described(vpc, state, message, now, *more)
-        await states.write(self._world.client, VPCS, new, vpc, status)
+        await states.write(self._cache.client, VPCS, new, vpc, status)
 
     async def _sweep(self, name: str) -> None:
         """What a VPC left behind that somebody removed by force."""
-        left = self._world.dividers.find("vpc", HOME, SYSTEM, name)
+        left = self._cache.dividers.find("vpc", HOME, SYSTEM, name)
         if name == DEFAULT_VPC:
             # The others are of networks that share its range; it comes back.
             left = [each for each in left if read_number(each["spec"].get("vni")) == claims.DEFAULT_VNI]
-        if left and await self._world.is_gone(VPCS, name):
+        if left and await self._cache.is_gone(VPCS, name):
             for divider in left:
                 await self._dividers.drop(divider)
 
     async def _end(self, vpc: Object) -> None:
         """A deleted VPC goes when it has no subnets; its number is free once its dividers are gone."""
         name = objects.name(vpc)
-        subnets = [objects.name(each) for each in self._world.subnets_of(name)]
+        subnets = [objects.name(each) for each in self._cache.subnets_of(name)]
         new = copy.deepcopy(vpc)
         if subnets:
             message = f"waiting for its subnets to be deleted: {states.some(subnets)}"
-            status = states.described(vpc, State.INIT, message, self._world.clock())
-            await states.write(self._world.client, VPCS, new, vpc, status)
+            status = states.described(vpc, ProvisioningState.INIT, message, self._cache.clock())
+            await states.write(self._cache.client, VPCS, new, vpc, status)
             return
         for divider in self._dividers_of(vpc):
             await self._dividers.drop(divider)
         if states.FINALIZER in (vpc["metadata"].get("finalizers") or ()):
             states.let_go(new)
-            await self._world.client.update(SYSTEM, VPCS, new)
+            await self._cache.client.update(SYSTEM, VPCS, new)

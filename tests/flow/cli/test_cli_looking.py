@@ -91,9 +91,9 @@ def test_kubectl_creates_tenants_and_passes_its_exit_code_on(cluster: LocalServe
 
 
 def test_what_follows_a_double_dash_is_a_pods(cluster: LocalServer, shop: str) -> None:
-    told = run(cluster, "exec", "till", "--tenant", shop, "--", "ls", "--tenant", "x").stderr
+    message = run(cluster, "exec", "till", "--tenant", shop, "--", "ls", "--tenant", "x").stderr
     # It gets as far as asking the server for the pod's node, which there is none.
-    assert "till" in told and "not supported" not in told, told
+    assert "till" in message and "not supported" not in message, message
 
 
 def test_the_plugin_is_kubectl_in_a_tenant(shop: str, cluster: LocalServer) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from alcove.processes.machine import holding
-from alcove.processes.machine.cluster import Cluster
+from alcove.processes.machine import supervisor_state
+from alcove.processes.machine.cluster import LocalCluster
 from alcove.processes.main import app
 from alcove.testing.server import wait_until
 
@@ -75,7 +75,7 @@ def test_destroy_removes_nothing_that_is_no_cluster(tmp_path: Path) -> None:
 def test_destroying_the_default_cluster_leaves_the_named_ones(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "blue"):
         folder.mkdir(exist_ok=True)
-        Cluster(data=folder, name="x", number=1, port=1, hollow=True).save()
+        LocalCluster(data=folder, name="x", number=1, port=1, hollow=True).save()
     (tmp_path / "pki").mkdir()
     assert alcove("destroy", "--yes", "--data", str(tmp_path)).stdout == "gone\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["blue"]
@@ -89,8 +89,8 @@ def test_destroy_asks_and_without_a_terminal_it_wants_to_be_told(tmp_path: Path)
 
 def test_down_does_not_get_in_the_way_of_an_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alcove.processes.down.BUSY_SECONDS_MAX", 0.1)
-    Cluster(data=tmp_path, name="x", number=1, port=1, hollow=True).save()
-    with holding.at_work(tmp_path, 0.1):
+    LocalCluster(data=tmp_path, name="x", number=1, port=1, hollow=True).save()
+    with supervisor_state.at_work(tmp_path, 0.1):
         for words in (("down",), ("destroy", "--yes")):
             done = alcove(*words, "--data", str(tmp_path))
             assert done.exit_code == 1 and "at work" in done.stderr, words

@@ -12,7 +12,7 @@ import pytest
 from dnslib import DNSRecord
 
 from alcove.dns.upstream import Resolver
-from alcove.testing.nodecluster import Cluster, Pod, node_cluster
+from alcove.testing.nodecluster import AttachedPod, NodeCluster, node_cluster
 from alcove.testing.nodes import lacking
 from alcove.testing.podprobes import TENANTS, WORLD
 from alcove.testing.resolver import one_address
@@ -47,7 +47,7 @@ def resolver() -> Iterator[Resolver]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with (
         resolver() as told,
         node_cluster(tmp_path_factory.mktemp("node-networks"), 3, f"{WORLD}/24", (told,)) as made,
@@ -58,6 +58,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def pods(cluster: Cluster) -> dict[str, list[Pod]]:
+def pods(cluster: NodeCluster) -> dict[str, list[AttachedPod]]:
     """Of each tenant two on the first node and one on the second."""
     return {tenant: [cluster.place_pod(tenant, node) for node in (0, 0, 1)] for tenant in TENANTS}

@@ -8,13 +8,13 @@ import pytest
 
 from alcove.client.kubeconfig import load
 from alcove.dataplane.maps import PathTaken
-from alcove.testing.nodecluster import Cluster, Pod
+from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.podprobes import TENANTS, WORLD, asked, reaches
 from alcove.testing.probes import IMPATIENT, connect, ping, tcp_server, tcp_talks
 from alcove.testing.server import wait_until
 
 
-def test_inside_everything_talks_and_across_nothing(pods: dict[str, list[Pod]]) -> None:
+def test_inside_everything_talks_and_across_nothing(pods: dict[str, list[AttachedPod]]) -> None:
     red, blue = pods["red"], pods["blue"]
     assert [pod.address for pod in red] == [pod.address for pod in blue], "the same addresses in both"
     for own in (red, blue):
@@ -30,7 +30,7 @@ def test_inside_everything_talks_and_across_nothing(pods: dict[str, list[Pod]]) 
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_a_service_is_its_own_in_each_network(
-    cluster: Cluster, pods: dict[str, list[Pod]], tenant: str
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]], tenant: str
 ) -> None:
     near, _, far = pods[tenant]
     label = {"metadata": {"labels": {"app": f"web-{tenant}"}}}
@@ -46,7 +46,9 @@ def test_a_service_is_its_own_in_each_network(
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
-def test_a_network_knows_its_own_names(cluster: Cluster, pods: dict[str, list[Pod]], tenant: str) -> None:
+def test_a_network_knows_its_own_names(
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]], tenant: str
+) -> None:
     pod = pods[tenant][0]
     assert pod.attachment.nameservers == (cluster.service_address(tenant, "kube-system", "kube-dns-own"),)
     address = cluster.make_service(tenant, f"only-{tenant}")
@@ -60,7 +62,7 @@ def test_a_network_knows_its_own_names(cluster: Cluster, pods: dict[str, list[Po
     assert asked(pod, "example.com") == ["NXDOMAIN"], "there is no way out"
 
 
-def test_the_tenants_api_is_in_its_network(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_the_tenants_api_is_in_its_network(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     for tenant in TENANTS:
         pod = pods[tenant][2]
         path = f"/api/v1/tenants/{tenant}/namespaces/default/serviceaccounts/default/token"
@@ -78,7 +80,7 @@ def test_the_tenants_api_is_in_its_network(cluster: Cluster, pods: dict[str, lis
         assert b"selfsubjectreviews" in answer
 
 
-def test_probes_come_from_the_gateway(pods: dict[str, list[Pod]]) -> None:
+def test_probes_come_from_the_gateway(pods: dict[str, list[AttachedPod]]) -> None:
     for pod in (pods["red"][0], pods["blue"][2]):
         with tcp_server(pod.namespace, pod.address, 7070) as server:
             with pod.node.call(pod.node.network.dial(pod.key, 7070)):
@@ -89,7 +91,7 @@ def test_probes_come_from_the_gateway(pods: dict[str, list[Pod]]) -> None:
             pod.node.call(pod.node.network.dial(pod.key, 7071))
 
 
-def test_policies_hold_while_they_are_there(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_policies_hold_while_they_are_there(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     """The peer that is let in is on another node: of it this one knows labels and address only."""
     near, beside, far = pods["red"]
     for pod, app in ((near, "guarded"), (far, "friend")):
@@ -115,18 +117,20 @@ def test_policies_hold_while_they_are_there(cluster: Cluster, pods: dict[str, li
         wait_until(lambda: reaches(beside, near.address, 8080))
 
 
-def _answers(pod: Pod) -> bool:
+def _answers(pod: AttachedPod) -> bool:
     try:
         return asked(pod, "kubernetes.default.svc.cluster.local") != ["NXDOMAIN"]
     except TimeoutError:
         return False
 
 
-def test_what_a_tenant_writes_is_not_believed(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_what_a_tenant_writes_is_not_believed(
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
+) -> None:
     """Status, annotations and addresses are the tenant's own to write; none of it moves the data plane."""
     tenant, near, node = cluster.server.as_tenant("red"), pods["red"][0], pods["red"][0].node.node
     base = "/api/v1/namespaces/default"
-    before = node.plane.world
+    before = node.plane.state
     forged = {
         "type": "LoadBalancer",
         "network": "own",
@@ -142,15 +146,15 @@ def test_what_a_tenant_writes_is_not_believed(cluster: Cluster, pods: dict[str, 
     tenant.patch(f"{base}/pods/{near.key.name}", {"metadata": {"annotations": lies}})
     tenant.patch(f"{base}/pods/{near.key.name}/status", {"status": {"podIP": "10.7.0.250", "hostIP": WORLD}})
     real = cluster.make_service("red", "after-forgery")
-    wait_until(lambda: any(str(each.address) == real for each in node.plane.world.services))
-    world = node.plane.world
-    assert [door for door in world.doors if door.port == 10250] == []
-    assert world.ports == before.ports
-    assert str(WORLD) not in {str(each.address) for each in world.endpoints}
+    wait_until(lambda: any(str(each.address) == real for each in node.plane.state.services))
+    state = node.plane.state
+    assert [node_port for node_port in state.node_ports if node_port.port == 10250] == []
+    assert state.veths == before.veths
+    assert str(WORLD) not in {str(each.address) for each in state.endpoints}
     tenant.delete(f"{base}/services/forged")
 
 
-def test_a_network_may_be_ipv6(cluster: Cluster) -> None:
+def test_a_network_may_be_ipv6(cluster: NodeCluster) -> None:
     cluster.make_network("red", "six", {"type": "vpc", "ip": "fd00:7::", "prefix": 64})
     near, far = (cluster.place_pod("red", node, "six") for node in (0, 1))
     with tcp_server(far.namespace, far.address, 8080) as server:
@@ -164,7 +168,7 @@ def test_a_network_may_be_ipv6(cluster: Cluster) -> None:
         cluster.remove_pod(pod)
 
 
-def test_a_pod_may_have_several_interfaces(cluster: Cluster) -> None:
+def test_a_pod_may_have_several_interfaces(cluster: NodeCluster) -> None:
     spec = {"type": "vpc", "ip": "10.9.0.0", "prefix": 16, "subnets": ["left", "right"]}
     cluster.make_network("red", "two", spec)
     nics = [{"subnet": "left"}, {"subnet": "right", "ip": "10.9.128.9"}]
@@ -178,7 +182,7 @@ def test_a_pod_may_have_several_interfaces(cluster: Cluster) -> None:
         cluster.remove_pod(each)
 
 
-def test_a_network_may_have_a_vpc_of_ring0s_and_give_it_to_another(cluster: Cluster) -> None:
+def test_a_network_may_have_a_vpc_of_ring0s_and_give_it_to_another(cluster: NodeCluster) -> None:
     system = cluster.server.system
     vpc = {"metadata": {"name": "given"}, "spec": {"ip": "10.20.0.0", "prefix": 16}}
     cluster.must(system.post("/apis/mizar.com/v1/vpcs", vpc))
@@ -198,11 +202,11 @@ def test_a_network_may_have_a_vpc_of_ring0s_and_give_it_to_another(cluster: Clus
         wait_until(partial(_is_gone, cluster, networks), 20.0)
 
 
-def _is_gone(cluster: Cluster, path: str) -> bool:
+def _is_gone(cluster: NodeCluster, path: str) -> bool:
     return cluster.server.system.get(path).status == 404
 
 
-def test_who_bounces_and_divides_need_have_no_pod(cluster: Cluster) -> None:
+def test_who_bounces_and_divides_need_have_no_pod(cluster: NodeCluster) -> None:
     """The third node has no pods at all; the others find each other by it, at first."""
     third = cluster.nodes[2].node
     for number in range(3):
@@ -220,10 +224,10 @@ def test_who_bounces_and_divides_need_have_no_pod(cluster: Cluster) -> None:
         for pod in placed:
             cluster.remove_pod(pod)
     assert third.took(PathTaken.RELAYED) > 0
-    assert not third.plane.world.ports
+    assert not third.plane.state.veths
 
 
-def test_flat_networks_share_a_range_and_nothing_else(cluster: Cluster) -> None:
+def test_flat_networks_share_a_range_and_nothing_else(cluster: NodeCluster) -> None:
     """`default` is flat: all tenants' are of one range, with a number each."""
     placed = {}
     for tenant in TENANTS:

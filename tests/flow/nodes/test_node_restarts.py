@@ -8,14 +8,14 @@ import pytest
 
 from alcove.dataplane import links, namespaces
 from alcove.dataplane.netlink import Netlink
-from alcove.testing.nodecluster import Cluster, Pod
-from alcove.testing.podprobes import Stream, asked, reaches
+from alcove.testing.nodecluster import AttachedPod, NodeCluster
+from alcove.testing.podprobes import TrafficStream, asked, reaches
 from alcove.testing.probes import IMPATIENT, connect, ping, tcp_server, tcp_talks
 from alcove.testing.server import wait_until
 
 
 @pytest.fixture(scope="module")
-def address(cluster: Cluster, pods: dict[str, list[Pod]]) -> str:
+def address(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> str:
     """Of a service with a backend on the second node."""
     near, _, far = pods["blue"]
     path = f"/api/v1/tenants/blue/namespaces/default/pods/{far.key.name}"
@@ -26,7 +26,7 @@ def address(cluster: Cluster, pods: dict[str, list[Pod]]) -> str:
     return found
 
 
-def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_a_pod_that_goes_leaves_nothing(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     pod = cluster.place_pod("blue", 0)
     path = Path(pod.attachment.namespace_path)
     assert path.exists()
@@ -37,13 +37,13 @@ def test_a_pod_that_goes_leaves_nothing(cluster: Cluster, pods: dict[str, list[P
     pod.node.call(pod.node.network.detach(pod.key))
 
 
-def test_an_agent_that_starts_again_drops_nothing(pods: dict[str, list[Pod]], address: str) -> None:
+def test_an_agent_that_starts_again_drops_nothing(pods: dict[str, list[AttachedPod]], address: str) -> None:
     near, _, far = pods["blue"]
     with tcp_server(far.namespace, far.address, 8080) as server:
         client = connect(near.namespace, address, 80)
         assert client is not None
         accepted, _ = server.accept()
-        with client, accepted, Stream(client, accepted) as stream:
+        with client, accepted, TrafficStream(client, accepted) as stream:
             for _ in range(2):
                 near.node.stop()
                 stream.must_flow()
@@ -59,17 +59,17 @@ def test_an_agent_that_starts_again_drops_nothing(pods: dict[str, list[Pod]], ad
         assert tcp_talks(near.namespace, address, 80, server)
 
 
-def lose_nothing(_pod: Pod) -> None:
+def lose_nothing(_pod: AttachedPod) -> None:
     """Killed after everything was made."""
 
 
-def lose_namespace(pod: Pod) -> None:
+def lose_namespace(pod: AttachedPod) -> None:
     """Killed before it was made; or the machine was started again."""
     os.close(pod.namespace)
     namespaces.remove(Path(pod.attachment.namespace_path).name)
 
 
-def lose_link(pod: Pod) -> None:
+def lose_link(pod: AttachedPod) -> None:
     """Killed between namespace and link."""
     with namespaces.inside(pod.namespace):
         netlink = Netlink()
@@ -81,14 +81,14 @@ def lose_link(pod: Pod) -> None:
 
 @pytest.mark.parametrize("lose", [lose_nothing, lose_namespace, lose_link])
 def test_whatever_a_kill_left_attaching_again_makes_it_whole(
-    cluster: Cluster, pods: dict[str, list[Pod]], lose: Callable[[Pod], None]
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]], lose: Callable[[AttachedPod], None]
 ) -> None:
     pod, other = cluster.place_pod("blue", 0), pods["blue"][2]
     pod.node.stop()
     lose(pod)
     pod.node.start()
     assert pod.key in pod.node.network.attached()
-    again = Pod(pod.node, pod.key, pod.obj, pod.node.call(pod.node.network.attach(pod.key, pod.obj)))
+    again = AttachedPod(pod.node, pod.key, pod.obj, pod.node.call(pod.node.network.attach(pod.key, pod.obj)))
     assert again.attachment == pod.attachment
     wait_until(lambda: ping(other.namespace, again.address, timeout=0.2))
     with tcp_server(again.namespace, again.address, 8080) as server:
@@ -97,7 +97,7 @@ def test_whatever_a_kill_left_attaching_again_makes_it_whole(
     assert not Path(again.attachment.namespace_path).exists()
 
 
-def test_a_record_that_is_lost_leaves_nothing_behind(cluster: Cluster) -> None:
+def test_a_record_that_is_lost_leaves_nothing_behind(cluster: NodeCluster) -> None:
     """Nobody knows whose it was: namespace and link go."""
     pod = cluster.place_pod("blue", 0)
     pod.node.stop()
@@ -108,7 +108,7 @@ def test_a_record_that_is_lost_leaves_nothing_behind(cluster: Cluster) -> None:
     cluster.remove_pod(pod)
 
 
-def test_a_pod_that_went_while_the_agent_was_away_keeps_nobody_waiting(cluster: Cluster) -> None:
+def test_a_pod_that_went_while_the_agent_was_away_keeps_nobody_waiting(cluster: NodeCluster) -> None:
     """With its last pod the node lost the right to see the tenant; others are attached all the same."""
     cluster.make_tenant("green", {"type": "vpc", "ip": "10.7.0.0", "prefix": 16})
     pod = cluster.place_pod("green", 0)
@@ -123,7 +123,7 @@ def test_a_pod_that_went_while_the_agent_was_away_keeps_nobody_waiting(cluster: 
 
 
 def test_networks_go_on_without_an_api_server(
-    cluster: Cluster, pods: dict[str, list[Pod]], address: str
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]], address: str
 ) -> None:
     near, _, far = pods["blue"]
     wait_until(near.node.network.is_running)

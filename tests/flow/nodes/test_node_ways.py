@@ -3,13 +3,13 @@
 from functools import partial
 
 from alcove.api.objects import Object
-from alcove.testing.nodecluster import Cluster, Pod
+from alcove.testing.nodecluster import AttachedPod, NodeCluster
 from alcove.testing.podprobes import TENANTS, WORLD, asked, came_as, fetched, reaches, site
 from alcove.testing.probes import IMPATIENT, connect, tcp_server
 from alcove.testing.server import wait_until
 
 
-def test_the_world_comes_in_by_node_ports(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_the_world_comes_in_by_node_ports(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     """By any node that has pods of the network, to whichever pod; with `Local`, clients keep their address."""
     far = pods["red"][2]
     path = f"/api/v1/tenants/red/namespaces/default/pods/{far.key.name}"
@@ -37,7 +37,9 @@ def test_the_world_comes_in_by_node_ports(cluster: Cluster, pods: dict[str, list
     wait_until(lambda: not cluster.server.system.get(gateways).json["items"])
 
 
-def test_a_load_balancer_has_an_address_of_ring0s(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_a_load_balancer_has_an_address_of_ring0s(
+    cluster: NodeCluster, pods: dict[str, list[AttachedPod]]
+) -> None:
     """The world routes the range to the nodes; which of its addresses is whose, ring0 knows."""
     vpc = {"metadata": {"name": "outside"}, "spec": {"ip": "198.51.100.0", "prefix": 24}}
     cluster.must(cluster.server.system.post("/apis/mizar.com/v1/vpcs", vpc))
@@ -70,7 +72,7 @@ def test_a_load_balancer_has_an_address_of_ring0s(cluster: Cluster, pods: dict[s
     cluster.must(cluster.server.system.delete("/apis/mizar.com/v1/vpcs/outside"))
 
 
-def test_the_world_comes_in_by_host_names(cluster: Cluster, pods: dict[str, list[Pod]]) -> None:
+def test_the_world_comes_in_by_host_names(cluster: NodeCluster, pods: dict[str, list[AttachedPod]]) -> None:
     """Two tenants' Ingresses on the same nodes, to services of the same name and address."""
     for tenant in TENANTS:
         pod = pods[tenant][2]
@@ -107,7 +109,7 @@ def test_the_world_comes_in_by_host_names(cluster: Cluster, pods: dict[str, list
             )
 
 
-def test_a_node_port_is_one_tenants(cluster: Cluster) -> None:
+def test_a_node_port_is_one_tenants(cluster: NodeCluster) -> None:
     ports = [{"port": 80, "nodePort": 30777}]
     for tenant in TENANTS:
         cluster.make_service(tenant, "wanted", type="NodePort", ports=ports)
@@ -122,7 +124,7 @@ def test_a_node_port_is_one_tenants(cluster: Cluster) -> None:
     cluster.must(cluster.server.system.delete(f"/api/v1/tenants/{loser}/{path}"))
 
 
-def test_a_way_out_is_the_networks_to_open(cluster: Cluster) -> None:
+def test_a_way_out_is_the_networks_to_open(cluster: NodeCluster) -> None:
     cluster.make_network("red", "open", {"type": "vpc", "ip": "10.8.0.0", "prefix": 24})
     pod = cluster.place_pod("red", 0, "open")
     path = "/apis/arktos.futurewei.com/v1/tenants/red/networks/open"

@@ -13,7 +13,7 @@ from alcove.agent.server import pings
 from alcove.agent.server import server as node_server
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer
-from alcove.testing.terminal import Terminal
+from alcove.testing.terminal import TestTerminal
 
 pytestmark = [pytest.mark.root]
 
@@ -48,8 +48,8 @@ async def test_many_bytes_both_ways_arrive_as_they_left(
     assert done.out.encode() == data
 
 
-def on_terminal(caller: Caller, *arguments: str, env: dict[str, str] | None = None) -> Terminal:
-    return Terminal("kubectl", "--kubeconfig", str(caller.kubeconfig), *arguments, env=env)
+def on_terminal(caller: Caller, *arguments: str, env: dict[str, str] | None = None) -> TestTerminal:
+    return TestTerminal("kubectl", "--kubeconfig", str(caller.kubeconfig), *arguments, env=env)
 
 
 @pytest.mark.parametrize("env", [{}, SPDY], ids=["websocket", "spdy"])

@@ -49,9 +49,9 @@ async def answered(port: int, request: bytes) -> bytes:
     async with asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
-        told = await reader.read()
+        output = await reader.read()
         writer.close()
-    return told
+    return output
 
 
 @pytest.mark.parametrize("env", [{}, SPDY], ids=["tunnelled", "spdy"])

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from alcove.agent.logs.rotation import Rotation
+from alcove.agent.logs.rotation import LogRotation
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import LocalServer, wait_until
 
@@ -60,11 +60,11 @@ async def test_one_of_both_streams(rig: NodeRig, server: LocalServer) -> None:
     await ended(rig, "acme", "both")
     path = "/api/v1/namespaces/default/pods/both/log"
     acme = server.as_tenant("acme")
-    told = [
+    messages = [
         (await rig.kubectl(acme, "get", "--raw", f"{path}?stream={each}")).out
         for each in ("Stdout", "Stderr")
     ]
-    assert told == ["out\n", "bad\n"]
+    assert messages == ["out\n", "bad\n"]
     refused = await rig.kubectl(acme, "get", "--raw", f"{path}?stream=Stdout&tailLines=1")
     assert "mutually exclusive" in refused.errors
 
@@ -118,7 +118,7 @@ async def test_nothing_is_lost_where_a_log_is_rotated_while_followed(
         done; sleep 1
     """
     pod = await rig.pod("acme", "chatty", [shell(script)])
-    rotation = Rotation(file_bytes_max=64 << 10, files_max=1_000)
+    rotation = LogRotation(file_bytes_max=64 << 10, files_max=1_000)
     handle = pod.containers["main"]
     rotations: list[bool] = []
 
@@ -143,7 +143,7 @@ async def test_nothing_is_lost_where_a_log_is_rotated_while_followed(
 async def test_rotation_keeps_so_many_files(rig: NodeRig) -> None:
     pod = await rig.pod("acme", "flood", [shell("yes | head -c 3000000; sleep 1000")])
     handle = pod.containers["main"]
-    rotation = Rotation(file_bytes_max=1, files_max=3)
+    rotation = LogRotation(file_bytes_max=1, files_max=3)
     for _ in range(6):
         await rotation.rotate(pod.runtime, handle.id, handle.log_path)
         await asyncio.sleep(0.2)

@@ -21,7 +21,7 @@ from alcove.agent.runtime.base import ContainerId
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.client.keys import HOME
 from alcove.testing.containers import ContainerLab
@@ -253,7 +253,7 @@ async def test_which_port_is_meant(rig: Rig, server: LocalServer) -> None:
             answer = await asyncio.to_thread(acme.get, f"{pod_url(name)}/x")
             assert answer.status == 200, (name, answer.body)
         assert set(pod.dialled) == {port}
-    for name, code, told in (
+    for name, code, message in (
         ("web:0", 503, "error trying to reach service: dial tcp: address 0: invalid port"),
         ("web:70000", 503, "error trying to reach service: dial tcp: address 70000: invalid port"),
         ("web:none", 503, "error trying to reach service: dial tcp: lookup tcp/none: unknown port"),
@@ -264,11 +264,11 @@ async def test_which_port_is_meant(rig: Rig, server: LocalServer) -> None:
         (f"web:{port}", 503, f"error trying to reach service: dial tcp :{port}: connect: connection refused"),
     ):
         answer = await asyncio.to_thread(acme.get, f"{pod_url(name)}/x")
-        assert (answer.status, answer.json["message"]) == (code, told)
+        assert (answer.status, answer.json["message"]) == (code, message)
 
 
 async def test_tls_into_the_pod(rig: Rig, server: LocalServer, tmp_path: Path) -> None:
-    authority = Authority.open(tmp_path / "pki", 1.8e9)
+    authority = CertificateAuthority.open(tmp_path / "pki", 1.8e9)
     issued = authority.client(Subject(SYSTEM, "self-made", ()), 1.8e9)
     pair = tmp_path / "pair.pem"
     pair.write_bytes(issued.certificate_pem + issued.key_pem)
@@ -392,7 +392,7 @@ async def test_a_service_is_its_ready_pods(rig: Rig, server: LocalServer) -> Non
             answer = await asyncio.to_thread(acme.get, f"{service_url(name)}/x")
             assert answer.status == 200, (name, answer.body)
         assert all(each.dialled for each in pods), "each has its turn"
-        for name, code, told in (
+        for name, code, message in (
             ("web:81", 503, 'no service port 81 found for service "web"'),
             ("web:other", 503, 'no endpoints available for service "web"'),
             ("web", 503, 'no endpoints available for service "web"'),
@@ -401,7 +401,7 @@ async def test_a_service_is_its_ready_pods(rig: Rig, server: LocalServer) -> Non
             ("none", 404, 'services "none" not found'),
         ):
             answer = await asyncio.to_thread(acme.get, f"{service_url(name)}/x")
-            assert (answer.status, answer.json["message"]) == (code, told)
+            assert (answer.status, answer.json["message"]) == (code, message)
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -626,13 +626,13 @@ async def test_from_a_browser_by_kubectl_proxy(rig: Rig, server: LocalServer) ->
                 line = (await process.stdout.readline()).decode()
             base = f"http://{line.split()[-1]}"
             async with aiohttp.ClientSession(base) as browser:
-                for path, told in (
+                for path, message in (
                     ("/x?y=z", "/x?y=z"),
                     ("?a=b", "/?a=b"),
                     ("/deep/elsewhere", "/echo?x=1"),
                 ):
                     async with browser.get(f"{pod_url(f'web:{port}')}{path}") as answer:
-                        assert (await answer.json())["path"] == told
+                        assert (await answer.json())["path"] == message
                 async with browser.ws_connect(f"{pod_url(f'web:{port}')}/talks") as talk:
                     await talk.send_str("hello")
                     assert await talk.receive_str() == "you said hello"

@@ -8,7 +8,7 @@ from itertools import product
 import orjson
 import pytest
 
-from alcove.api.nodeapi import pod_path
+from alcove.api.node_api import pod_path
 from alcove.api.objects import Object
 from alcove.testing.nodeserver import NodeRig
 from alcove.testing.server import Caller, LocalServer, wait_until
@@ -174,26 +174,26 @@ async def test_mistakes_are_told_in_kubernetes_words(rig: NodeRig, server: Local
     acme = server.as_tenant("acme")
     await rig.pod("acme", "two", [{"name": "one"}, {"name": "other"}])
     path = "/api/v1/namespaces/default/pods/two"
-    told = (await rig.kubectl(acme, "get", "--raw", f"{path}/log")).errors
-    assert "a container name must be specified for pod two, choose one of: [one other]" in told
-    told = (await rig.kubectl(acme, "logs", "two", "-c", "third")).errors
-    assert "container third is not valid for pod two" in told
+    message = (await rig.kubectl(acme, "get", "--raw", f"{path}/log")).errors
+    assert "a container name must be specified for pod two, choose one of: [one other]" in message
+    message = (await rig.kubectl(acme, "logs", "two", "-c", "third")).errors
+    assert "container third is not valid for pod two" in message
     assert "Upgrade request required" in acme.get(f"{path}/exec?command=true&container=one").body.decode()
     assert "invalid" in acme.get(f"{path}/log?container=one&tailLines=-1").body.decode()
     pod = {"metadata": {"name": "homeless"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
     assert acme.post("/api/v1/namespaces/default/pods", pod).status == 201
     assert (await rig.kubectl(acme, "logs", "homeless")).out == ""
-    told = (await rig.kubectl(acme, "exec", "homeless", "--", "true")).errors
-    assert "pod homeless does not have a host assigned" in told
+    message = (await rig.kubectl(acme, "exec", "homeless", "--", "true")).errors
+    assert "pod homeless does not have a host assigned" in message
     made = await rig.pod("acme", "early", [{"name": "main"}])
     del made.containers["main"]
     waiting = {"containerStatuses": [{"name": "main", "image": "", "imageID": "", "ready": False, "restartCount": 0,
                "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}  # fmt: skip
     server.system.patch("/api/v1/tenants/acme/namespaces/default/pods/early/status", {"status": waiting})
-    told = (await rig.kubectl(acme, "logs", "early")).errors
-    assert 'container "main" in pod "early" is waiting to start: ImagePullBackOff' in told
-    told = (await rig.kubectl(acme, "exec", "early", "--", "true")).errors
-    assert 'unable to upgrade connection: container not found ("main")' in told
+    message = (await rig.kubectl(acme, "logs", "early")).errors
+    assert 'container "main" in pod "early" is waiting to start: ImagePullBackOff' in message
+    message = (await rig.kubectl(acme, "exec", "early", "--", "true")).errors
+    assert 'unable to upgrade connection: container not found ("main")' in message
     proxied = acme.get("/api/v1/namespaces/default/pods/two:0/proxy/")
     assert (proxied.status, proxied.json["reason"]) == (503, "ServiceUnavailable")
 
@@ -202,9 +202,9 @@ async def test_who_answers_for_a_node_must_be_that_node(rig: NodeRig, server: Lo
     await rig.pod("acme", "fooled", [{"name": "main"}])
     await rig.stop()
     await rig.start(certificate_of="another")
-    told = (await rig.kubectl(server.as_tenant("acme"), "logs", "fooled")).errors
-    assert "who answers there is not that node" in told
-    assert "127.0.0.1" not in told
+    message = (await rig.kubectl(server.as_tenant("acme"), "logs", "fooled")).errors
+    assert "who answers there is not that node" in message
+    assert "127.0.0.1" not in message
 
 
 async def test_a_node_answers_nobody_but_api_servers(rig: NodeRig, server: LocalServer) -> None:

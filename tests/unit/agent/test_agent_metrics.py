@@ -1,21 +1,21 @@
 """What a node tells of its pods and of what it dropped."""
 
-from alcove.agent.metrics import Metrics
-from alcove.dataplane.drops import Count, Reason
+from alcove.agent.metrics import AgentMetrics
+from alcove.dataplane.drops import DropCount, DropReason
 
 
 def test_drops_are_told_by_reason() -> None:
-    metrics = Metrics()
+    metrics = AgentMetrics()
     metrics.pods = lambda: 3
     assert "alcove_agent_pods 3.0" in metrics.text().decode()
-    metrics.drops = lambda: {Reason.SPOOFED_ADDRESS: Count(5, 700)}
-    told = metrics.text().decode()
-    assert 'alcove_drops_packets_total{reason="spoofed_address"} 5.0' in told
-    assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in told
+    metrics.drops = lambda: {DropReason.SPOOFED_ADDRESS: DropCount(5, 700)}
+    message = metrics.text().decode()
+    assert 'alcove_drops_packets_total{reason="spoofed_address"} 5.0' in message
+    assert 'alcove_drops_bytes_total{reason="spoofed_address"} 700.0' in message
 
 
 def test_the_end_of_the_certificate_is_told_once_it_is_known() -> None:
-    metrics = Metrics()
+    metrics = AgentMetrics()
     assert "certificate" not in metrics.text().decode()
     metrics.certificate_ends = lambda: 1.8e9
     assert "alcove_agent_certificate_expiration_seconds 1.8e+09" in metrics.text().decode()

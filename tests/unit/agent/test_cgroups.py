@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.cgroups import Cgroups, Layout, Limits, Usage, find, weight_of
+from alcove.agent.cgroups import CgroupLayout, CgroupLimits, Cgroups, CgroupUsage, find, weight_of
 
 V1 = """\
 tmpfs /sys/fs/cgroup tmpfs rw 0 0
@@ -16,14 +16,19 @@ cgroup {root}/pids cgroup rw,relatime,pids 0 0
 """
 UNIFIED = "cgroup2 {root}/unified cgroup2 rw,relatime 0 0\n"
 V2 = "proc /proc proc rw 0 0\ncgroup2 {root} cgroup2 rw,nsdelegate 0 0\n"
-LIMITS = Limits(cpu_milli=250, cpu_shares=256, memory_bytes=64 << 20, processes=100)
+LIMITS = CgroupLimits(cpu_milli=250, cpu_shares=256, memory_bytes=64 << 20, processes=100)
 
 
 @pytest.mark.parametrize(
     ("mounts", "layout"),
-    [(V1, Layout.V1), (V1 + UNIFIED, Layout.HYBRID), (UNIFIED + V1, Layout.HYBRID), (V2, Layout.V2)],
+    [
+        (V1, CgroupLayout.V1),
+        (V1 + UNIFIED, CgroupLayout.HYBRID),
+        (UNIFIED + V1, CgroupLayout.HYBRID),
+        (V2, CgroupLayout.V2),
+    ],
 )
-def test_how_they_are_mounted(mounts: str, layout: Layout) -> None:
+def test_how_they_are_mounted(mounts: str, layout: CgroupLayout) -> None:
     assert find(mounts.format(root="/c"))[0] is layout
 
 
@@ -40,7 +45,7 @@ def test_limits_on_version_1(tmp_path: Path) -> None:
     assert (tmp_path / "cpu/alcove/pod1/cpu.shares").read_text() == "256"
     assert (tmp_path / "cpu/alcove/pod1/cpu.cfs_quota_us").read_text() == "25000"
     assert (tmp_path / "pids/alcove/pod1/pids.max").read_text() == "100"
-    groups.ensure("/alcove/pod1", Limits())
+    groups.ensure("/alcove/pod1", CgroupLimits())
     assert (tmp_path / "memory/alcove/pod1/memory.limit_in_bytes").read_text() == "-1"
     assert (tmp_path / "cpu/alcove/pod1/cpu.cfs_quota_us").read_text() == "-1"
     assert (tmp_path / "pids/alcove/pod1/pids.max").read_text() == "max"
@@ -56,13 +61,13 @@ def test_limits_on_version_2(tmp_path: Path) -> None:
     for parent in (tmp_path, tmp_path / "alcove"):
         assert (parent / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
     assert not (tmp_path / "alcove/pod1/cgroup.subtree_control").exists()
-    groups.ensure("/alcove/pod1", Limits())
+    groups.ensure("/alcove/pod1", CgroupLimits())
     assert (tmp_path / "alcove/pod1/cpu.max").read_text() == "max 100000"
 
 
 def test_a_tiny_share_of_a_cpu_is_what_the_kernel_takes_at_least(tmp_path: Path) -> None:
     groups = Cgroups(V2.format(root=tmp_path))
-    groups.ensure("/p", Limits(cpu_milli=1))
+    groups.ensure("/p", CgroupLimits(cpu_milli=1))
     assert (tmp_path / "p/cpu.max").read_text() == "1000 100000"
 
 
@@ -91,7 +96,7 @@ def test_usage_on_version_2(tmp_path: Path) -> None:
         },
     )
     groups = Cgroups(V2.format(root=tmp_path))
-    assert groups.usage("/p") == Usage(42_000, 1_000, 700, 3)
+    assert groups.usage("/p") == CgroupUsage(42_000, 1_000, 700, 3)
     assert groups.oom_kills("/p") == 1
 
 
@@ -107,14 +112,14 @@ def test_usage_on_version_1(tmp_path: Path) -> None:
     _files(tmp_path / "cpu/p", {"cpuacct.usage": "77\n"})
     _files(tmp_path / "pids/p", {"pids.current": "4\n"})
     groups = Cgroups(V1.format(root=tmp_path))
-    assert groups.usage("/p") == Usage(77, 1_000, 0, 4)
+    assert groups.usage("/p") == CgroupUsage(77, 1_000, 0, 4)
     assert groups.oom_kills("/p") == 2
 
 
 def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:
     for mounts in (V1, V2, ""):
         groups = Cgroups(mounts.format(root=tmp_path))
-        assert groups.usage("/nobody") == Usage()
+        assert groups.usage("/nobody") == CgroupUsage()
         assert groups.oom_kills("/nobody") == 0
         assert groups.processes("/nobody") == []
         assert groups.remove("/nobody")
@@ -128,7 +133,7 @@ def test_processes_of_a_group_are_found_killed_and_the_group_removed() -> None:
     groups.ensure(f"{name}/inner", LIMITS)
     sleeper = subprocess.Popen(["sleep", "1000"])
     try:
-        controller = "memory" if groups.layout is not Layout.V2 else ""
+        controller = "memory" if groups.layout is not CgroupLayout.V2 else ""
         (groups._path(controller, f"{name}/inner") / "cgroup.procs").write_text(str(sleeper.pid))
         assert sleeper.pid in groups.processes(name)
         assert groups.children(name) == ["inner"]

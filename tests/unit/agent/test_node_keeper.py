@@ -10,14 +10,14 @@ from typing import Any
 import orjson
 
 from alcove.agent.hardware import Hardware
-from alcove.agent.node import NodeFacts, NodeKeeper, Pressures
+from alcove.agent.node import NodeDescription, NodePressures, NodeStatusManager
 from alcove.client.client import Client
 from alcove.client.errors import Unreachable
-from alcove.client.retry import Policy
+from alcove.client.retry import RetryPolicy
 from alcove.client.transport import Response, Stream
 from alcove.testing.clock import VirtualClock
 
-FACTS = NodeFacts(
+FACTS = NodeDescription(
     "n1", ("10.0.0.1",), 10250, Hardware(4_000, 1 << 33, 1 << 36, "amd64", "", "", "", ""), [], "x"
 )
 
@@ -64,13 +64,13 @@ class Wall:
         return self._clock() + self.ahead
 
 
-def play(seconds: float, api: Api, pressures: Pressures | None = None, jump: float = 0.0) -> None:
+def play(seconds: float, api: Api, pressures: NodePressures | None = None, jump: float = 0.0) -> None:
     clock = VirtualClock()
     wall = Wall(clock)
 
     async def scene() -> None:
-        client = Client(api, policy=Policy(attempts_max=1))
-        keeper = NodeKeeper(FACTS, client, wall, lambda: pressures or Pressures())
+        client = Client(api, policy=RetryPolicy(attempts_max=1))
+        keeper = NodeStatusManager(FACTS, client, wall, lambda: pressures or NodePressures())
         task = asyncio.create_task(keeper.run())
         await asyncio.sleep(seconds)
         if jump:
@@ -116,8 +116,8 @@ def test_an_api_that_is_away_is_asked_until_it_is_back() -> None:
 
     async def scene() -> None:
         api.is_away = True
-        client = Client(api, policy=Policy(attempts_max=1))
-        keeper = NodeKeeper(FACTS, client, clock)
+        client = Client(api, policy=RetryPolicy(attempts_max=1))
+        keeper = NodeStatusManager(FACTS, client, clock)
         task = asyncio.create_task(keeper.run())
         await asyncio.sleep(180)
         assert not keeper.registered.is_set()

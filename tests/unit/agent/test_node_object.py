@@ -7,21 +7,21 @@ from pathlib import Path
 from alcove.agent import hardware
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.hardware import Hardware
-from alcove.agent.node import HOLLOW, NodeFacts, Pressures, node_of, status_of
+from alcove.agent.node import HOLLOW, NodeDescription, NodePressures, node_of, status_of
 
 GB = 1 << 30
 MACHINE = Hardware(4_000, 8 * GB, 100 * GB, "amd64", "6.1", "Linux", "boot", "machine")
-FACTS = NodeFacts("n1", ("10.0.0.1",), 10250, MACHINE, [{"name": "crun"}], "alcove://crun")
+FACTS = NodeDescription("n1", ("10.0.0.1",), 10250, MACHINE, [{"name": "crun"}], "alcove://crun")
 NOW = 1_700_000_000.0
 
 
-def conditions(facts: NodeFacts = FACTS, pressures: Pressures | None = None) -> dict[str, str]:
-    status = status_of(facts, pressures or Pressures(), (), NOW)
+def conditions(facts: NodeDescription = FACTS, pressures: NodePressures | None = None) -> dict[str, str]:
+    status = status_of(facts, pressures or NodePressures(), (), NOW)
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
 def test_it_says_what_it_has_and_keeps_a_little_for_itself() -> None:
-    status = status_of(FACTS, Pressures(), (), NOW)
+    status = status_of(FACTS, NodePressures(), (), NOW)
     assert status["capacity"] == {
         "cpu": "4",
         "memory": f"{8 << 20}Ki",
@@ -37,17 +37,17 @@ def test_it_says_what_it_has_and_keeps_a_little_for_itself() -> None:
 def test_conditions() -> None:
     fine = {"MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True"}
     assert conditions() == fine
-    assert conditions(pressures=Pressures(memory=True))["MemoryPressure"] == "True"
-    assert conditions(pressures=Pressures(not_ready="no runtime"))["Ready"] == "False"
-    hollow = NodeFacts("n1", (), 0, MACHINE, [], "hollow", is_hollow=True, hollow_because="no rights")
+    assert conditions(pressures=NodePressures(memory=True))["MemoryPressure"] == "True"
+    assert conditions(pressures=NodePressures(not_ready="no runtime"))["Ready"] == "False"
+    hollow = NodeDescription("n1", (), 0, MACHINE, [], "hollow", is_hollow=True, hollow_because="no rights")
     assert conditions(hollow)[HOLLOW] == "True"
-    told = status_of(hollow, Pressures(), (), NOW)["conditions"][-1]["message"]
+    told = status_of(hollow, NodePressures(), (), NOW)["conditions"][-1]["message"]
     assert "nothing runs" in told and "no rights" in told
 
 
 def test_times_of_change_are_kept_and_heartbeats_are_not() -> None:
-    before = status_of(FACTS, Pressures(), (), NOW)["conditions"]
-    after = status_of(FACTS, Pressures(disk=True), before, NOW + 60)["conditions"]
+    before = status_of(FACTS, NodePressures(), (), NOW)["conditions"]
+    after = status_of(FACTS, NodePressures(disk=True), before, NOW + 60)["conditions"]
     changed = {each["type"] for each, old in zip(after, before, strict=True)
                if each["lastTransitionTime"] != old["lastTransitionTime"]}  # fmt: skip
     assert changed == {"DiskPressure"}

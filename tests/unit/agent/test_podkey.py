@@ -25,6 +25,6 @@ def test_its_place_is_its_uid_at_home_and_nobody_elses_elsewhere() -> None:
     home = PodKey.of(_KEY, {"metadata": {"uid": uid}})
     away = PodKey.of(ObjectKey(PlaneId("beta"), _KEY.tenant, "default", "web"), {"metadata": {"uid": uid}})
     odd = PodKey.of(ObjectKey(PlaneId("beta"), _KEY.tenant, "default", "web"), {"metadata": {"uid": "../x"}})
-    assert home.place == uid
-    assert len({home.place, away.place, odd.place}) == 3
-    assert "/" not in odd.place
+    assert home.directory_name == uid
+    assert len({home.directory_name, away.directory_name, odd.directory_name}) == 3
+    assert "/" not in odd.directory_name

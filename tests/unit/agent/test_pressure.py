@@ -6,7 +6,7 @@ import pytest
 
 from alcove.agent import pressure
 from alcove.agent.podkey import PodKey
-from alcove.agent.pressure import Candidate, Room, choose, over_limit
+from alcove.agent.pressure import EvictionCandidate, FreeResources, choose, over_limit
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
@@ -14,8 +14,10 @@ from alcove.client.keys import HOME
 GB, MB = 1 << 30, 1 << 20
 
 
-def room(memory: int = 4 * GB, disk: int = 50 * GB, size: int = 100 * GB, processes: int = 30_000) -> Room:
-    return Room(memory, disk, size, processes, 32_768)
+def room(
+    memory: int = 4 * GB, disk: int = 50 * GB, size: int = 100 * GB, processes: int = 30_000
+) -> FreeResources:
+    return FreeResources(memory, disk, size, processes, 32_768)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +31,14 @@ def room(memory: int = 4 * GB, disk: int = 50 * GB, size: int = 100 * GB, proces
         (room(processes=100), (False, False, True)),
     ],
 )
-def test_what_is_short(found: Room, expected: tuple[bool, bool, bool]) -> None:
+def test_what_is_short(found: FreeResources, expected: tuple[bool, bool, bool]) -> None:
     assert (found.lacks_memory, found.lacks_disk, found.lacks_processes) == expected
 
 
-def candidate(name: str, used_mb: int, asked_mb: int = 0, priority: int = 0) -> Candidate:
+def candidate(name: str, used_mb: int, asked_mb: int = 0, priority: int = 0) -> EvictionCandidate:
     requests = {"memory": f"{asked_mb}Mi"} if asked_mb else {}
     spec: Object = {"priority": priority, "containers": [{"name": "a", "resources": {"requests": requests}}]}
-    return Candidate(PodKey(HOME, TenantId("t"), "n", name, name), spec, used_mb * MB)
+    return EvictionCandidate(PodKey(HOME, TenantId("t"), "n", name, name), spec, used_mb * MB)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def candidate(name: str, used_mb: int, asked_mb: int = 0, priority: int = 0) -> 
         ([], None),
     ],
 )
-def test_who_goes(candidates: list[Candidate], expected: str | None) -> None:
+def test_who_goes(candidates: list[EvictionCandidate], expected: str | None) -> None:
     chosen = choose(candidates, "memory")
     assert (chosen.key.name if chosen else None) == expected
 

@@ -19,7 +19,7 @@ NOT_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("10.0.0.1", []),
         ("2001:db8::1", []),
@@ -38,12 +38,12 @@ NOT_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
         ("a" * 1_000_000, [NOT_IP]),
     ],
 )
-def test_ip(value: str, told: list[str]) -> None:
-    assert bodies(addresses.ip_faults("f", value)) == told
+def test_ip(value: str, messages: list[str]) -> None:
+    assert bodies(addresses.ip_faults("f", value)) == messages
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("10.0.0.0/8", []),
         ("2001:db8::/64", []),
@@ -61,8 +61,8 @@ def test_ip(value: str, told: list[str]) -> None:
         ("", [NOT_CIDR]),
     ],
 )
-def test_cidr(value: str, told: list[str]) -> None:
-    assert bodies(addresses.cidr_faults("f", value)) == told
+def test_cidr(value: str, messages: list[str]) -> None:
+    assert bodies(addresses.cidr_faults("f", value)) == messages
 
 
 def test_canonical_forms() -> None:
@@ -79,7 +79,7 @@ def test_canonical_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("10.0.0.1", []),
         ("0.0.0.0", ["may not be unspecified (0.0.0.0)"]),
@@ -92,8 +92,8 @@ def test_canonical_forms() -> None:
         ("x", ["must be a valid IP address"]),
     ],
 )
-def test_endpoint_ip(value: str, told: list[str]) -> None:
-    assert bodies(addresses.endpoint_ip_faults("f", value)) == told
+def test_endpoint_ip(value: str, messages: list[str]) -> None:
+    assert bodies(addresses.endpoint_ip_faults("f", value)) == messages
 
 
 def test_family() -> None:

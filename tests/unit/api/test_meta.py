@@ -5,7 +5,7 @@ import pytest
 from alcove.api import meta
 from alcove.api.ids import TenantId
 from alcove.api.kind import Kind, Scope
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 ACME = TenantId("acme")
 
@@ -18,7 +18,7 @@ def kind(group: str, resource: str, scope: Scope) -> Kind:
         resource=resource,
         singular="any",
         scope=scope,
-        schema=Node(Type.OBJECT),
+        schema=SchemaNode(SchemaType.OBJECT),
     )
 
 

@@ -32,7 +32,7 @@ LONG_253 = "must be no more than 253 characters"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("a", []),
         ("0-a9", []),
@@ -50,12 +50,12 @@ LONG_253 = "must be no more than 253 characters"
         ("ä" * 40, [LONG_63, LABEL]),
     ],
 )
-def test_dns_label(value: str, told: list[str]) -> None:
-    assert list(names.dns_label(value)) == told
+def test_dns_label(value: str, messages: list[str]) -> None:
+    assert list(names.dns_label(value)) == messages
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("a.b-c.9", []),
         ("a" * 253, []),
@@ -67,12 +67,12 @@ def test_dns_label(value: str, told: list[str]) -> None:
         ("A" * 254, [LONG_253, SUBDOMAIN]),
     ],
 )
-def test_dns_subdomain(value: str, told: list[str]) -> None:
-    assert list(names.dns_subdomain(value)) == told
+def test_dns_subdomain(value: str, messages: list[str]) -> None:
+    assert list(names.dns_subdomain(value)) == messages
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("app", []),
         ("App_1.x", []),
@@ -89,13 +89,13 @@ def test_dns_subdomain(value: str, told: list[str]) -> None:
         ("a b", [f"name part {KEY_NAME}"]),
     ],
 )  # fmt: skip
-def test_label_key(value: str, told: list[str]) -> None:
-    assert list(names.label_key(value)) == told
-    assert list(names.label_key(value)) == told, "the second time from the cache"
+def test_label_key(value: str, messages: list[str]) -> None:
+    assert list(names.label_key(value)) == messages
+    assert list(names.label_key(value)) == messages, "the second time from the cache"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("", []),
         ("a_B.9-x", []),
@@ -106,12 +106,12 @@ def test_label_key(value: str, told: list[str]) -> None:
         ("a/b", [LABEL_VALUE]),
     ],
 )
-def test_label_value(value: str, told: list[str]) -> None:
-    assert list(names.label_value(value)) == told
+def test_label_value(value: str, messages: list[str]) -> None:
+    assert list(names.label_value(value)) == messages
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "messages"),
     [
         ("http", []),
         ("a-1", []),
@@ -132,8 +132,8 @@ def test_label_value(value: str, told: list[str]) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_port_name(value: str, told: list[str]) -> None:
-    assert list(names.port_name(value)) == told
+def test_port_name(value: str, messages: list[str]) -> None:
+    assert list(names.port_name(value)) == messages
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_label_is_a_subdomain_a_label_value_and_a_key(value: str) -> None:
 @given(st.text(max_size=80))
 def test_checks_take_any_text(value: str) -> None:
     for check in (names.dns_label, names.label_key, names.port_name, names.config_key, names.env_name):
-        assert all(isinstance(told, str) and told for told in check(value))
+        assert all(isinstance(message, str) and message for message in check(value))
 
 
 def test_long_hostile_values_are_checked_in_linear_time() -> None:

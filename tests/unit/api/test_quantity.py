@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from alcove.api import quantity
-from alcove.api.quantity import Format, Quantity, QuantityError, parse
+from alcove.api.quantity import Quantity, QuantityError, QuantityFormat, parse
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 SCALES = {
@@ -60,7 +60,7 @@ def test_canonical_form(text: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", quantity.FORMAT_FAULT),
         ("abc", quantity.FORMAT_FAULT),
@@ -79,11 +79,11 @@ def test_canonical_form(text: str, canonical: str) -> None:
         ("9" * 65, quantity.NUMBER_FAULT),
     ],
 )
-def test_what_is_no_quantity(text: str, told: str) -> None:
+def test_what_is_no_quantity(text: str, message: str) -> None:
     with pytest.raises(QuantityError) as raised:
         parse(text)
-    assert str(raised.value) == told
-    assert quantity.faults(text) == told
+    assert str(raised.value) == message
+    assert quantity.faults(text) == message
 
 
 def test_hostile_texts_cost_little() -> None:
@@ -132,7 +132,7 @@ texts = st.builds(
     fractions,
     st.sampled_from(SUFFIXES),
 )
-amounts = st.builds(Quantity, st.integers(-(10**30), 10**30), st.sampled_from(Format))
+amounts = st.builds(Quantity, st.integers(-(10**30), 10**30), st.sampled_from(QuantityFormat))
 
 
 def exact(text: str) -> Fraction:

@@ -8,7 +8,7 @@ from alcove.api.regex import PATTERN_LENGTH_MOST, RegexError, compile_regex
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("a(", "error parsing regexp: missing closing ): `a(`"),
         ("[a", "error parsing regexp: missing closing ]: `[a`"),
@@ -19,10 +19,10 @@ from alcove.api.regex import PATTERN_LENGTH_MOST, RegexError, compile_regex
         ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
     ],
 )
-def test_complaints_are_gos(pattern: str, told: str) -> None:
+def test_complaints_are_gos(pattern: str, message: str) -> None:
     with pytest.raises(RegexError) as caught:
         compile_regex(pattern)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_matching_is_a_search() -> None:

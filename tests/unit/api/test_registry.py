@@ -7,18 +7,18 @@ import yaml
 from alcove.api import registry
 from alcove.api.ids import GroupResource, GroupVersionKind
 from alcove.api.kind import VERBS, Scope
-from alcove.api.registry import Registry
-from alcove.api.schema import stock
+from alcove.api.registry import KindRegistry
+from alcove.api.schema import kubernetes_schemas
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Type
+from alcove.api.schema.node import SchemaType
 
 
 @pytest.fixture(scope="module")
-def kinds() -> Registry:
+def kinds() -> KindRegistry:
     return registry.load()
 
 
-def test_every_kind_is_found_by_resource_and_by_kind(kinds: Registry) -> None:
+def test_every_kind_is_found_by_resource_and_by_kind(kinds: KindRegistry) -> None:
     for kind in kinds:
         assert kinds.find(kind.group, kind.version, kind.resource) is kind
         assert kinds.find_kind(kind.group, kind.version, kind.kind) is kind
@@ -27,17 +27,17 @@ def test_every_kind_is_found_by_resource_and_by_kind(kinds: Registry) -> None:
     assert len({(kind.group, kind.version, kind.resource) for kind in kinds}) == len(kinds.all())
 
 
-def test_definitions_are_of_the_kinds_they_are_named_for(kinds: Registry) -> None:
-    documents = stock.documents()
+def test_definitions_are_of_the_kinds_they_are_named_for(kinds: KindRegistry) -> None:
+    documents = kubernetes_schemas.documents()
     for kind in kinds:
         told = documents[kind.definition]["x-kubernetes-group-version-kind"]
         assert {"group": kind.group, "version": kind.version, "kind": kind.kind} in told
-        assert kind.schema.type is Type.OBJECT
+        assert kind.schema.type is SchemaType.OBJECT
         assert kind.schema.name == kind.kind
         assert kind.schema.properties["metadata"].name == "ObjectMeta"
 
 
-def test_groups_come_in_order_of_preference(kinds: Registry) -> None:
+def test_groups_come_in_order_of_preference(kinds: KindRegistry) -> None:
     order = [group for group, _ in groupby(kinds, key=lambda kind: (kind.group, kind.version))]
     assert len(set(order)) == len(order), "the kinds of a group version stand together"
     assert order[0] == ("", "v1")
@@ -45,7 +45,7 @@ def test_groups_come_in_order_of_preference(kinds: Registry) -> None:
     assert order.index(("autoscaling", "v2")) < order.index(("autoscaling", "v1"))
 
 
-def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: Registry) -> None:
+def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: KindRegistry) -> None:
     assert {str(kind.group_resource) for kind in kinds if kind.scope is Scope.RING0} == {
         "nodes",
         "nodes.metrics.k8s.io",
@@ -59,7 +59,7 @@ def test_only_ring0_has_nodes_tenants_and_the_vpc_providers_objects(kinds: Regis
     }
 
 
-def test_every_object_has_one_place_in_the_store(kinds: Registry) -> None:
+def test_every_object_has_one_place_in_the_store(kinds: KindRegistry) -> None:
     for kind in kinds:
         home = kinds.stored(kind.storage_resource)
         assert home is not None, kind.resource
@@ -79,14 +79,16 @@ def test_every_object_has_one_place_in_the_store(kinds: Registry) -> None:
     ],
 )  # fmt: skip
 def test_second_forms_of_a_kind_share_its_store(
-    kinds: Registry, served: tuple[str, str, str], stored: GroupResource, version: str
+    kinds: KindRegistry, served: tuple[str, str, str], stored: GroupResource, version: str
 ) -> None:
     kind = kinds.find(*served)
     assert kind is not None
     assert (kind.storage_resource, kind.storage_version) == (stored, version)
 
 
-def shown(kinds: Registry, group: str, version: str, resource: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+def shown(
+    kinds: KindRegistry, group: str, version: str, resource: str
+) -> dict[str, tuple[str, tuple[str, ...]]]:
     kind = kinds.find(group, version, resource)
     assert kind is not None
     return {
@@ -94,7 +96,7 @@ def shown(kinds: Registry, group: str, version: str, resource: str) -> dict[str,
     }
 
 
-def test_subresources_are_those_of_a_real_server(kinds: Registry) -> None:
+def test_subresources_are_those_of_a_real_server(kinds: KindRegistry) -> None:
     change, connect = ("get", "patch", "update"), ("create", "get")
     proxy = ("create", "delete", "get", "patch", "update")
     assert shown(kinds, "", "v1", "pods") == {
@@ -124,7 +126,7 @@ def test_subresources_are_those_of_a_real_server(kinds: Registry) -> None:
     assert "approval" in shown(kinds, "certificates.k8s.io", "v1", "certificatesigningrequests")
 
 
-def test_verbs_are_those_of_a_real_server(kinds: Registry) -> None:
+def test_verbs_are_those_of_a_real_server(kinds: KindRegistry) -> None:
     few = {str(kind.group_resource): kind.verbs for kind in kinds if kind.verbs != VERBS}
     one_by_one = ("create", "delete", "get", "list", "patch", "update", "watch")
     assert few == {
@@ -143,7 +145,7 @@ def test_verbs_are_those_of_a_real_server(kinds: Registry) -> None:
     }
 
 
-def test_short_names_mean_one_kind_each(kinds: Registry) -> None:
+def test_short_names_mean_one_kind_each(kinds: KindRegistry) -> None:
     meant: dict[str, set[GroupResource]] = {}
     for kind in kinds:
         for name in kind.short_names:
@@ -152,7 +154,7 @@ def test_short_names_mean_one_kind_each(kinds: Registry) -> None:
     assert {"po", "svc", "deploy", "sts", "ds", "rs", "cj", "hpa", "crd", "te", "net", "ne"} <= meant.keys()
 
 
-def test_bodies_beside_kinds_have_schemas(kinds: Registry) -> None:
+def test_bodies_beside_kinds_have_schemas(kinds: KindRegistry) -> None:
     for gvk in (
         GroupVersionKind("", "v1", "DeleteOptions"),
         GroupVersionKind("", "v1", "Binding"),
@@ -167,7 +169,7 @@ def test_bodies_beside_kinds_have_schemas(kinds: Registry) -> None:
     assert "tenant" in kinds.object_meta.properties
 
 
-def test_kinds_with_a_status_subresource_keep_it_apart(kinds: Registry) -> None:
+def test_kinds_with_a_status_subresource_keep_it_apart(kinds: KindRegistry) -> None:
     for kind in kinds:
         has_status = any(each.name == "status" for each in kind.subresources)
         assert kind.strategy.has_status == has_status, f"{kind.resource}.{kind.group}"
@@ -207,7 +209,7 @@ spec: {type: simple, status: Init, vpc: v, net: s, ip: 10.0.1.2, gw: 10.0.1.1, m
 
 
 @pytest.mark.parametrize("manifest", list(yaml.safe_load_all(MANIFESTS)), ids=lambda each: each["kind"])
-def test_manifests_of_arktos_and_mizar_are_read_whole(kinds: Registry, manifest: dict[str, Any]) -> None:
+def test_manifests_of_arktos_and_mizar_are_read_whole(kinds: KindRegistry, manifest: dict[str, Any]) -> None:
     gvk = GroupVersionKind.parse(manifest["apiVersion"], manifest["kind"])
     schema = kinds.body(gvk)
     assert schema is not None

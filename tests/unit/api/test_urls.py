@@ -8,7 +8,7 @@ from alcove.api.urls import UrlError, is_request_uri, parse_request_uri
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "empty url"),
         ("a/b", "invalid URI for request"),
@@ -22,10 +22,10 @@ from alcove.api.urls import UrlError, is_request_uri, parse_request_uri
         ("http://a^b@c/", "net/url: invalid userinfo"),
     ],
 )
-def test_refused(text: str, told: str) -> None:
+def test_refused(text: str, message: str) -> None:
     with pytest.raises(UrlError) as caught:
         parse_request_uri(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_parts() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.apiserver.audit import AuditLog, Entry, Limits
+from alcove.apiserver.audit import AuditEntry, AuditLimits, AuditLog
 from alcove.apiserver.identity import Identity
 
 ADMIN = Identity(SYSTEM, "admin", ("system:masters",))
 ALICE = Identity(TenantId("acme"), "alice", ("dev",), uid="u-1", extra={"scopes": ("a", "b")})
 
 
-def entry(**changes: Any) -> Entry:
+def entry(**changes: Any) -> AuditEntry:
     given: dict[str, Any] = {
         "received": 1_700_000_000.25,
         "seconds": 0.0015,
@@ -25,7 +25,7 @@ def entry(**changes: Any) -> Entry:
         "code": 200,
         "audit_id": "id-1",
     }
-    return Entry(**given | changes)
+    return AuditEntry(**given | changes)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def files(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def written(path: Path, *entries: Entry) -> list[dict[str, Any]]:
+async def written(path: Path, *entries: AuditEntry) -> list[dict[str, Any]]:
     log = AuditLog(path)
     for one in entries:
         log.record(one)
@@ -136,7 +136,7 @@ async def test_lines_are_written_without_being_asked(tmp_path: Path) -> None:
 async def test_files_are_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     for number in range(6):
-        log = AuditLog(path, Limits(file_bytes_max=100, files_max=3))
+        log = AuditLog(path, AuditLimits(file_bytes_max=100, files_max=3))
         log.record(entry(name=f"n{number}", resource="pods"))
         await log.close()
     kept = {path.name: [line["objectRef"]["name"] for line in lines(path)] for path in files(tmp_path)}
@@ -144,7 +144,7 @@ async def test_files_are_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
 
 
 async def test_full_buffer_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = AuditLog(tmp_path / "audit.log", Limits(buffer_bytes_max=20_000))
+    log = AuditLog(tmp_path / "audit.log", AuditLimits(buffer_bytes_max=20_000))
     handed: list[bytearray] = []
     with monkeypatch.context() as patch:
         patch.setattr(log._writer, "lines", type("Stuck", (), {"put": staticmethod(handed.append)}))

@@ -9,11 +9,11 @@ from alcove.api.errors import TooManyRequests
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver import flow as flow_module
-from alcove.apiserver.flow import WEIGHT_MAX, Flow, Limits, weights, width
+from alcove.apiserver.flow import WEIGHT_MAX, FlowController, FlowLimits, weights, width
 from alcove.testing.memory_reader import MemoryReader
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
-SMALL = Limits(
+SMALL = FlowLimits(
     seats=10,
     seats_per_tenant=8,
     seats_of_system=2,
@@ -26,7 +26,7 @@ SMALL = Limits(
 class Crowd:
     """Requests against one flow, each held until it is let go, and the order they were let in."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: FlowController) -> None:
         self.flow = flow
         self.served: list[tuple[TenantId, int]] = []
         self.gates: list[asyncio.Event] = []
@@ -62,12 +62,12 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-def no_seat_is_lost(flow: Flow) -> bool:
+def no_seat_is_lost(flow: FlowController) -> bool:
     return (flow.in_use, flow.waiting, flow._free + flow._spent) == (0, 0, flow.limits.seats)
 
 
 async def test_free_seats_are_taken_without_waiting() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     assert flow.try_acquire(A, 3)
     assert flow.in_use == 3
     flow.release(A, 3)
@@ -75,7 +75,7 @@ async def test_free_seats_are_taken_without_waiting() -> None:
 
 
 async def test_tenant_alone_has_most_seats_but_not_all() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     assert flow.try_acquire(A, 8)
     assert not flow.try_acquire(A, 1)
     assert not flow.try_acquire(B, 1), "the last two are ring0's"
@@ -84,7 +84,7 @@ async def test_tenant_alone_has_most_seats_but_not_all() -> None:
 
 
 async def test_seats_given_back_are_free_from_the_next_turn_on() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     crowd = Crowd(flow)
     for _ in range(20):
         crowd.send(A)
@@ -96,7 +96,7 @@ async def test_seats_given_back_are_free_from_the_next_turn_on() -> None:
 
 
 async def test_request_wider_than_a_tenant_may_be_is_narrowed_to_that() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     assert flow.try_acquire(A, 1_000)
     assert flow.in_use == 8
     flow.release(A, 1_000)
@@ -104,7 +104,7 @@ async def test_request_wider_than_a_tenant_may_be_is_narrowed_to_that() -> None:
 
 
 async def test_flood_delays_a_neighbour_by_one_turn_at_most() -> None:
-    crowd = Crowd(Flow(SMALL))
+    crowd = Crowd(FlowController(SMALL))
     for _ in range(40):
         crowd.send(A, 4)
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_flood_delays_a_neighbour_by_one_turn_at_most() -> None:
 
 
 async def test_narrow_request_goes_before_wide_ones_that_came_first() -> None:
-    crowd = Crowd(Flow(SMALL))
+    crowd = Crowd(FlowController(SMALL))
     crowd.send(A, 8, held=True)
     await turns()
     for tenant, width_asked in ((A, 8), (A, 8), (B, 8), (C, 1)):
@@ -128,7 +128,7 @@ async def test_narrow_request_goes_before_wide_ones_that_came_first() -> None:
 
 
 async def test_wide_request_is_not_starved_by_narrow_ones() -> None:
-    crowd = Crowd(Flow(SMALL))
+    crowd = Crowd(FlowController(SMALL))
     for _ in range(8):
         crowd.send(A, held=True)
     await turns()
@@ -145,7 +145,7 @@ async def test_wide_request_is_not_starved_by_narrow_ones() -> None:
 
 
 async def test_waiting_for_own_seats_does_not_hold_up_others() -> None:
-    crowd = Crowd(Flow(Limits(seats=20, seats_per_tenant=8, seats_of_system=2)))
+    crowd = Crowd(FlowController(FlowLimits(seats=20, seats_per_tenant=8, seats_of_system=2)))
     for _ in range(20):
         crowd.send(A, held=True)
     await turns()
@@ -157,7 +157,7 @@ async def test_waiting_for_own_seats_does_not_hold_up_others() -> None:
 
 
 async def test_ring0_has_its_share_however_many_wait() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     crowd = Crowd(flow)
     for tenant in (A, B, C):
         for _ in range(20):
@@ -177,7 +177,7 @@ async def test_ring0_has_its_share_however_many_wait() -> None:
 
 
 async def test_full_queue_is_told_to_come_back() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     crowd = Crowd(flow)
     for _ in range(8 + 50):
         crowd.send(A, held=True)
@@ -191,7 +191,7 @@ async def test_full_queue_is_told_to_come_back() -> None:
 
 
 async def test_all_queues_together_are_bounded() -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     crowd = Crowd(flow)
     for tenant in (A, B, C):
         for _ in range(40):
@@ -209,7 +209,7 @@ async def test_all_queues_together_are_bounded() -> None:
 
 async def test_waiting_too_long_is_told_to_come_back() -> None:
     now = 100.0
-    flow = Flow(SMALL, clock=lambda: now)
+    flow = FlowController(SMALL, clock=lambda: now)
     crowd = Crowd(flow)
     crowd.send(A, 8, held=True)
     await turns()
@@ -231,7 +231,7 @@ async def test_waiting_too_long_is_told_to_come_back() -> None:
 
 
 async def test_expiry_comes_by_itself() -> None:
-    flow = Flow(Limits(seats=10, seats_per_tenant=8, seats_of_system=2, wait_seconds_max=0.01))
+    flow = FlowController(FlowLimits(seats=10, seats_per_tenant=8, seats_of_system=2, wait_seconds_max=0.01))
     assert flow.try_acquire(A, 8)
     async with asyncio.timeout(10):
         with pytest.raises(TooManyRequests):
@@ -240,7 +240,7 @@ async def test_expiry_comes_by_itself() -> None:
 
 @pytest.mark.parametrize("granted_first", [False, True])
 async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> None:
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     assert flow.try_acquire(A, 8)
     waiting = asyncio.create_task(flow.acquire(A, 4))
     await turns()
@@ -261,7 +261,7 @@ async def test_cancelled_request_leaves_no_seat_behind(granted_first: bool) -> N
 
 async def test_idle_tenants_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_module, "IDLE_TENANTS_KEPT_MAX", 10)
-    flow = Flow(SMALL)
+    flow = FlowController(SMALL)
     for n in range(100):
         async with flow.seat(TenantId(f"t{n}")):
             pass
@@ -271,7 +271,7 @@ async def test_idle_tenants_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_waits_are_told() -> None:
     now = 1.0
     waits: list[float] = []
-    flow = Flow(SMALL, clock=lambda: now, on_wait=waits.append)
+    flow = FlowController(SMALL, clock=lambda: now, on_wait=waits.append)
     assert flow.try_acquire(A, 8)
     waiting = asyncio.create_task(flow.acquire(A))
     await turns()
@@ -296,8 +296,8 @@ def test_backlogged_tenants_are_served_equally_within_one_request(
     backlog: list[list[int]], held: int
 ) -> None:
     async def scenario() -> None:
-        limits = Limits(seats=12, seats_per_tenant=11, seats_of_system=1)
-        crowd = Crowd(Flow(limits))
+        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        crowd = Crowd(FlowController(limits))
         crowd.send(TenantId("z"), 11, held=True)
         await turns()
         tenants = [TenantId(f"t{n}") for n in range(len(backlog))]
@@ -326,8 +326,8 @@ def test_backlogged_tenants_are_served_by_their_weights_within_one_request(
 ) -> None:
     async def scenario() -> None:
         weighs = {TenantId(f"t{n}"): weight for n, (_, weight) in enumerate(asking)}
-        limits = Limits(seats=12, seats_per_tenant=11, seats_of_system=1)
-        crowd = Crowd(Flow(limits, weight=lambda tenant: weighs.get(tenant, 1)))
+        limits = FlowLimits(seats=12, seats_per_tenant=11, seats_of_system=1)
+        crowd = Crowd(FlowController(limits, weight=lambda tenant: weighs.get(tenant, 1)))
         crowd.send(TenantId("z"), 11, held=True)
         await turns()
         left = {tenant: list(asked) for tenant, (asked, _) in zip(weighs, asking, strict=True)}
@@ -353,8 +353,8 @@ def test_backlogged_tenants_are_served_by_their_weights_within_one_request(
 
 @pytest.mark.parametrize("weight", [WEIGHT_MAX, 2**31 - 1])
 async def test_a_heavy_tenant_never_keeps_a_light_one_out(weight: int) -> None:
-    limits = Limits(seats=12, seats_per_tenant=10, seats_of_system=2, queue_per_tenant_max=10_000)
-    crowd = Crowd(Flow(limits, weight=lambda tenant: weight if tenant == A else 1))
+    limits = FlowLimits(seats=12, seats_per_tenant=10, seats_of_system=2, queue_per_tenant_max=10_000)
+    crowd = Crowd(FlowController(limits, weight=lambda tenant: weight if tenant == A else 1))
     for _ in range(5 * WEIGHT_MAX):
         crowd.send(A)
     await asyncio.sleep(0)
@@ -386,7 +386,7 @@ def test_a_tenants_weight_is_its_objects(spec: Object | None, weight: int) -> No
 )
 def test_seats_are_never_exceeded_nor_lost(requests: list[tuple[TenantId, int, bool, str]]) -> None:
     async def scenario() -> None:
-        flow = Flow(SMALL)
+        flow = FlowController(SMALL)
         crowd = Crowd(flow)
         for n, (tenant, width_asked, held, fate) in enumerate(requests):
             task = crowd.send(tenant, width_asked, held=held)

@@ -6,15 +6,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver import metrics as metrics_module
-from alcove.apiserver.audit import AuditLog, Entry
-from alcove.apiserver.flow import Flow
+from alcove.apiserver.audit import AuditEntry, AuditLog
+from alcove.apiserver.flow import FlowController
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.metrics import Histogram, Metrics, Requested
+from alcove.apiserver.metrics import ApiServerMetrics, Histogram, RequestKey
 
-GET_POD = Requested("get", "", "v1", "pods", "", "resource")
+GET_POD = RequestKey("get", "", "v1", "pods", "", "resource")
 
 
-async def samples(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
+async def samples(metrics: ApiServerMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
     body, content_type = await metrics.render()
     assert content_type.startswith("text/plain")
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -24,13 +24,13 @@ async def samples(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], floa
     return found
 
 
-async def value(metrics: Metrics, name: str, **labels: str) -> float:
+async def value(metrics: ApiServerMetrics, name: str, **labels: str) -> float:
     (found,) = [value for given, value in (await samples(metrics))[name] if labels.items() <= given.items()]
     return found
 
 
 async def test_requests_are_counted_as_kubernetes_names_them() -> None:
-    metrics = Metrics()
+    metrics = ApiServerMetrics()
     for code, seconds in ((200, 0.0004), (200, 0.03), (404, 0.0004)):
         series = metrics.requests(GET_POD)
         series.begin()
@@ -49,8 +49,8 @@ async def test_requests_are_counted_as_kubernetes_names_them() -> None:
     ("verb", "shown"), [("create", "POST"), ("update", "PUT"), ("deletecollection", "DELETECOLLECTION")]
 )
 async def test_verbs_are_shown_as_kubernetes_does(verb: str, shown: str) -> None:
-    metrics = Metrics()
-    series = metrics.requests(Requested(verb))
+    metrics = ApiServerMetrics()
+    series = metrics.requests(RequestKey(verb))
     series.begin()
     series.finish(200, 0.1)
     assert await value(metrics, "apiserver_request_total") == 1
@@ -58,8 +58,8 @@ async def test_verbs_are_shown_as_kubernetes_does(verb: str, shown: str) -> None
 
 
 async def test_watch_has_an_outcome_but_no_duration() -> None:
-    metrics = Metrics()
-    series = metrics.requests(Requested("watch", resource="pods"))
+    metrics = ApiServerMetrics()
+    series = metrics.requests(RequestKey("watch", resource="pods"))
     series.begin()
     series.finish(200, None)
     assert await value(metrics, "apiserver_request_total", verb="WATCH") == 1
@@ -67,8 +67,8 @@ async def test_watch_has_an_outcome_but_no_duration() -> None:
 
 
 async def test_requests_in_flight_are_told_apart() -> None:
-    metrics = Metrics()
-    reading, writing = metrics.requests(GET_POD), metrics.requests(Requested("create", resource="pods"))
+    metrics = ApiServerMetrics()
+    reading, writing = metrics.requests(GET_POD), metrics.requests(RequestKey("create", resource="pods"))
     reading.begin()
     writing.begin()
     writing.begin()
@@ -80,9 +80,9 @@ async def test_requests_in_flight_are_told_apart() -> None:
 
 async def test_made_up_kinds_do_not_make_series_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "REQUEST_SERIES_MAX", 10)
-    metrics = Metrics()
+    metrics = ApiServerMetrics()
     for number in range(100):
-        series = metrics.requests(Requested("get", f"group{number}.example", "v1", "things"))
+        series = metrics.requests(RequestKey("get", f"group{number}.example", "v1", "things"))
         series.begin()
         series.finish(200, 0.001)
     found = (await samples(metrics))["apiserver_request_total"]
@@ -92,7 +92,7 @@ async def test_made_up_kinds_do_not_make_series_without_end(monkeypatch: pytest.
 
 async def test_busiest_tenants_are_kept_and_the_idle_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_module, "TENANTS_KEPT", 10)
-    metrics = Metrics()
+    metrics = ApiServerMetrics()
     for number in range(1_000):
         metrics.tenants.count(TenantId(f"idle-{number}"))
         metrics.tenants.count(TenantId("busy"))
@@ -103,7 +103,7 @@ async def test_busiest_tenants_are_kept_and_the_idle_forgotten(monkeypatch: pyte
 
 
 async def test_commits_are_measured() -> None:
-    metrics = Metrics()
+    metrics = ApiServerMetrics()
     metrics.committed(0.0004, 16)
     metrics.committed(0.003, 1)
     assert await value(metrics, "alcove_store_commit_duration_seconds_count") == 2
@@ -112,8 +112,8 @@ async def test_commits_are_measured() -> None:
 
 
 async def test_flow_audit_cache_and_watchers_are_read_when_asked(tmp_path: Path) -> None:
-    metrics = Metrics()
-    flow, audit = Flow(on_wait=metrics.flow_wait_seconds.observe), AuditLog(tmp_path / "audit.log")
+    metrics = ApiServerMetrics()
+    flow, audit = FlowController(on_wait=metrics.flow_wait_seconds.observe), AuditLog(tmp_path / "audit.log")
     metrics.add_flow(flow)
     metrics.add_audit(audit)
     metrics.add_cache(lambda: {GroupResource("", "pods"): 7, GroupResource("apps", "deployments"): 2})
@@ -123,7 +123,7 @@ async def test_flow_audit_cache_and_watchers_are_read_when_asked(tmp_path: Path)
     flow.rejected_late += 1
     who = Identity(SYSTEM, "admin")
     given: dict[str, Any] = {"received": 0.0, "seconds": 0.0, "verb": "get", "path": "/", "code": 200}
-    audit.record(Entry(tenant=SYSTEM, caller=who, identity=who, audit_id="id-1", **given))
+    audit.record(AuditEntry(tenant=SYSTEM, caller=who, identity=who, audit_id="id-1", **given))
     assert await value(metrics, "apiserver_flowcontrol_current_executing_seats") == 4
     assert await value(metrics, "apiserver_flowcontrol_current_inqueue_requests") == 0
     assert await value(metrics, "apiserver_flowcontrol_rejected_requests_total", reason="time-out") == 1
@@ -137,7 +137,7 @@ async def test_flow_audit_cache_and_watchers_are_read_when_asked(tmp_path: Path)
 
 
 async def test_openmetrics_is_served_to_who_asks() -> None:
-    body, content_type = await Metrics().render("application/openmetrics-text; version=1.0.0")
+    body, content_type = await ApiServerMetrics().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.api.errors import NotAcceptable
-from alcove.apiserver.negotiate import Form, choose
+from alcove.apiserver.negotiate import ResponseForm, choose
 
 NEWER, OLDER = "meta.k8s.io/v1", "meta.k8s.io/v1beta1"
 
@@ -11,18 +11,22 @@ NEWER, OLDER = "meta.k8s.io/v1", "meta.k8s.io/v1beta1"
 @pytest.mark.parametrize(
     ("accept", "form", "version"),
     [
-        ("", Form.JSON, NEWER),
-        ("*/*", Form.JSON, NEWER),
-        ("application/vnd.kubernetes.protobuf,application/json", Form.JSON, NEWER),
-        ("application/yaml", Form.YAML, NEWER),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form.TABLE, NEWER),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Form.TABLE, OLDER),
-        ("application/json;as=Table;v=v9;g=meta.k8s.io, application/json", Form.JSON, NEWER),
-        ("application/json;g=meta.k8s.io;v=v1;as=PartialObjectMetadata", Form.METADATA, NEWER),
-        ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1", Form.METADATA, OLDER),
+        ("", ResponseForm.JSON, NEWER),
+        ("*/*", ResponseForm.JSON, NEWER),
+        ("application/vnd.kubernetes.protobuf,application/json", ResponseForm.JSON, NEWER),
+        ("application/yaml", ResponseForm.YAML, NEWER),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ResponseForm.TABLE, NEWER),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", ResponseForm.TABLE, OLDER),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io, application/json", ResponseForm.JSON, NEWER),
+        ("application/json;g=meta.k8s.io;v=v1;as=PartialObjectMetadata", ResponseForm.METADATA, NEWER),
+        (
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1",
+            ResponseForm.METADATA,
+            OLDER,
+        ),
     ],
 )
-def test_the_first_that_we_have_is_taken(accept: str, form: Form, version: str) -> None:
+def test_the_first_that_we_have_is_taken(accept: str, form: ResponseForm, version: str) -> None:
     assert (choose(accept).form, choose(accept).meta_version) == (form, version)
 
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api.errors import BadRequest
-from alcove.apiserver.paths import Target, parse
+from alcove.apiserver.paths import RequestTarget, parse
 
 
-def place(target: Target) -> tuple[str, ...]:
+def place(target: RequestTarget) -> tuple[str, ...]:
     return (target.group, target.version, target.resource, target.namespace, target.name, target.subresource)
 
 

@@ -8,7 +8,7 @@ from alcove.api.objects import Object
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import Authenticator
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, Bound, Reference, Tokens
+from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
@@ -121,7 +121,7 @@ def test_a_local_review_stays_in_its_namespace(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "told"),
+    ("kind", "spec", "message"),
     [
         ("SelfSubjectAccessReview", {}, "exactly one of nonResourceAttributes or resourceAttributes"),
         (
@@ -132,8 +132,8 @@ def test_a_local_review_stays_in_its_namespace(world: World) -> None:
         ("SubjectAccessReview", pods(), "at least one of user or group must be specified"),
     ],
 )
-def test_questions_that_are_none(world: World, kind: str, spec: Object, told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_questions_that_are_none(world: World, kind: str, spec: Object, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         world.ask(kind, spec)
 
 
@@ -180,7 +180,7 @@ def test_who_am_i(world: World) -> None:
 
 
 def token(world: World, *audiences: str) -> str:
-    bound = Bound(ACME, "default", Reference("ci", "sa-uid"))
+    bound = BoundObject(ACME, "default", TokenObjectRef("ci", "sa-uid"))
     return world.tokens.issue(bound, audiences or world.tokens.audiences(ACME), 3600)
 
 

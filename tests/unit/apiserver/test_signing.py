@@ -14,11 +14,11 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver import signing
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.auth import clientcert
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac.authorize import Authorizer
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
@@ -68,16 +68,16 @@ def csr(
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority.open(tmp_path_factory.mktemp("pki"), NOW)
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority.open(tmp_path_factory.mktemp("pki"), NOW)
 
 
-def identified(certificate: bytes) -> clientcert.Certified:
+def identified(certificate: bytes) -> clientcert.CertificateIdentity:
     loaded = x509.load_pem_x509_certificate(certificate)
     return clientcert.identify(loaded.public_bytes(serialization.Encoding.DER), NOW)
 
 
-def test_a_client_certificate_is_whom_it_asks_for(authority: Authority) -> None:
+def test_a_client_certificate_is_whom_it_asks_for(authority: CertificateAuthority) -> None:
     found = identified(signing.sign(csr(pem(ANN)), authority, NOW))
     assert (found.tenant, found.user, found.groups) == ("acme", "ann", ("dev", "system:authenticated"))
 
@@ -86,14 +86,14 @@ def test_a_client_certificate_is_whom_it_asks_for(authority: Authority) -> None:
     ("asked", "seconds"),
     [(None, 365 * 86_400), (3600, 3600), (1, 600), (10**9, 365 * 86_400)],
 )
-def test_lifetimes(authority: Authority, asked: int | None, seconds: int) -> None:
+def test_lifetimes(authority: CertificateAuthority, asked: int | None, seconds: int) -> None:
     request = csr(pem(ANN), expirationSeconds=asked) if asked else csr(pem(ANN))
     certificate = x509.load_pem_x509_certificate(signing.sign(request, authority, NOW))
     assert certificate.not_valid_after_utc.timestamp() == NOW + seconds
     assert certificate.not_valid_after_utc - certificate.not_valid_before_utc >= timedelta(minutes=10)
 
 
-def test_a_nodes_certificates(authority: Authority) -> None:
+def test_a_nodes_certificates(authority: CertificateAuthority) -> None:
     client = csr(pem(NODE), NODE_CLIENT, CLIENT_USAGES, SYSTEM)
     assert identified(signing.sign(client, authority, NOW)).user == "system:node:n1"
     usages = [*SERVING_USAGES, "key encipherment"]
@@ -161,13 +161,13 @@ REFUSED: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("attack", REFUSED)
-def test_refused(authority: Authority, attack: str) -> None:
-    request, told = REFUSED[attack]
-    with pytest.raises(SigningError, match=told):
+def test_refused(authority: CertificateAuthority, attack: str) -> None:
+    request, message = REFUSED[attack]
+    with pytest.raises(SigningError, match=message):
         signing.sign(request, authority, NOW)
 
 
-def test_a_request_somebody_changed_is_not_signed(authority: Authority) -> None:
+def test_a_request_somebody_changed_is_not_signed(authority: CertificateAuthority) -> None:
     whole = x509.load_pem_x509_csr(pem(ANN)).public_bytes(serialization.Encoding.DER)
     changed = whole.replace(b"ann", b"bob")
     text = (
@@ -205,7 +205,7 @@ def test_what_policy_alone_may_approve(request_: Object, subresource: str | None
 
 
 class World:
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: CertificateAuthority) -> None:
         self.reader = MemoryReader()
         self.plugin = signing.CertificateRequests(Authorizer(self.reader), authority, lambda: NOW)
 
@@ -251,13 +251,13 @@ KIND = Kind(
     resource=REQUESTS.resource,
     singular="certificatesigningrequest",
     scope=Scope.TENANT,
-    schema=Node(Type.OBJECT),
+    schema=SchemaNode(SchemaType.OBJECT),
 )
 USER, APPROVER = Identity(ACME, "ann"), Identity(ACME, "approver")
 
 
 @pytest.fixture
-def world(authority: Authority) -> World:
+def world(authority: CertificateAuthority) -> World:
     return World(authority)
 
 

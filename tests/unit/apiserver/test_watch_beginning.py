@@ -8,10 +8,10 @@ import pytest
 from alcove.api import registry
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.apiserver import watch
-from alcove.apiserver.cache.entries import Entry, Event, Kind
-from alcove.apiserver.negotiate import Form
-from alcove.apiserver.render import View
-from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_EVENTS_MAX, Hub, Scope, Watcher
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.apiserver.negotiate import ResponseForm
+from alcove.apiserver.render import ObjectView
+from alcove.apiserver.watch import FIRST_AT_ONCE_MAX, PENDING_EVENTS_MAX, Watcher, WatchHub, WatchScope
 
 MAPS = GroupResource("", "configmaps")
 ACME = TenantId("acme")
@@ -19,10 +19,10 @@ COUNT = 5 * FIRST_AT_ONCE_MAX + 7
 
 
 @pytest.fixture(scope="module")
-def view() -> View:
+def view() -> ObjectView:
     kind = registry.load().find("", "v1", "configmaps")
     assert kind is not None
-    return View(kind, Form.JSON)
+    return ObjectView(kind, ResponseForm.JSON)
 
 
 class Lines:
@@ -50,18 +50,18 @@ class Lines:
         return [line for piece in self.pieces for line in piece]
 
 
-def entry(name: str, revision: int) -> Entry:
+def entry(name: str, revision: int) -> CacheEntry:
     meta = {"name": name, "namespace": "default", "uid": name}
     body = orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
-    return Entry(Key(MAPS, ACME, "default", name), Revision(revision), body)
+    return CacheEntry(Key(MAPS, ACME, "default", name), Revision(revision), body)
 
 
-def watcher(hub: Hub, view: View, count: int = COUNT) -> Watcher:
+def watcher(hub: WatchHub, view: ObjectView, count: int = COUNT) -> Watcher:
     there = [entry(f"m{number}", number + 1) for number in range(count)]
     end = watch.bookmark(view, Revision(count), initial_end=True)
     return Watcher(
         hub,
-        [Scope(MAPS, ACME, None)],
+        [WatchScope(MAPS, ACME, None)],
         view,
         None,
         initial=[*there, end],
@@ -77,9 +77,9 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_others_have_their_turn_while_a_long_beginning_is_told(view: View) -> None:
+async def test_others_have_their_turn_while_a_long_beginning_is_told(view: ObjectView) -> None:
     writer = Lines()
-    watching = watcher(Hub(), view)
+    watching = watcher(WatchHub(), view)
     watching.start(writer)
     assert len(writer.lines) == FIRST_AT_ONCE_MAX
     await turns(10)
@@ -88,22 +88,22 @@ async def test_others_have_their_turn_while_a_long_beginning_is_told(view: View)
     watching.stop()
 
 
-async def test_what_comes_meanwhile_is_told_after_it(view: View) -> None:
-    hub, writer = Hub(), Lines()
+async def test_what_comes_meanwhile_is_told_after_it(view: ObjectView) -> None:
+    hub, writer = WatchHub(), Lines()
     watching = watcher(hub, view)
     watching.start(writer)
-    hub.publish([Event(Kind.DELETED, entry("m1000", COUNT + 1), entry("m1000", 1001))])
-    hub.publish([Event(Kind.ADDED, entry("new", COUNT + 2), None)])
+    hub.publish([CacheEvent(CacheEventType.DELETED, entry("m1000", COUNT + 1), entry("m1000", 1001))])
+    hub.publish([CacheEvent(CacheEventType.ADDED, entry("new", COUNT + 2), None)])
     await turns(10)
     assert writer.lines[COUNT:] == [("BOOKMARK", ""), ("DELETED", "m1000"), ("ADDED", "new")]
-    hub.publish([Event(Kind.ADDED, entry("newer", COUNT + 3), None)])
+    hub.publish([CacheEvent(CacheEventType.ADDED, entry("newer", COUNT + 3), None)])
     assert writer.lines[-1] == ("ADDED", "newer")
     watching.stop()
 
 
-async def test_a_slow_reader_gets_the_rest_when_it_has_caught_up(view: View) -> None:
+async def test_a_slow_reader_gets_the_rest_when_it_has_caught_up(view: ObjectView) -> None:
     writer = Lines()
-    watching = watcher(Hub(), view)
+    watching = watcher(WatchHub(), view)
     watching.start(writer)
     writer.paused = True
     await turns(10)
@@ -115,19 +115,19 @@ async def test_a_slow_reader_gets_the_rest_when_it_has_caught_up(view: View) -> 
     watching.stop()
 
 
-async def test_too_much_meanwhile_ends_the_watch(view: View) -> None:
-    hub, writer = Hub(), Lines()
+async def test_too_much_meanwhile_ends_the_watch(view: ObjectView) -> None:
+    hub, writer = WatchHub(), Lines()
     watching = watcher(hub, view)
     watching.start(writer)
     writer.paused = True
     for number in range(PENDING_EVENTS_MAX + 1):
-        hub.publish([Event(Kind.ADDED, entry(f"n{number}", COUNT + 1 + number), None)])
+        hub.publish([CacheEvent(CacheEventType.ADDED, entry(f"n{number}", COUNT + 1 + number), None)])
     assert writer.is_finished and writer.lines[-1][0] == "ERROR" and hub.count == 0
 
 
-async def test_a_stopped_watch_tells_nothing_more(view: View) -> None:
+async def test_a_stopped_watch_tells_nothing_more(view: ObjectView) -> None:
     writer = Lines()
-    watching = watcher(Hub(), view)
+    watching = watcher(WatchHub(), view)
     watching.start(writer)
     watching.stop()
     await turns(10)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from alcove.cli import output
-from alcove.cli.options import Format
+from alcove.cli.options import OutputFormat
 
 
 def test_columns_are_aligned_as_kubectl_has_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,10 +14,10 @@ def test_columns_are_aligned_as_kubectl_has_them(capsys: pytest.CaptureFixture[s
 
 
 def test_nothing_is_said_to_people_and_not_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    output.show_rows(("NAME",), [], Format.TABLE)
+    output.show_rows(("NAME",), [], OutputFormat.TABLE)
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "Nothing found.\n")
-    output.show_rows(("NAME",), [], Format.JSON)
+    output.show_rows(("NAME",), [], OutputFormat.JSON)
     assert capsys.readouterr().out == "[]\n"
 
 

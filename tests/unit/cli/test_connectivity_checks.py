@@ -5,16 +5,16 @@ import subprocess
 from alcove.cli.connectivity.checks import (
     SERVER_HELLO,
     Check,
-    Kind,
-    Result,
+    CheckKind,
+    CheckResult,
     checks,
     pod_checks,
     results,
     script,
 )
-from alcove.cli.connectivity.world import (
-    Network,
-    Pod,
+from alcove.cli.connectivity.topology import (
+    CheckNetwork,
+    CheckPod,
     build,
     network_manifest,
     pod_manifest,
@@ -25,7 +25,7 @@ CIDR = "10.77.0.0/24"
 WORLD = build(("a", "b"), ("red", "blue"), CIDR, ("n1", "n2", "n3"))
 
 
-def by_identity(identity: str) -> Pod:
+def by_identity(identity: str) -> CheckPod:
     return next(pod for pod in WORLD.pods if pod.identity == identity)
 
 
@@ -61,32 +61,32 @@ def test_every_pair_that_must_not_talk_is_tried() -> None:
     silent = [check for check in found if not check.expected]
     # The lone pod's address, from every pod of the three other networks.
     assert len(silent) == 9
-    assert {check.kind for check in found} == set(Kind) - {Kind.NODE}
-    vips = [check for check in found if check.kind is Kind.VIP]
+    assert {check.kind for check in found} == set(CheckKind) - {CheckKind.NODE}
+    vips = [check for check in found if check.kind is CheckKind.VIP]
     assert len(vips) == len(WORLD.pods)
     assert vips[0].expected == {"a/red/pod-1", "a/red/pod-2", "a/red/pod-3"}
 
 
 def test_no_pod_may_reach_the_nodes_own_servers() -> None:
     found = checks(WORLD, {}, [("10.250.1.11", 10250), ("10.250.1.12", 10250)])
-    nodes = [check for check in found if check.kind is Kind.NODE]
+    nodes = [check for check in found if check.kind is CheckKind.NODE]
     assert len(nodes) == 2 * len(WORLD.pods) and not any(check.expected for check in nodes)
 
 
 def test_an_answer_of_another_tenants_pod_is_wrong() -> None:
     check = pod_checks(by_identity("b/red/pod-1"), WORLD.pods)[0]
-    assert Result(check, "b/red/pod-2").is_right
-    assert not Result(check, "a/red/pod-2").is_right
-    assert not Result(check, "").is_right
-    silent = Check(check.source, Kind.POD, "10.77.0.99", 80, frozenset(), "")
-    assert Result(silent, "").is_right and not Result(silent, "anything").is_right
+    assert CheckResult(check, "b/red/pod-2").is_right
+    assert not CheckResult(check, "a/red/pod-2").is_right
+    assert not CheckResult(check, "").is_right
+    silent = Check(check.source, CheckKind.POD, "10.77.0.99", 80, frozenset(), "")
+    assert CheckResult(silent, "").is_right and not CheckResult(silent, "anything").is_right
 
 
 def test_the_script_is_a_shells_and_its_answers_are_read_in_any_order() -> None:
     source = by_identity("a/red/pod-1")
     asked = [
-        Check(source, Kind.POD, "127.0.0.1", 9, frozenset(), ""),
-        Check(source, Kind.API, "127.0.0.1", 9, frozenset((SERVER_HELLO,)), ""),
+        Check(source, CheckKind.POD, "127.0.0.1", 9, frozenset(), ""),
+        Check(source, CheckKind.API, "127.0.0.1", 9, frozenset((SERVER_HELLO,)), ""),
     ]
     done = subprocess.run(["sh", "-n", "-c", script(asked)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -100,7 +100,7 @@ def test_manifests_name_the_network_address_and_node() -> None:
     assert pod["spec"]["nics"] == [{"ip": "10.77.0.12"}]
     assert "n2" in str(pod["spec"]["affinity"])
     assert pod["metadata"]["labels"] == {"arktos.futurewei.com/network": "blue", "app": "web"}
-    network = Network("a", "blue", CIDR)
+    network = CheckNetwork("a", "blue", CIDR)
     spec = network_manifest(network)["spec"]
     assert (spec["ip"], spec["prefix"], spec["vpcID"]) == ("10.77.0.0", "24", "a-blue")
     assert service_manifest(network)["metadata"]["labels"] == {"arktos.futurewei.com/network": "blue"}

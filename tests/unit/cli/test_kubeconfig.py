@@ -10,11 +10,13 @@ import pytest
 import yaml
 
 from alcove.cli import kubeconfig
-from alcove.cli.kubeconfig import Certificate, Token
+from alcove.cli.kubeconfig import BearerToken, KubeconfigCertificate
 
 
 def test_a_certificates_file() -> None:
-    text = kubeconfig.render("https://host:6443/", b"CA", "acme", "ann", Certificate(b"CERT", b"KEY"))
+    text = kubeconfig.render(
+        "https://host:6443/", b"CA", "acme", "ann", KubeconfigCertificate(b"CERT", b"KEY")
+    )
     found = yaml.safe_load(text)
     (cluster,), (user,), (context,) = found["clusters"], found["users"], found["contexts"]
     assert cluster["cluster"]["server"] == "https://host:6443/tenants/acme"
@@ -26,20 +28,20 @@ def test_a_certificates_file() -> None:
 
 
 def test_a_tokens_file() -> None:
-    text = kubeconfig.render("https://host:6443", b"CA", "acme", "ann", Token("t"))
+    text = kubeconfig.render("https://host:6443", b"CA", "acme", "ann", BearerToken("t"))
     assert yaml.safe_load(text)["users"] == [{"name": "ann@acme", "user": {"token": "t"}}]
 
 
 @pytest.mark.parametrize("user", ["system:node:n1", "a b", "#x", "yes", "1", "ann: {}", "é"])
 def test_names_that_yaml_could_misread(user: str) -> None:
-    found = yaml.safe_load(kubeconfig.render("https://h", b"", "acme", user, Token("123")))
+    found = yaml.safe_load(kubeconfig.render("https://h", b"", "acme", user, BearerToken("123")))
     assert found["users"] == [{"name": f"{user}@acme", "user": {"token": "123"}}]
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_kubectl_understands_it(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_text(kubeconfig.render("https://[::1]:6443", b"CA", "acme", "ann", Token("t")))
+    path.write_text(kubeconfig.render("https://[::1]:6443", b"CA", "acme", "ann", BearerToken("t")))
     command = ["kubectl", "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"]
     shown = subprocess.run([*command, "--kubeconfig", str(path)], capture_output=True, text=True, check=True)
     assert urlsplit(shown.stdout).path == "/tenants/acme"

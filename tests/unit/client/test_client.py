@@ -9,12 +9,12 @@ from alcove.api.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFo
 from alcove.api.ids import ALL, SYSTEM, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client import retry
-from alcove.client.client import Client, Patch, Propagation, Selection
+from alcove.client.client import Client, ListSelection, Patch, Propagation
 from alcove.client.errors import NotPermitted, Unreachable
-from alcove.client.kubeconfig import Account
+from alcove.client.kubeconfig import KubeconfigUser
 from alcove.client.pool import HttpPool
 from alcove.client.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
-from alcove.client.watching import Happened
+from alcove.client.watch_events import WatchEventType
 from alcove.testing.faults import FaultyTransport, Odds
 
 _NUMBERS = count()
@@ -89,7 +89,7 @@ async def test_lists_come_page_by_page(client: Client) -> None:
             CONFIG_MAPS,
             {"metadata": {"name": f"page-{number}", "namespace": "default", "labels": {"page": "y"}}},
         )
-    selection = Selection(CONFIG_MAPS, "default", labels="page=y")
+    selection = ListSelection(CONFIG_MAPS, "default", labels="page=y")
     first = await client.page(SYSTEM, selection, limit=2)
     assert len(first.items) == 2 and first.continue_
     second = await client.page(SYSTEM, selection, limit=2, continue_=first.continue_)
@@ -105,17 +105,17 @@ async def test_lists_come_page_by_page(client: Client) -> None:
 
 async def test_a_watch_first_tells_what_there_is(client: Client, name: str) -> None:
     await client.create(SYSTEM, CONFIG_MAPS, config(name))
-    selection = Selection(CONFIG_MAPS, fields=f"metadata.name={name}")
-    seen: list[Happened] = []
+    selection = ListSelection(CONFIG_MAPS, fields=f"metadata.name={name}")
+    seen: list[WatchEventType] = []
     async with client.watch(SYSTEM, selection, after=None, seconds_max=30) as watch:
         async for batch in watch.batches():
             for event in batch:
                 seen.append(event.happened)
                 if event.ends_initial:
                     await client.delete(SYSTEM, CONFIG_MAPS, name, namespace="default")
-            if Happened.DELETED in seen:
+            if WatchEventType.DELETED in seen:
                 break
-    assert seen == [Happened.ADDED, Happened.BOOKMARK, Happened.DELETED]
+    assert seen == [WatchEventType.ADDED, WatchEventType.BOOKMARK, WatchEventType.DELETED]
 
 
 async def test_a_token_is_made_under_a_service_account(client: Client) -> None:
@@ -151,15 +151,15 @@ async def test_a_busy_server_is_asked_again_and_not_for_ever(pool: HttpPool) -> 
     import random
 
     faulty = FaultyTransport(pool, random.Random(1), Odds(busy=1.0))
-    client = Client(faulty, policy=retry.Policy(attempts_max=3, first_seconds=0.001))
+    client = Client(faulty, policy=retry.RetryPolicy(attempts_max=3, first_seconds=0.001))
     with pytest.raises(Exception, match="busy"):
         await client.get(SYSTEM, PODS, "x", namespace="default")
     assert len(faulty.requests) == 3
 
 
 async def test_a_server_that_is_away_is_told_as_unreachable(pool: HttpPool, client: Client) -> None:
-    account = Account("https://127.0.0.1:1", _ca(pool))
-    away = Client(HttpPool(account), policy=retry.Policy(attempts_max=2, first_seconds=0.001))
+    user = KubeconfigUser("https://127.0.0.1:1", _ca(pool))
+    away = Client(HttpPool(user), policy=retry.RetryPolicy(attempts_max=2, first_seconds=0.001))
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         await away.get(SYSTEM, PODS, "x", namespace="default")
 

@@ -6,20 +6,20 @@ import pytest
 import yaml
 
 from alcove.client.errors import BadKubeconfig
-from alcove.client.kubeconfig import Account, default_path, load
+from alcove.client.kubeconfig import KubeconfigUser, default_path, load
 from alcove.testing.server import LocalServer
 
 
 def test_the_admins_file_says_all_that_is_needed(server: LocalServer) -> None:
-    account = load(server.admin_kubeconfig)
-    assert account.server.startswith("https://127.0.0.1:") and account.server.count("/") == 2
-    assert account.certificate_pem and account.key_pem and not account.token
-    assert account.tls().get_ca_certs()
+    user = load(server.admin_kubeconfig)
+    assert user.server.startswith("https://127.0.0.1:") and user.server.count("/") == 2
+    assert user.certificate_pem and user.key_pem and not user.token
+    assert user.tls().get_ca_certs()
 
 
 def test_files_beside_the_kubeconfig(server: LocalServer, tmp_path: Path) -> None:
-    account = load(server.admin_kubeconfig)
-    (tmp_path / "ca.pem").write_bytes(account.ca_pem)
+    user = load(server.admin_kubeconfig)
+    (tmp_path / "ca.pem").write_bytes(user.ca_pem)
     (tmp_path / "token").write_text("secret\n")
     config = {
         "current-context": "c",
@@ -31,7 +31,7 @@ def test_files_beside_the_kubeconfig(server: LocalServer, tmp_path: Path) -> Non
     }
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    assert load(path) == Account("https://h:1", account.ca_pem, token="secret")
+    assert load(path) == KubeconfigUser("https://h:1", user.ca_pem, token="secret")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 def test_bad_certificates_are_told() -> None:
     with pytest.raises(BadKubeconfig):
-        Account("https://h", b"no certificate").tls()
+        KubeconfigUser("https://h", b"no certificate").tls()
 
 
 def test_the_default_is_kubectls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.client import event_memory
-from alcove.client.event_memory import BURST_PER_OBJECT, PLACES, REFILL_SECONDS, Budget, Written
+from alcove.client.event_memory import BURST_PER_OBJECT, REFILL_SECONDS, SLOTS, EventBudget, WrittenEvents
 
 
 def test_an_object_has_a_burst_and_then_one_now_and_then() -> None:
-    budget = Budget()
+    budget = EventBudget()
     assert [budget.take("x", 1_000.0) for _ in range(BURST_PER_OBJECT + 2)].count(True) == BURST_PER_OBJECT
     assert budget.take("x", 1_000.0 + REFILL_SECONDS + 1) and not budget.take(
         "x", 1_000.0 + REFILL_SECONDS + 1
@@ -16,7 +16,7 @@ def test_an_object_has_a_burst_and_then_one_now_and_then() -> None:
 
 
 def test_what_was_written_is_found_counted_and_forgotten() -> None:
-    written = Written()
+    written = WrittenEvents()
     assert written.find("x", 5.0, 600.0) is None
     written.put("x", 5.25)
     place = written.find("x", 6.0, 600.0)
@@ -29,8 +29,8 @@ def test_what_was_written_is_found_counted_and_forgotten() -> None:
 
 
 def test_of_three_in_two_places_the_one_told_longest_ago_is_forgotten() -> None:
-    written = Written()
-    marks = [3, 3 + PLACES, 3 + 2 * PLACES]  # An integer is its own hash.
+    written = WrittenEvents()
+    marks = [3, 3 + SLOTS, 3 + 2 * SLOTS]  # An integer is its own hash.
     for time, mark in enumerate(marks, start=1):
         written.put(mark, float(time))
     assert [written.find(mark, 4.0, 600.0) is not None for mark in marks] == [False, True, True]
@@ -39,7 +39,7 @@ def test_of_three_in_two_places_the_one_told_longest_ago_is_forgotten() -> None:
 
 @given(st.lists(st.integers(0, 40)))
 def test_what_is_found_is_never_somebody_elses(told: list[int]) -> None:
-    written, first = Written(), dict[int, float]()
+    written, first = WrittenEvents(), dict[int, float]()
     for time, mark in enumerate(told, start=1):
         place = written.find(mark * 4_096, float(time), 600.0)
         if place is None:
@@ -51,9 +51,9 @@ def test_what_is_found_is_never_somebody_elses(told: list[int]) -> None:
 
 
 def test_the_tables_do_not_grow() -> None:
-    written, budget = Written(), Budget()
-    for number in range(4 * PLACES):
+    written, budget = WrittenEvents(), EventBudget()
+    for number in range(4 * SLOTS):
         written.put(("tenant", number), float(number))
         budget.take(("tenant", number), float(number))
     tables = [*vars(written).values(), *vars(budget).values()]
-    assert [len(table) for table in tables] == [event_memory.PLACES] * 6
+    assert [len(table) for table in tables] == [event_memory.SLOTS] * 6

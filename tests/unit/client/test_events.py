@@ -14,7 +14,7 @@ from alcove.client import events as module
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.event_memory import BURST_PER_OBJECT
-from alcove.client.events import Events, Recorder, Told, described, reference
+from alcove.client.events import ControllerEvents, EventRecorder, PendingEvent, described, reference
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.pool import HttpPool
 from alcove.client.resources import EVENTS, Resource
@@ -37,16 +37,16 @@ def pod(name: str, tenant: str = "system") -> Object:
 
 
 async def written(
-    client: Client, tell: Callable[[Events], None], clock: Callable[[], float] = time.time
-) -> tuple[Recorder, list[Object]]:
+    client: Client, tell: Callable[[ControllerEvents], None], clock: Callable[[], float] = time.time
+) -> tuple[EventRecorder, list[Object]]:
     """What came of telling, about one pod."""
     name = f"events-{next(_NUMBERS)}"
 
     def client_of(_plane: PlaneId) -> Client:
         return client
 
-    recorder = Recorder(client_of, clock)
-    events = Events(recorder, "tester")
+    recorder = EventRecorder(client_of, clock)
+    events = ControllerEvents(recorder, "tester")
     events_about = _About(events, pod(name))
     tell(events_about)
     task = asyncio.create_task(recorder.run())
@@ -57,10 +57,10 @@ async def written(
     return recorder, found
 
 
-class _About(Events):
+class _About(ControllerEvents):
     """Says everything about one object."""
 
-    def __init__(self, events: Events, obj: Object) -> None:
+    def __init__(self, events: ControllerEvents, obj: Object) -> None:
         super().__init__(events._recorder, "tester")
         self._obj = obj
 
@@ -69,7 +69,7 @@ class _About(Events):
 
 
 async def test_the_same_is_counted(client: Client) -> None:
-    def tell(events: Events) -> None:
+    def tell(events: ControllerEvents) -> None:
         assert isinstance(events, _About)
         for _ in range(5):
             events.say("Failed")
@@ -81,7 +81,7 @@ async def test_the_same_is_counted(client: Client) -> None:
 
 
 async def test_an_object_with_too_much_to_say_is_silenced(client: Client) -> None:
-    def tell(events: Events) -> None:
+    def tell(events: ControllerEvents) -> None:
         assert isinstance(events, _About)
         for number in range(BURST_PER_OBJECT + 10):
             events.say("Failed", f"number {number}")
@@ -97,8 +97,8 @@ async def test_one_tenants_flood_leaves_room_for_others() -> None:
     def client_of(_plane: PlaneId) -> Client:
         raise AssertionError("nobody writes yet")
 
-    recorder = Recorder(client_of, time.time)
-    events = Events(recorder, "tester")
+    recorder = EventRecorder(client_of, time.time)
+    events = ControllerEvents(recorder, "tester")
     for number in range(10_000):
         events.warning(HOME, pod(f"p{number}", "greedy"), "Failed", "m")
     before = recorder.dropped
@@ -107,8 +107,8 @@ async def test_one_tenants_flood_leaves_room_for_others() -> None:
 
 
 async def test_what_cannot_be_written_is_dropped(client: Client) -> None:
-    recorder = Recorder(lambda _plane: client, time.time)
-    Events(recorder, "tester").normal(HOME, pod("p", "no-such-tenant"), "Fine", "m")
+    recorder = EventRecorder(lambda _plane: client, time.time)
+    ControllerEvents(recorder, "tester").normal(HOME, pod("p", "no-such-tenant"), "Fine", "m")
     task = asyncio.create_task(recorder.run())
     async with asyncio.timeout(10):
         await recorder.drained()
@@ -118,13 +118,13 @@ async def test_what_cannot_be_written_is_dropped(client: Client) -> None:
 
 def test_an_event_says_what_it_is_about() -> None:
     involved = reference(pod("x"))
-    told = Told(HOME, TenantId("a"), involved, "Normal", "Fine", "ü" * 2_000, "tester")
+    told = PendingEvent(HOME, TenantId("a"), involved, "Normal", "Fine", "ü" * 2_000, "tester")
     event = described(told, 1_700_000_000.25)
     assert event["metadata"]["namespace"] == "default" and event["metadata"]["name"].startswith("x.")
     assert event["involvedObject"]["kind"] == "Pod" and event["count"] == 1
     assert len(event["message"].encode()) <= module.MESSAGE_BYTES_MAX
     spaceless = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    told = Told(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
+    told = PendingEvent(HOME, SYSTEM, reference(spaceless), "Normal", "Fine", "m", "tester")
     assert described(told, 0)["metadata"]["namespace"] == "default"
 
 
@@ -147,8 +147,8 @@ def test_a_tenant_whose_webhook_sleeps_keeps_no_other_from_telling() -> None:
     client = _Slow()
 
     async def scenario() -> None:
-        recorder = Recorder(lambda _plane: client, clock)
-        events = Events(recorder, "tester")
+        recorder = EventRecorder(lambda _plane: client, clock)
+        events = ControllerEvents(recorder, "tester")
         for number in range(50):
             events.warning(HOME, pod(f"p{number}", "slow"), "Failed", "m")
         for number in range(3):
@@ -180,9 +180,11 @@ def test_many_tenants_are_written_for_at_once_and_of_each_one_at_a_time() -> Non
 
     async def scenario() -> None:
         client = Counting()
-        recorder = Recorder(lambda _plane: client, clock)
+        recorder = EventRecorder(lambda _plane: client, clock)
         for number in range(200):
-            Events(recorder, "tester").normal(HOME, pod(f"p{number}", f"t{number % 40}"), "Fine", "m")
+            ControllerEvents(recorder, "tester").normal(
+                HOME, pod(f"p{number}", f"t{number % 40}"), "Fine", "m"
+            )
         task = asyncio.create_task(recorder.run())
         await recorder.drained()
         task.cancel()

@@ -4,37 +4,37 @@ import pytest
 
 from alcove.client.informer import (
     BACKOFF_SECONDS_MAX,
-    Outcome,
-    State,
-    Step,
+    InformerState,
+    InformerStep,
+    WatchOutcome,
     backoff_seconds,
     following,
 )
 
 TABLE = [
-    (State.LISTING, Outcome.ENDED, Step(State.LISTING, waits=True)),
-    (State.LISTING, Outcome.LOST, Step(State.LISTING, waits=True)),
-    (State.LISTING, Outcome.EXPIRED, Step(State.LISTING, waits=True)),
-    (State.LISTING, Outcome.REFUSED, Step(State.LISTING, waits=True)),
-    (State.WATCHING, Outcome.ENDED, Step(State.RESUMING, waits=False)),
-    (State.WATCHING, Outcome.LOST, Step(State.RESUMING, waits=True)),
-    (State.WATCHING, Outcome.EXPIRED, Step(State.LISTING, waits=False)),
-    (State.WATCHING, Outcome.REFUSED, Step(State.LISTING, waits=True)),
-    (State.RESUMING, Outcome.ENDED, Step(State.RESUMING, waits=True)),
-    (State.RESUMING, Outcome.LOST, Step(State.RESUMING, waits=True)),
-    (State.RESUMING, Outcome.EXPIRED, Step(State.LISTING, waits=False)),
-    (State.RESUMING, Outcome.REFUSED, Step(State.LISTING, waits=True)),
+    (InformerState.LISTING, WatchOutcome.ENDED, InformerStep(InformerState.LISTING, waits=True)),
+    (InformerState.LISTING, WatchOutcome.LOST, InformerStep(InformerState.LISTING, waits=True)),
+    (InformerState.LISTING, WatchOutcome.EXPIRED, InformerStep(InformerState.LISTING, waits=True)),
+    (InformerState.LISTING, WatchOutcome.REFUSED, InformerStep(InformerState.LISTING, waits=True)),
+    (InformerState.WATCHING, WatchOutcome.ENDED, InformerStep(InformerState.RESUMING, waits=False)),
+    (InformerState.WATCHING, WatchOutcome.LOST, InformerStep(InformerState.RESUMING, waits=True)),
+    (InformerState.WATCHING, WatchOutcome.EXPIRED, InformerStep(InformerState.LISTING, waits=False)),
+    (InformerState.WATCHING, WatchOutcome.REFUSED, InformerStep(InformerState.LISTING, waits=True)),
+    (InformerState.RESUMING, WatchOutcome.ENDED, InformerStep(InformerState.RESUMING, waits=True)),
+    (InformerState.RESUMING, WatchOutcome.LOST, InformerStep(InformerState.RESUMING, waits=True)),
+    (InformerState.RESUMING, WatchOutcome.EXPIRED, InformerStep(InformerState.LISTING, waits=False)),
+    (InformerState.RESUMING, WatchOutcome.REFUSED, InformerStep(InformerState.LISTING, waits=True)),
 ]
 
 
 def test_the_table_is_whole() -> None:
     assert {(state, outcome) for state, outcome, _ in TABLE} == {
-        (state, outcome) for state in State for outcome in Outcome
+        (state, outcome) for state in InformerState for outcome in WatchOutcome
     }
 
 
 @pytest.mark.parametrize(("state", "outcome", "step"), TABLE)
-def test_what_follows(state: State, outcome: Outcome, step: Step) -> None:
+def test_what_follows(state: InformerState, outcome: WatchOutcome, step: InformerStep) -> None:
     assert following(state, outcome) == step
 
 

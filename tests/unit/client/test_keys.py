@@ -1,7 +1,7 @@
 """Keys name plane and tenant, always."""
 
 from alcove.api.ids import TenantId
-from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
+from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 
 KEY = ObjectKey(HOME, TenantId("acme"), "web", "pod")
 
@@ -9,7 +9,7 @@ KEY = ObjectKey(HOME, TenantId("acme"), "web", "pod")
 def test_neighbours_are_of_the_same_tenant() -> None:
     assert KEY.of("other") == ObjectKey(HOME, TenantId("acme"), "web", "other")
     assert KEY.of("role", "") == ObjectKey(HOME, TenantId("acme"), "", "role")
-    assert KEY.space == Space(HOME, TenantId("acme"))
+    assert KEY.tenant_key == TenantKey(HOME, TenantId("acme"))
 
 
 def test_equal_names_on_two_planes_are_two_keys() -> None:

@@ -14,13 +14,13 @@ from alcove.api.objects import Object
 from alcove.client import kubeconfig
 from alcove.client.client import Client
 from alcove.client.errors import NotPermitted, Unreachable
-from alcove.client.leader import Leader, Seen, Timing, may_take, renewed
+from alcove.client.leader import LeaderElector, LeaderTiming, ObservedLease, may_take, renewed
 from alcove.client.pool import HttpPool
 from alcove.client.transport import Response, Stream
 from alcove.testing.clock import VirtualClock
 from alcove.testing.server import LocalServer
 
-TIMING = Timing(lease_seconds=15, deadline_seconds=10, renew_seconds=2)
+TIMING = LeaderTiming(lease_seconds=15, deadline_seconds=10, renew_seconds=2)
 
 
 def lease(holder: str, revision: str = "1") -> Object:
@@ -35,12 +35,14 @@ def lease(holder: str, revision: str = "1") -> Object:
         (lease("me_1_1"), None, 0, False),
         (lease("me"), None, 0, False),
         (lease("other"), None, 1_000, False),
-        (lease("other"), Seen("other", "1", 0, 15), 14.9, False),
-        (lease("other"), Seen("other", "1", 0, 15), 15, True),
-        (lease("other", "2"), Seen("other", "1", 0, 15), 1_000, False),
+        (lease("other"), ObservedLease("other", "1", 0, 15), 14.9, False),
+        (lease("other"), ObservedLease("other", "1", 0, 15), 15, True),
+        (lease("other", "2"), ObservedLease("other", "1", 0, 15), 1_000, False),
     ],
 )
-def test_when_a_lease_may_be_taken(found: Object, seen: Seen | None, now: float, expected: bool) -> None:
+def test_when_a_lease_may_be_taken(
+    found: Object, seen: ObservedLease | None, now: float, expected: bool
+) -> None:
     assert may_take(found, seen, "me", now) is expected
 
 
@@ -97,7 +99,7 @@ class OneLease:
         pass
 
 
-Scenario = Callable[[Leader, Leader, OneLease, OneLease], Awaitable[None]]
+Scenario = Callable[[LeaderElector, LeaderElector, OneLease, OneLease], Awaitable[None]]
 
 
 def two(scenario: Scenario) -> None:
@@ -106,14 +108,14 @@ def two(scenario: Scenario) -> None:
     async def body() -> None:
         shared: dict[str, Object] = {}
         first, second = OneLease(shared), OneLease(shared)
-        a = Leader(Client(first), "l", "a", clock, TIMING)
-        b = Leader(Client(second), "l", "b", clock, TIMING)
+        a = LeaderElector(Client(first), "l", "a", clock, TIMING)
+        b = LeaderElector(Client(second), "l", "b", clock, TIMING)
         await scenario(a, b, first, second)
 
     clock.run(body())
 
 
-async def lead(leader: Leader, seconds: float, log: list[tuple[str, str, float]]) -> None:
+async def lead(leader: LeaderElector, seconds: float, log: list[tuple[str, str, float]]) -> None:
     name = leader._process
     async with leader.leading() as lost:
         log.append((name, "leads", asyncio.get_running_loop().time()))
@@ -126,7 +128,7 @@ async def lead(leader: Leader, seconds: float, log: list[tuple[str, str, float]]
 
 
 def test_a_released_lease_is_taken_at_once() -> None:
-    async def scenario(a: Leader, b: Leader, *_clients: OneLease) -> None:
+    async def scenario(a: LeaderElector, b: LeaderElector, *_clients: OneLease) -> None:
         log: list[tuple[str, str, float]] = []
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(lead(a, 60, log))
@@ -139,7 +141,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
 
 
 def test_who_cannot_renew_stops_before_another_begins() -> None:
-    async def scenario(a: Leader, b: Leader, cut_off: OneLease, _b: OneLease) -> None:
+    async def scenario(a: LeaderElector, b: LeaderElector, cut_off: OneLease, _b: OneLease) -> None:
         log: list[tuple[str, str, float]] = []
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(lead(a, 1_000, log))
@@ -160,11 +162,11 @@ def test_who_cannot_renew_stops_before_another_begins() -> None:
 
 
 def test_never_two_lead_whatever_is_cut_off() -> None:
-    async def scenario(a: Leader, b: Leader, *clients: OneLease) -> None:
+    async def scenario(a: LeaderElector, b: LeaderElector, *clients: OneLease) -> None:
         chance = random.Random(7)
         both = 0
 
-        async def forever(leader: Leader) -> None:
+        async def forever(leader: LeaderElector) -> None:
             while True:
                 async with leader.leading() as lost:
                     await lost.wait()
@@ -187,7 +189,7 @@ def test_never_two_lead_whatever_is_cut_off() -> None:
 
 
 def test_every_term_has_a_name_of_its_own() -> None:
-    async def scenario(a: Leader, *_others: object) -> None:
+    async def scenario(a: LeaderElector, *_others: object) -> None:
         fences = []
         for _ in range(3):
             async with a.leading():
@@ -198,7 +200,7 @@ def test_every_term_has_a_name_of_its_own() -> None:
 
 
 def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
-    async def scenario(a: Leader, _b: Leader, cut_off: OneLease, _other: OneLease) -> None:
+    async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         async with a.leading() as lost:
             cut_off.away = True
             await lost.wait()
@@ -211,7 +213,7 @@ def test_who_lost_its_own_lease_need_not_wait_for_it() -> None:
 
 
 def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
-    async def scenario(a: Leader, _b: Leader, cut_off: OneLease, _other: OneLease) -> None:
+    async def scenario(a: LeaderElector, _b: LeaderElector, cut_off: OneLease, _other: OneLease) -> None:
         now = asyncio.get_running_loop().time
         with pytest.raises(NotPermitted):
             await a.confirm()
@@ -235,7 +237,7 @@ def test_it_is_confirmed_by_the_server_and_by_nothing_older() -> None:
 async def test_on_a_real_server(server: LocalServer) -> None:
     pool = HttpPool(kubeconfig.load(server.admin_kubeconfig))
     client = Client(pool)
-    a, b = (Leader(client, "real", name, time.time, Timing(renew_seconds=0.01)) for name in "ab")
+    a, b = (LeaderElector(client, "real", name, time.time, LeaderTiming(renew_seconds=0.01)) for name in "ab")
     async with a.leading():
         a.check()
         assert not await b._try()

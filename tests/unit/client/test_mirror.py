@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind, controller_uid, owner_uids
-from alcove.client.client import Selection
-from alcove.client.errors import Behind
+from alcove.client.changes import ChangeType, ObjectChange, controller_uid, owner_uids
+from alcove.client.client import ListSelection
+from alcove.client.errors import ServerBehind
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.mirror import OWED_MAX, Mirror
-from alcove.client.part import Part
+from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.resources import PODS
 from alcove.testing.clock import VirtualClock
 
@@ -26,7 +26,7 @@ def pod(tenant: str, name: str, revision: int = 1, **labels: str) -> Object:
     return {"metadata": {**meta, "labels": labels, "managedFields": [{"manager": "x"}]}}
 
 
-def put(part: Part, obj: Object) -> None:
+def put(part: PlaneMirror, obj: Object) -> None:
     part.put(obj, Revision(int(obj["metadata"]["resourceVersion"])))
 
 
@@ -41,7 +41,7 @@ def by_app(obj: Object) -> list[str]:
 
 @pytest.fixture
 def mirror() -> Mirror:
-    return Mirror(Selection(PODS), {"app": by_app})
+    return Mirror(ListSelection(PODS), {"app": by_app})
 
 
 async def test_what_a_reader_gets_is_its_own(mirror: Mirror) -> None:
@@ -90,7 +90,7 @@ async def test_an_index_that_raises_hides_nothing_else(mirror: Mirror) -> None:
 
 
 async def test_a_list_removes_what_it_does_not_name(mirror: Mirror) -> None:
-    told: list[tuple[Kind, str]] = []
+    told: list[tuple[ChangeType, str]] = []
     part = mirror.add_plane(HOME)
     for name in ("stays", "goes"):
         put(part, pod("a", name))
@@ -100,14 +100,14 @@ async def test_a_list_removes_what_it_does_not_name(mirror: Mirror) -> None:
     put(part, pod("a", "stays"))
     put(part, pod("a", "comes", 5))
     part.end_list(Revision(9))
-    assert told == [(Kind.ADDED, "comes"), (Kind.DELETED, "goes")]
+    assert told == [(ChangeType.ADDED, "comes"), (ChangeType.DELETED, "goes")]
     assert part.revision == 9
 
 
 async def test_subscribers_hear_of_both_states_and_cannot_stop_each_other(mirror: Mirror) -> None:
-    told: list[Change] = []
+    told: list[ObjectChange] = []
 
-    def broken(change: Change) -> None:
+    def broken(change: ObjectChange) -> None:
         raise RuntimeError("odd")
 
     part = mirror.add_plane(HOME)
@@ -115,23 +115,23 @@ async def test_subscribers_hear_of_both_states_and_cannot_stop_each_other(mirror
     mirror.subscribe(broken)
     mirror.subscribe(told.append)
     put(part, pod("a", "x", 2, app="new"))
-    assert [change.kind for change in told] == [Kind.ADDED, Kind.UPDATED]
+    assert [change.kind for change in told] == [ChangeType.ADDED, ChangeType.UPDATED]
     assert told[1].old["metadata"]["labels"] == {"app": "old"}  # type: ignore[index]
     assert told[1].obj["metadata"]["labels"] == {"app": "new"}
 
 
 async def test_when_a_plane_leaves_its_objects_are_told_as_deleted(mirror: Mirror) -> None:
-    told: list[tuple[Kind, PlaneId]] = []
+    told: list[tuple[ChangeType, PlaneId]] = []
     for plane in (HOME, PlaneId("b")):
         put(mirror.add_plane(plane), pod("b", "x"))
     mirror.subscribe(lambda change: told.append((change.kind, change.key.plane)))
     mirror.remove_plane(PlaneId("b"))
-    assert told[-1] == (Kind.DELETED, "b") and mirror.keys(HOME, B)
+    assert told[-1] == (ChangeType.DELETED, "b") and mirror.keys(HOME, B)
 
 
 def test_own_writes_are_waited_for() -> None:
     async def scenario() -> float:
-        mirror = Mirror(Selection(PODS))
+        mirror = Mirror(ListSelection(PODS))
         part = mirror.add_plane(HOME)
         mirror.owe(HOME, A, Revision(7))
         await mirror.caught_up(HOME, B)
@@ -145,17 +145,17 @@ def test_own_writes_are_waited_for() -> None:
 
 def test_waiting_for_own_writes_ends() -> None:
     async def scenario() -> None:
-        mirror = Mirror(Selection(PODS))
+        mirror = Mirror(ListSelection(PODS))
         mirror.add_plane(HOME)
         mirror.owe(HOME, A, Revision(7))
         await mirror.caught_up(HOME, A)
 
-    with pytest.raises(Behind):
+    with pytest.raises(ServerBehind):
         VirtualClock().run(scenario())
 
 
 async def test_nothing_is_owed_for_good_to_tenants_that_are_gone() -> None:
-    mirror = Mirror(Selection(PODS))
+    mirror = Mirror(ListSelection(PODS))
     part = mirror.add_plane(HOME)
     for number in range(1, 2_000):
         mirror.owe(HOME, TenantId(f"gone-{number}"), Revision(number))
@@ -167,7 +167,7 @@ async def test_nothing_is_owed_for_good_to_tenants_that_are_gone() -> None:
 
 
 async def test_a_selecting_mirror_owes_nothing() -> None:
-    mirror = Mirror(Selection(PODS, labels="app=web"))
+    mirror = Mirror(ListSelection(PODS, labels="app=web"))
     mirror.add_plane(HOME)
     mirror.owe(HOME, A, Revision(7))
     await mirror.caught_up(HOME, A)
@@ -183,14 +183,14 @@ STEPS = st.lists(
 @given(STEPS)
 def test_it_is_what_its_events_add_up_to(steps: list[tuple[bool, str, str, str]]) -> None:
     async def scenario() -> None:
-        mirror = Mirror(Selection(PODS), {"app": by_app})
+        mirror = Mirror(ListSelection(PODS), {"app": by_app})
         part = mirror.add_plane(HOME)
         model: dict[tuple[str, str], str] = {}
         heard: dict[tuple[str, str], Any] = {}
 
-        def hear(change: Change) -> None:
+        def hear(change: ObjectChange) -> None:
             mark = (change.key.tenant, change.key.name)
-            if change.kind is Kind.DELETED:
+            if change.kind is ChangeType.DELETED:
                 del heard[mark]
             else:
                 heard[mark] = change.obj["metadata"]["labels"].get("app", "")

@@ -10,8 +10,8 @@ import pytest
 
 from alcove.api.ids import SYSTEM, Revision, TenantId
 from alcove.client import informer
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Client, Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Client, ListSelection
 from alcove.client.errors import PlaneLeft
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.mirror import Mirror
@@ -76,7 +76,7 @@ async def test_a_mirror_converges_whatever_happens_to_its_watches(
     chance = random.Random(seed)
     faulty = FaultyTransport(pool, chance, Odds(stream_lost=0.1, stream_expired=0.05))
     async with Planes() as planes:
-        mirror = planes.mirror(Selection(CONFIG_MAPS))
+        mirror = planes.mirror(ListSelection(CONFIG_MAPS))
         last = asyncio.Event()
         mirror.subscribe(
             lambda change: last.set() if change.key.of("last", namespace) == change.key else None
@@ -96,7 +96,7 @@ async def test_a_mirror_converges_whatever_happens_to_its_watches(
 
 async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str) -> None:
     async with Planes() as planes:
-        mirror = planes.mirror(Selection(CONFIG_MAPS))
+        mirror = planes.mirror(ListSelection(CONFIG_MAPS))
         client = planes.join(HOME, pool)
         await planes.synced()
         for number in range(20):
@@ -112,20 +112,20 @@ async def test_own_writes_are_seen_after_waiting(pool: HttpPool, namespace: str)
 
 async def test_planes_join_and_leave_while_mirrors_run(pool: HttpPool, tenant: TenantId) -> None:
     other = PlaneId(tenant)
-    heard: list[tuple[Kind, PlaneId]] = []
+    heard: list[tuple[ChangeType, PlaneId]] = []
     async with Planes() as planes:
-        early = planes.mirror(Selection(NAMESPACES))
+        early = planes.mirror(ListSelection(NAMESPACES))
         early.subscribe(lambda change: heard.append((change.kind, change.key.plane)))
         planes.join(HOME, pool)
         planes.join(other, pool)
-        late = planes.mirror(Selection(CONFIG_MAPS))
-        assert planes.mirror(Selection(NAMESPACES)) is early
+        late = planes.mirror(ListSelection(CONFIG_MAPS))
+        assert planes.mirror(ListSelection(NAMESPACES)) is early
         await planes.synced()
         assert early.keys(other, tenant) and early.is_synced(other) and late.is_synced(other)
         with pytest.raises(ValueError, match="joined already"):
             planes.join(other, pool)
         await planes.leave(other)
-        assert (Kind.DELETED, other) in heard and (Kind.DELETED, HOME) not in heard
+        assert (ChangeType.DELETED, other) in heard and (ChangeType.DELETED, HOME) not in heard
         assert not early.keys(other, tenant) and early.keys(HOME, SYSTEM)
         with pytest.raises(PlaneLeft):
             planes.client(other)
@@ -140,15 +140,15 @@ async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
     other = PlaneId(tenant)
     await client.create(tenant, CONFIG_MAPS, {"metadata": {"name": "early"}}, namespace="default")
     slow = SlowLists(pool, "/namespaces?")
-    heard: list[tuple[Kind, str, bool]] = []
+    heard: list[tuple[ChangeType, str, bool]] = []
     gone = asyncio.Event()
     async with Planes() as planes:
-        maps, spaces = planes.mirror(Selection(CONFIG_MAPS)), planes.mirror(Selection(NAMESPACES))
+        maps, spaces = planes.mirror(ListSelection(CONFIG_MAPS)), planes.mirror(ListSelection(NAMESPACES))
 
-        def hear(change: Change) -> None:
+        def hear(change: ObjectChange) -> None:
             if change.key.plane == other:
                 heard.append((change.kind, change.key.name, planes.is_synced(other)))
-                if change.kind is Kind.DELETED:
+                if change.kind is ChangeType.DELETED:
                     gone.set()
 
         maps.subscribe(hear)
@@ -156,18 +156,18 @@ async def test_a_plane_that_joins_whole_is_told_of_once_all_of_it_is_here(
         await asyncio.sleep(0)  # It has begun.
         async with asyncio.timeout(10):
             await maps.synced()
-        late = planes.mirror(Selection(SERVICE_ACCOUNTS))
+        late = planes.mirror(ListSelection(SERVICE_ACCOUNTS))
         late.subscribe(hear)
         assert not heard and not joining.done() and not spaces.is_synced(other)
         slow.go_on.set()
         async with asyncio.timeout(10):
             await joining
-        assert (Kind.ADDED, "early", True) in heard
+        assert (ChangeType.ADDED, "early", True) in heard
         assert late.is_synced(other)
         await client.delete(tenant, CONFIG_MAPS, "early", namespace="default")
         async with asyncio.timeout(10):
             await gone.wait()
-        assert [kind for kind, name, _ in heard if name == "early"] == [Kind.ADDED, Kind.DELETED]
+        assert [kind for kind, name, _ in heard if name == "early"] == [ChangeType.ADDED, ChangeType.DELETED]
 
 
 async def test_a_plane_speaks_for_its_own_tenant_and_no_other(
@@ -176,7 +176,7 @@ async def test_a_plane_speaks_for_its_own_tenant_and_no_other(
     """Whoever has a plane of its own could have objects there in anybody's name."""
     other = PlaneId(tenant)
     async with Planes() as planes:
-        maps, tenants = planes.mirror(Selection(CONFIG_MAPS)), planes.mirror(Selection(TENANTS))
+        maps, tenants = planes.mirror(ListSelection(CONFIG_MAPS)), planes.mirror(ListSelection(TENANTS))
         planes.join(other, pool)
         await planes.synced()
         for of, there in ((tenant, "default"), (SYSTEM, namespace)):
@@ -214,7 +214,7 @@ class SlowLists:
 async def test_leaving_the_block_ends_all_informers(pool: HttpPool) -> None:
     before = len(asyncio.all_tasks())
     async with Planes() as planes:
-        planes.mirror(Selection(NAMESPACES))
+        planes.mirror(ListSelection(NAMESPACES))
         planes.join(HOME, pool)
         await planes.synced()
         assert len(asyncio.all_tasks()) == before + 1

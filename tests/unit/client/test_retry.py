@@ -3,16 +3,16 @@
 import pytest
 
 from alcove.client.errors import Unreachable
-from alcove.client.retry import Outcome, Policy, wait_seconds
+from alcove.client.retry import AttemptOutcome, RetryPolicy, wait_seconds
 from alcove.client.transport import Response
 
-POLICY = Policy(attempts_max=4, first_seconds=0.1, wait_seconds_max=10)
+POLICY = RetryPolicy(attempts_max=4, first_seconds=0.1, wait_seconds_max=10)
 LOST = Unreachable("lost", sent=True)
 NEVER_SENT = Unreachable("refused", sent=False)
 
 
-def answered(method: str, status: int, **headers: str) -> Outcome:
-    return Outcome(method, Response(status, headers, b""))
+def answered(method: str, status: int, **headers: str) -> AttemptOutcome:
+    return AttemptOutcome(method, Response(status, headers, b""))
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,16 @@ def answered(method: str, status: int, **headers: str) -> Outcome:
         (answered("GET", 404), False),
         (answered("PUT", 409), False),
         (answered("POST", 422), False),
-        (Outcome("POST", error=LOST), False),
-        (Outcome("PATCH", error=LOST), False),
-        (Outcome("GET", error=LOST), True),
-        (Outcome("DELETE", error=LOST), True),
-        (Outcome("POST", error=NEVER_SENT), True),
+        (AttemptOutcome("POST", error=LOST), False),
+        (AttemptOutcome("PATCH", error=LOST), False),
+        (AttemptOutcome("GET", error=LOST), True),
+        (AttemptOutcome("DELETE", error=LOST), True),
+        (AttemptOutcome("POST", error=NEVER_SENT), True),
     ],
 )
-def test_only_what_was_not_done_or_may_be_done_twice_is_sent_again(outcome: Outcome, again: bool) -> None:
+def test_only_what_was_not_done_or_may_be_done_twice_is_sent_again(
+    outcome: AttemptOutcome, again: bool
+) -> None:
     assert (wait_seconds(POLICY, 1, outcome) is not None) is again
 
 

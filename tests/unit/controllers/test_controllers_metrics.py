@@ -4,35 +4,35 @@ import asyncio
 
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, ObjectKey
-from alcove.controllers.metrics import TENANTS_SHOWN, Metrics
-from alcove.controllers.queue import Queue
+from alcove.controllers.metrics import TENANTS_SHOWN, ControllerMetrics
+from alcove.controllers.queue import WorkQueue
 
 
 def text() -> str:
     async def scenario() -> str:
-        metrics = Metrics()
+        metrics = ControllerMetrics()
         loop = metrics.loop("widget")
-        loop.queue = Queue(in_hand_per_tenant_max=4)
+        loop.queue = WorkQueue(in_hand_per_tenant_max=4)
         for tenant in range(50):
             for name in range(tenant):
                 loop.queue.add(ObjectKey(HOME, TenantId(f"t{tenant}"), "default", str(name)))
         loop.observe("done", 0.002, 0.02)
         loop.observe("failed", 0.2, 3.0)
         loop.queue.add_after(ObjectKey(HOME, TenantId("x"), "", "later"), 60)
-        told = metrics.text().decode()
+        message = metrics.text().decode()
         loop.queue.close()
-        return told
+        return message
 
     return asyncio.run(scenario())
 
 
 def test_what_is_told() -> None:
-    told = text()
-    assert 'alcove_workqueue_depth{name="widget"} 1225.0' in told
-    assert 'alcove_workqueue_delayed{name="widget"} 1.0' in told
-    assert 'alcove_workqueue_retries_total{name="widget"} 1.0' in told
-    assert 'alcove_controller_reconciles_total{name="widget",result="done"} 1.0' in told
-    assert 'alcove_workqueue_work_duration_seconds_bucket{le="0.025",name="widget"} 1.0' in told
+    message = text()
+    assert 'alcove_workqueue_depth{name="widget"} 1225.0' in message
+    assert 'alcove_workqueue_delayed{name="widget"} 1.0' in message
+    assert 'alcove_workqueue_retries_total{name="widget"} 1.0' in message
+    assert 'alcove_controller_reconciles_total{name="widget",result="done"} 1.0' in message
+    assert 'alcove_workqueue_work_duration_seconds_bucket{le="0.025",name="widget"} 1.0' in message
 
 
 def test_of_tenants_only_those_with_most_are_shown() -> None:
@@ -42,7 +42,7 @@ def test_of_tenants_only_those_with_most_are_shown() -> None:
 
 
 def test_a_loop_that_starts_again_takes_its_place() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     metrics.loop("widget").observe("done", 0, 0)
     metrics.loop("widget")
     assert 'result="done"' not in metrics.text().decode()

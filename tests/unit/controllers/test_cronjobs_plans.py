@@ -8,7 +8,7 @@ import pytest
 from alcove.api import meta
 from alcove.api.cron import CronError
 from alcove.api.objects import Object
-from alcove.controllers.cronjobs.due import MISSED_MAX, Due, due
+from alcove.controllers.cronjobs.due import MISSED_MAX, DueRun, due
 from alcove.controllers.cronjobs.plan import SCHEDULED, job_of, outlived, sort_jobs, status
 
 
@@ -49,7 +49,7 @@ def cron_job(schedule: str = "*/5 * * * *", served: str = "", **spec: Any) -> Ob
     ],
 )  # fmt: skip
 def test_when_it_is_due(obj: Object, now: str, last: str | None, next_: str | None, missed: int) -> None:
-    expected = Due(at(last) if last else None, at(next_) if next_ else None, missed)
+    expected = DueRun(at(last) if last else None, at(next_) if next_ else None, missed)
     assert due(obj, at(now)) == expected
 
 

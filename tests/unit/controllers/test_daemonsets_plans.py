@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.daemonsets.fitting import Fit, fit, node_of, pinned
-from alcove.controllers.daemonsets.plan import REVISION, Plan, plan, status
+from alcove.controllers.daemonsets.fitting import NodeFit, fit, node_of, pinned
+from alcove.controllers.daemonsets.plan import REVISION, DaemonSetPlan, plan, status
 
 NOW = 1_700_000_000.0
-YES, NO, STAYS = Fit(True, True), Fit(False, False), Fit(False, True)
+YES, NO, STAYS = NodeFit(True, True), NodeFit(False, False), NodeFit(False, True)
 
 
 def node(name: str = "n1", taints: list[Object] | None = None, **labels: str) -> Object:
@@ -50,7 +50,7 @@ def taint(key: str, effect: str, value: str = "") -> Object:
         ({"tolerations": [{"key": "own", "value": "a"}]}, node(taints=[taint("own", "NoExecute", "b")]), NO),
     ],
 )  # fmt: skip
-def test_where_it_runs(spec: Object, on: Object, expected: Fit) -> None:
+def test_where_it_runs(spec: Object, on: Object, expected: NodeFit) -> None:
     assert fit(spec, on) == expected
 
 
@@ -79,7 +79,7 @@ def pod(name: str, on: str, state: str = "ready", revision: str = "new") -> Obje
 THREE = {"n1": YES, "n2": YES, "n3": YES}
 
 
-def steps(made: Plan) -> tuple[list[str], list[str]]:
+def steps(made: DaemonSetPlan) -> tuple[list[str], list[str]]:
     return made.create, [each["metadata"]["name"] for each in made.delete]
 
 
@@ -111,7 +111,7 @@ def old(number: int, state: str = "ready") -> Object:
     ],
 )  # fmt: skip
 def test_what_it_does_next(
-    of: Object, owned: list[Object], fits: dict[str, Fit], create: list[str], delete: list[str]
+    of: Object, owned: list[Object], fits: dict[str, NodeFit], create: list[str], delete: list[str]
 ) -> None:
     assert steps(plan(of, owned, fits, "new", NOW)) == (create, delete)
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.deployments.revisions import DESIRED, MAXIMUM, Sets
+from alcove.controllers.deployments.revisions import DESIRED, MAXIMUM, DeploymentReplicaSets
 from alcove.controllers.deployments.scaling import (
-    Bounds,
-    Scale,
+    ReplicaSetScale,
+    RolloutBounds,
     bounds,
     is_resized,
     new_replicas,
@@ -41,14 +41,14 @@ def a_set(name: str, size: int, available: int | None = None, told: tuple[int, i
 @pytest.mark.parametrize(
     ("size", "surge", "unavailable", "expected"),
     [
-        (10, "25%", "25%", Bounds(3, 2)),
-        (1, "25%", "25%", Bounds(1, 0)),
-        (10, 0, "1%", Bounds(0, 1)),
-        (3, 2, 5, Bounds(2, 3)),
-        (0, "25%", "25%", Bounds(0, 0)),
+        (10, "25%", "25%", RolloutBounds(3, 2)),
+        (1, "25%", "25%", RolloutBounds(1, 0)),
+        (10, 0, "1%", RolloutBounds(0, 1)),
+        (3, 2, 5, RolloutBounds(2, 3)),
+        (0, "25%", "25%", RolloutBounds(0, 0)),
     ],
 )
-def test_bounds(size: int, surge: Any, unavailable: Any, expected: Bounds) -> None:
+def test_bounds(size: int, surge: Any, unavailable: Any, expected: RolloutBounds) -> None:
     assert bounds(deployment(size, surge, unavailable)) == expected
 
 
@@ -58,7 +58,7 @@ def test_a_first_set_gets_everything_and_a_later_one_the_surge() -> None:
     assert new_replicas(deployment(10), 13, 3) == 3
 
 
-def steps(scales: list[Scale]) -> dict[str, int]:
+def steps(scales: list[ReplicaSetScale]) -> dict[str, int]:
     return {each.set["metadata"]["name"]: each.replicas for each in scales}
 
 
@@ -77,7 +77,7 @@ def steps(scales: list[Scale]) -> dict[str, int]:
 def test_the_next_step_of_rolling(
     new: tuple[int, int], old: tuple[int, int], expected: dict[str, int]
 ) -> None:
-    sets = Sets(a_set("new", *new), [a_set("old", *old)])
+    sets = DeploymentReplicaSets(a_set("new", *new), [a_set("old", *old)])
     assert steps(roll(deployment(10), sets)) == expected
 
 
@@ -91,7 +91,7 @@ def test_rolling_ends_and_never_leaves_its_bounds(seed: int) -> None:
     wanted = deployment(size, chance.choice(surges), chance.choice(lacks))
     limits = bounds(wanted)
     broken = chance.randint(0, size) if chance.random() < 0.3 else 0
-    sets = Sets(a_set("9-new", 0), [a_set("1-old", size, size - broken), a_set("2-old", 0)])
+    sets = DeploymentReplicaSets(a_set("9-new", 0), [a_set("1-old", size, size - broken), a_set("2-old", 0)])
     assert sets.new is not None
     least = min(size - broken, size - limits.unavailable)
     for _ in range(1000):
@@ -110,19 +110,21 @@ def test_rolling_ends_and_never_leaves_its_bounds(seed: int) -> None:
 
 def test_a_changed_size_is_noticed_by_what_active_sets_were_told() -> None:
     told = a_set("a", 5, told=(5, 7))
-    assert not is_resized(deployment(5), Sets(told, []))
-    assert is_resized(deployment(6), Sets(told, []))
-    assert not is_resized(deployment(6), Sets(a_set("a", 0, told=(5, 7)), []))
+    assert not is_resized(deployment(5), DeploymentReplicaSets(told, []))
+    assert is_resized(deployment(6), DeploymentReplicaSets(told, []))
+    assert not is_resized(deployment(6), DeploymentReplicaSets(a_set("a", 0, told=(5, 7)), []))
 
 
 def test_a_set_alone_takes_the_whole_size() -> None:
-    assert steps(resize(deployment(7), Sets(a_set("new", 5), [a_set("old", 0)]))) == {"new": 7}
-    assert steps(resize(deployment(7), Sets(None, [a_set("old", 5)]))) == {"old": 7}
-    assert steps(resize(deployment(7), Sets(None, []))) == {}
+    assert steps(resize(deployment(7), DeploymentReplicaSets(a_set("new", 5), [a_set("old", 0)]))) == {
+        "new": 7
+    }
+    assert steps(resize(deployment(7), DeploymentReplicaSets(None, [a_set("old", 5)]))) == {"old": 7}
+    assert steps(resize(deployment(7), DeploymentReplicaSets(None, []))) == {}
 
 
 def test_old_sets_go_when_the_new_one_suffices() -> None:
-    sets = Sets(a_set("new", 5, told=(5, 7)), [a_set("old", 2, told=(5, 7))])
+    sets = DeploymentReplicaSets(a_set("new", 5, told=(5, 7)), [a_set("old", 2, told=(5, 7))])
     assert steps(resize(deployment(5), sets)) == {"old": 0}
 
 
@@ -138,7 +140,7 @@ def test_old_sets_go_when_the_new_one_suffices() -> None:
 def test_several_sets_grow_and_shrink_in_proportion(
     size: int, new: int, old: int, expected: dict[str, int]
 ) -> None:
-    sets = Sets(a_set("new", new, told=(10, 13)), [a_set("old", old, told=(10, 13))])
+    sets = DeploymentReplicaSets(a_set("new", new, told=(10, 13)), [a_set("old", old, told=(10, 13))])
     wanted = deployment(size)
     scaled = steps(resize(wanted, sets))
     assert scaled == expected

@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.disruption.budget import Count, next_look_seconds, noted, status
+from alcove.controllers.disruption.budget import ExpectedPods, next_look_seconds, noted, status
 
 NOW = 1_700_000_000.0
 
@@ -41,7 +41,7 @@ PODS = [pod(f"p{number}") for number in range(10)]
     ],
 )
 def test_what_is_allowed(spec: Object, expected: int, desired: int, allowed: int) -> None:
-    told = status(budget(**spec), PODS, Count(expected), NOW)
+    told = status(budget(**spec), PODS, ExpectedPods(expected), NOW)
     assert (told["desiredHealthy"], told["disruptionsAllowed"]) == (desired, allowed)
     (condition,) = told["conditions"]
     assert condition["reason"] == ("SufficientPods" if allowed else "InsufficientPods")
@@ -49,14 +49,14 @@ def test_what_is_allowed(spec: Object, expected: int, desired: int, allowed: int
 
 def test_only_healthy_pods_count() -> None:
     covered = [pod("a"), pod("b", ready=False), pod("c", ending=True)]
-    told = status(budget(minAvailable=1), covered, Count(3), NOW)
+    told = status(budget(minAvailable=1), covered, ExpectedPods(3), NOW)
     assert (told["currentHealthy"], told["disruptionsAllowed"]) == (1, 0)
 
 
 def test_an_evicted_pod_counts_as_gone_until_it_is_clear_that_it_stays() -> None:
     since = meta.format_time(NOW - 60)
     evicted = budget({"disruptedPods": {"p0": since, "gone": since}}, minAvailable=8)
-    told = status(evicted, PODS, Count(10), NOW)
+    told = status(evicted, PODS, ExpectedPods(10), NOW)
     assert told["disruptedPods"] == {"p0": since} and told["disruptionsAllowed"] == 1
     assert next_look_seconds(told["disruptedPods"], NOW) == 61.0
     assert noted(evicted, PODS, NOW + 61) == {}
@@ -64,12 +64,12 @@ def test_an_evicted_pod_counts_as_gone_until_it_is_clear_that_it_stays() -> None
 
 
 def test_what_nobody_knows_allows_nothing() -> None:
-    told = status(budget(maxUnavailable=1), PODS, Count(0, "found no controllers"), NOW)
+    told = status(budget(maxUnavailable=1), PODS, ExpectedPods(0, "found no controllers"), NOW)
     assert told["disruptionsAllowed"] == 0
     assert told["conditions"][0]["reason"] == "SyncFailed"
 
 
 def test_the_same_is_not_said_anew() -> None:
     one = budget(minAvailable=7)
-    one["status"] = status(one, PODS, Count(10), NOW)
-    assert status(one, PODS, Count(10), NOW + 500) == one["status"]
+    one["status"] = status(one, PODS, ExpectedPods(10), NOW)
+    assert status(one, PODS, ExpectedPods(10), NOW + 500) == one["status"]

@@ -6,10 +6,10 @@ import pytest
 
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
-from alcove.controllers.endpoints import copying, topology
-from alcove.controllers.endpoints.packing import Plan
+from alcove.controllers.endpoints import mirrored_slices, topology
+from alcove.controllers.endpoints.slice_packing import SlicePlan
 
 SERVICE: Object = {"metadata": {"name": "db", "namespace": "n"}, "spec": {"network": "blue"}}
 PORTS = [{"name": "sql", "port": 5432, "protocol": "TCP"}]
@@ -47,13 +47,13 @@ def told(slices: list[Object]) -> list[tuple[str, dict[str, bool]]]:
         (endpoints(), SERVICE, True),
         (endpoints(), None, False),
         (endpoints(), {"metadata": {}, "spec": {"selector": {"a": "b"}}}, False),
-        (endpoints(labels={copying.SKIP_LABEL: "true"}), SERVICE, False),
-        (endpoints(labels={copying.SKIP_LABEL: "false"}), SERVICE, True),
-        (endpoints(annotations={copying.LEADER: "me"}), SERVICE, False),
+        (endpoints(labels={mirrored_slices.SKIP_LABEL: "true"}), SERVICE, False),
+        (endpoints(labels={mirrored_slices.SKIP_LABEL: "false"}), SERVICE, True),
+        (endpoints(annotations={mirrored_slices.LEADER: "me"}), SERVICE, False),
     ],
 )
 def test_which_are_copied(given: Object, service: Object | None, expected: bool) -> None:
-    assert copying.is_copied(given, service) is expected
+    assert mirrored_slices.is_copied(given, service) is expected
 
 
 def test_by_family_and_ports() -> None:
@@ -61,7 +61,7 @@ def test_by_family_and_ports() -> None:
     given = endpoints(
         subset("10.0.0.1", "fd00::1", unready=("10.0.0.2", "10.0.0.1")), subset("10.0.0.3", ports=other)
     )
-    plan = copying.plan(given, SERVICE, [])
+    plan = mirrored_slices.plan(given, SERVICE, [])
     assert told(plan.create) == [
         ("IPv4", {"10.0.0.1": True, "10.0.0.2": False}),
         ("IPv6", {"fd00::1": True}),
@@ -74,19 +74,21 @@ def test_by_family_and_ports() -> None:
 
 
 def test_what_is_right_stays() -> None:
-    first = copying.plan(endpoints(subset("10.0.0.1", "fd00::1")), SERVICE, []).create
-    assert copying.plan(endpoints(subset("fd00::1", "10.0.0.1")), SERVICE, first) == Plan()
-    second = copying.plan(endpoints(subset("10.0.0.9")), SERVICE, first)
+    first = mirrored_slices.plan(endpoints(subset("10.0.0.1", "fd00::1")), SERVICE, []).create
+    assert mirrored_slices.plan(endpoints(subset("fd00::1", "10.0.0.1")), SERVICE, first) == SlicePlan()
+    second = mirrored_slices.plan(endpoints(subset("10.0.0.9")), SERVICE, first)
     assert told(second.update) == [("IPv4", {"10.0.0.9": True})]
     assert told(second.delete) == [("IPv6", {"fd00::1": True})] and not second.create
-    labelled = copying.plan(endpoints(subset("10.0.0.1", "fd00::1"), labels={"tier": "gold"}), SERVICE, first)
+    labelled = mirrored_slices.plan(
+        endpoints(subset("10.0.0.1", "fd00::1"), labels={"tier": "gold"}), SERVICE, first
+    )
     assert len(labelled.update) == 2
 
 
 def test_no_more_than_a_thousand_of_a_subset() -> None:
     many = [f"10.0.{number // 250}.{number % 250}" for number in range(1200)]
-    plan = copying.plan(endpoints(subset(*many)), SERVICE, [])
-    assert len(plan.create[0]["endpoints"]) == copying.PER_SUBSET_MAX
+    plan = mirrored_slices.plan(endpoints(subset(*many)), SERVICE, [])
+    assert len(plan.create[0]["endpoints"]) == mirrored_slices.PER_SUBSET_MAX
 
 
 def endpoint(ready: bool = True, node: str = "n1") -> Object:
@@ -112,12 +114,14 @@ def test_hints(wish: str, given: Object, hints: Any) -> None:
 
 
 def test_zones_follow_the_nodes() -> None:
-    def change(kind: Kind, zone: str = "") -> Change:
+    def change(kind: ChangeType, zone: str = "") -> ObjectChange:
         labels = {topology.ZONE_LABEL: zone} if zone else {}
-        return Change(kind, ObjectKey(HOME, SYSTEM, "", "n1"), {"metadata": {"name": "n1", "labels": labels}})
+        return ObjectChange(
+            kind, ObjectKey(HOME, SYSTEM, "", "n1"), {"metadata": {"name": "n1", "labels": labels}}
+        )
 
-    zones = topology.Zones()
-    assert not zones.note(change(Kind.ADDED))
-    assert zones.note(change(Kind.UPDATED, "a")) and not zones.note(change(Kind.UPDATED, "a"))
-    assert zones.note(change(Kind.UPDATED, "b")) and zones.of == {"n1": "b"}
-    assert zones.note(change(Kind.DELETED, "b")) and zones.of == {}
+    zones = topology.EndpointZones()
+    assert not zones.note(change(ChangeType.ADDED))
+    assert zones.note(change(ChangeType.UPDATED, "a")) and not zones.note(change(ChangeType.UPDATED, "a"))
+    assert zones.note(change(ChangeType.UPDATED, "b")) and zones.of == {"n1": "b"}
+    assert zones.note(change(ChangeType.DELETED, "b")) and zones.of == {}

@@ -7,15 +7,15 @@ import pytest
 from alcove.api.ids import Revision, TenantId
 from alcove.api.objects import Object
 from alcove.client.client import Client
-from alcove.client.events import Recorder
+from alcove.client.events import EventRecorder
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.planes import Planes
-from alcove.controllers.controller import Setup
+from alcove.controllers.controller import ControllerContext
 from alcove.controllers.endpoints import pacing
-from alcove.controllers.endpoints.pacing import FREE_SECONDS, SHARE, Pace
-from alcove.controllers.endpoints.watching import PODS_AT_ONCE, ServiceWatcher
-from alcove.controllers.everything import Everything
-from alcove.controllers.loop import Loop
+from alcove.controllers.endpoints.pacing import FREE_SECONDS, SHARE, ServicePacing
+from alcove.controllers.endpoints.service_watcher import PODS_AT_ONCE, ServiceWatcher
+from alcove.controllers.loop import ControllerLoop
+from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
 
@@ -23,13 +23,13 @@ KEY = ObjectKey(HOME, TenantId("a"), "default", "web")
 
 
 def test_what_is_quick_never_rests() -> None:
-    pace = Pace()
+    pace = ServicePacing()
     pace.took(KEY, FREE_SECONDS, 10.0)
     assert pace.wait_seconds(KEY, 10.0) == 0.0
 
 
 def test_what_takes_long_rests_for_so_long_that_it_has_its_share() -> None:
-    pace = Pace()
+    pace = ServicePacing()
     pace.took(KEY, 0.1, 10.0)
     assert pace.wait_seconds(KEY, 10.5) == pytest.approx(0.1 / SHARE - 0.5)
     assert pace.wait_seconds(KEY, 10.0 + 0.1 / SHARE) == 0.0
@@ -37,7 +37,7 @@ def test_what_takes_long_rests_for_so_long_that_it_has_its_share() -> None:
 
 
 def test_nothing_is_kept_of_services_that_are_gone() -> None:
-    pace = Pace()
+    pace = ServicePacing()
     pace.took(KEY, 1.0, 10.0)
     pace.forget(KEY)
     assert pace.wait_seconds(KEY, 10.0) == 0.0 and not pace._rests_until
@@ -46,8 +46,8 @@ def test_nothing_is_kept_of_services_that_are_gone() -> None:
 class _Watcher(ServiceWatcher):
     name = "watcher"
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup, self._measured)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, self._measured)
         self.settled: list[tuple[float, int]] = []
         self._looks = 0
 
@@ -79,17 +79,17 @@ def test_pods_that_change_one_after_another_are_told_of_together() -> None:
 
     async def body() -> None:
         async with Planes() as planes:
-            setup = Setup(
+            context = ControllerContext(
                 planes=planes,
-                everything=Everything(planes),
-                recorder=Recorder(_no_client, clock),
+                metadata_cache=MetadataCache(planes),
+                recorder=EventRecorder(_no_client, clock),
                 clock=clock,
                 authorities={},
             )
-            watcher = _Watcher(setup)
+            watcher = _Watcher(context)
             pods, services = watcher._pods.add_plane(HOME), watcher._services.add_plane(HOME)
             services.put(obj("web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}), Revision(1))
-            running = asyncio.create_task(Loop(watcher, LoopMetrics("watcher")).run())
+            running = asyncio.create_task(ControllerLoop(watcher, LoopMetrics("watcher")).run())
             for number in range(count):
                 status = {"phase": "Running", "podIP": f"10.0.{number // 250}.{number % 250}"}
                 pods.put(obj(f"web-{number}", spec={}, status=status), Revision(number + 1))

@@ -8,8 +8,8 @@ import pytest
 from alcove.api.objects import Object
 from alcove.api.selectors import from_labels
 from alcove.controllers.endpoints import subsets
-from alcove.controllers.endpoints.backends import Backend, backends
-from alcove.controllers.endpoints.packing import PER_SLICE_MAX, plan
+from alcove.controllers.endpoints.backends import EndpointBackend, backends
+from alcove.controllers.endpoints.slice_packing import PER_SLICE_MAX, plan
 
 SELECTOR = from_labels({"app": "web"})
 
@@ -41,11 +41,11 @@ def pod(number: int, *, ready: bool = True, ending: bool = False, **changed: Any
     return made
 
 
-def found(of: Object, *pods: Object) -> list[Backend]:
+def found(of: Object, *pods: Object) -> list[EndpointBackend]:
     return backends(of, SELECTOR, pods)
 
 
-def names(of: list[Backend]) -> list[str]:
+def names(of: list[EndpointBackend]) -> list[str]:
     return [each.pod["metadata"]["name"] for each in of]
 
 
@@ -176,7 +176,7 @@ def test_headless_pods_have_the_names_they_asked_for() -> None:
 
 def test_endpoints_group_addresses_by_readiness() -> None:
     of = service()
-    told = subsets.wanted(of, found(of, pod(1), pod(2, ready=False), pod(3, ending=True)))
+    told = subsets.desired_subsets(of, found(of, pod(1), pod(2, ready=False), pod(3, ending=True)))
     (subset,) = told["subsets"]
     assert [each["ip"] for each in subset["addresses"]] == ["10.0.0.2"]
     assert [each["ip"] for each in subset["notReadyAddresses"]] == ["10.0.0.3"]
@@ -186,10 +186,10 @@ def test_endpoints_group_addresses_by_readiness() -> None:
 
 def test_endpoints_are_cut_off_and_say_so() -> None:
     of = service()
-    told = subsets.wanted(of, found(of, *map(pod, range(1200))))
+    told = subsets.desired_subsets(of, found(of, *map(pod, range(1200))))
     assert len(told["subsets"][0]["addresses"]) == 1000
     assert told["metadata"]["annotations"] == {"endpoints.kubernetes.io/over-capacity": "truncated"}
 
 
 def test_endpoints_without_backends_have_no_subsets() -> None:
-    assert "subsets" not in subsets.wanted(service(), [])
+    assert "subsets" not in subsets.desired_subsets(service(), [])

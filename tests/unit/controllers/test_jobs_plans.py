@@ -6,8 +6,8 @@ import pytest
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.jobs import accounting, ending, indexing, plan, status
-from alcove.controllers.jobs.failures import Action, judge, wait_seconds
+from alcove.controllers.jobs import accounting, completion, completion_indexes, plan, status
+from alcove.controllers.jobs.failures import FailureAction, judge, wait_seconds
 
 NOW = 1_700_000_000.0
 
@@ -30,7 +30,10 @@ def pod(
     if tracked:
         metadata["finalizers"] = [accounting.FINALIZER]
     if index is not None:
-        metadata["annotations"] = {indexing.INDEX: str(index), indexing.FAILURES: str(failures)}
+        metadata["annotations"] = {
+            completion_indexes.INDEX: str(index),
+            completion_indexes.FAILURES: str(failures),
+        }
     told: Object = {"phase": phase, **status_}
     if phase in ("Succeeded", "Failed"):
         terminated = {"exitCode": int(phase == "Failed"), "finishedAt": meta.format_time(NOW - ended)}
@@ -38,7 +41,7 @@ def pod(
     return {"metadata": metadata, "spec": {}, "status": told}
 
 
-def planned(obj: Object, *owned: Object) -> plan.Plan:
+def planned(obj: Object, *owned: Object) -> plan.JobPlan:
     return plan.plan(obj, owned, accounting.account(obj, owned), NOW)
 
 
@@ -115,9 +118,9 @@ def test_an_indexed_job_makes_each_index_once() -> None:
 def test_a_pod_knows_its_index() -> None:
     obj = job(completionMode="Indexed", completions=2)
     obj["spec"]["template"]["spec"] = {"containers": [{"name": "c"}]}
-    made = plan.pod(obj, {"uid": "j"}, plan.Wanted(1), accounting.FINALIZER)
+    made = plan.pod(obj, {"uid": "j"}, plan.DesiredPod(1), accounting.FINALIZER)
     assert made["metadata"]["generateName"] == "sum-1-" and made["spec"]["hostname"] == "sum-1"
-    assert made["metadata"]["labels"][indexing.INDEX] == "1"
+    assert made["metadata"]["labels"][completion_indexes.INDEX] == "1"
     assert made["spec"]["containers"][0]["env"][0]["name"] == "JOB_COMPLETION_INDEX"
     assert made["metadata"]["finalizers"] == [accounting.FINALIZER]
     assert "env" not in obj["spec"]["template"]["spec"]["containers"][0], "the template is not changed"
@@ -125,16 +128,16 @@ def test_a_pod_knows_its_index() -> None:
 
 @pytest.mark.parametrize("indexes", [set(), {0}, {0, 1, 2}, {0, 2, 3, 9}, {5}])
 def test_indexes_are_read_as_they_are_written(indexes: set[int]) -> None:
-    assert indexing.parse(indexing.render(indexes), 10) == indexes
+    assert completion_indexes.parse(completion_indexes.render(indexes), 10) == indexes
 
 
 def test_odd_indexes_are_left_out() -> None:
-    assert indexing.parse("1,x,3-,-4,5-6,99", 10) == {1, 3, 5, 6}
+    assert completion_indexes.parse("1,x,3-,-4,5-6,99", 10) == {1, 3, 5, 6}
 
 
-def ended(obj: Object, *owned: Object) -> ending.End | None:
+def ended(obj: Object, *owned: Object) -> completion.JobEnd | None:
     active = plan.active_pods(obj, owned)
-    return ending.end(obj, accounting.account(obj, owned), active, NOW)
+    return completion.end(obj, accounting.account(obj, owned), active, NOW)
 
 
 def reason(obj: Object, *owned: Object) -> str:
@@ -191,15 +194,15 @@ CODES = {"onExitCodes": {"operator": "In", "values": [1, 42]}}
 def test_a_failure_policy_judges_by_exit_code_and_condition() -> None:
     failed = pod("a", "Failed")
     judged = judge(policy("FailJob", **CODES), failed)
-    told = "Container c for pod default/a failed with exit code 1 matching FailJob rule at index 0"
-    assert (judged.action, judged.message) == (Action.FAIL_JOB, told)
+    message = "Container c for pod default/a failed with exit code 1 matching FailJob rule at index 0"
+    assert (judged.action, judged.message) == (FailureAction.FAIL_JOB, message)
     other = {"onExitCodes": {"operator": "NotIn", "values": [1]}}
-    assert judge(policy("FailJob", **other), failed).action is Action.COUNT
+    assert judge(policy("FailJob", **other), failed).action is FailureAction.COUNT
     named = {"onExitCodes": {"operator": "In", "values": [1], "containerName": "other"}}
-    assert judge(policy("FailJob", **named), failed).action is Action.COUNT
+    assert judge(policy("FailJob", **named), failed).action is FailureAction.COUNT
     disrupted = pod("b", "Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}])
     rule = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    assert judge(policy("Ignore", **rule), disrupted).action is Action.IGNORE
+    assert judge(policy("Ignore", **rule), disrupted).action is FailureAction.IGNORE
 
 
 def test_what_a_policy_decides_counts() -> None:

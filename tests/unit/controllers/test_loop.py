@@ -5,35 +5,35 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from alcove.api.errors import Cause, Conflict, Details, Forbidden, NotFound, ServiceUnavailable
+from alcove.api.errors import Conflict, Details, Forbidden, NotFound, ServiceUnavailable, StatusCause
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
-from alcove.client.errors import Behind, NotPermitted, PlaneLeft, Unreachable
-from alcove.client.events import Recorder, Told
+from alcove.client.errors import NotPermitted, PlaneLeft, ServerBehind, Unreachable
+from alcove.client.events import EventRecorder, PendingEvent
 from alcove.client.keys import HOME, ObjectKey, PlaneId
-from alcove.client.part import Part
+from alcove.client.plane_mirror import PlaneMirror
 from alcove.client.planes import Planes
 from alcove.client.resources import CONFIG_MAPS
 from alcove.controllers import loop as loops
-from alcove.controllers.controller import DONE, Controller, Result, Setup, owner_of
-from alcove.controllers.everything import Everything
-from alcove.controllers.loop import Loop, Verdict, told_of, verdict
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, owner_of
+from alcove.controllers.loop import ControllerLoop, ReconcileOutcome, tenant_message, verdict
+from alcove.controllers.metadata_cache import MetadataCache
 from alcove.controllers.metrics import LoopMetrics
 from alcove.testing.clock import VirtualClock
 
 Reconcile = Callable[[ObjectKey], Awaitable[Result]]
 
 
-class Listening(Recorder):
+class Listening(EventRecorder):
     """Keeps what it is told."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(_no_client, clock)
-        self.told: list[Told] = []
+        self.told: list[PendingEvent] = []
 
-    def tell(self, told: Told) -> None:
+    def record(self, told: PendingEvent) -> None:
         self.told.append(told)
 
 
@@ -57,7 +57,7 @@ class Rig:
                 self.recorder = Listening(clock)
                 self.loop = self._loop(planes, clock)
                 mirror = self.loop.controller.reads[0]
-                self.part: Part = mirror.add_plane(HOME)
+                self.part: PlaneMirror = mirror.add_plane(HOME)
                 running = asyncio.create_task(self.loop.run())
                 await asyncio.sleep(0)
                 await scenario(self)
@@ -66,7 +66,7 @@ class Rig:
 
         clock.run(body())
 
-    def _loop(self, planes: Planes, clock: VirtualClock) -> Loop:
+    def _loop(self, planes: Planes, clock: VirtualClock) -> ControllerLoop:
         rig = self
 
         class Maps(Controller):
@@ -74,22 +74,22 @@ class Rig:
             resource = CONFIG_MAPS
             workers = rig._workers
 
-            def __init__(self, setup: Setup) -> None:
-                super().__init__(setup)
+            def __init__(self, context: ControllerContext) -> None:
+                super().__init__(context)
                 self.on(self.mirror(CONFIG_MAPS))
 
             async def reconcile(self, key: ObjectKey) -> Result:
                 rig.called.append(key.name)
                 return await rig._reconcile(key)
 
-        setup = Setup(
+        context = ControllerContext(
             planes=planes,
-            everything=Everything(planes),
+            metadata_cache=MetadataCache(planes),
             recorder=self.recorder,
             clock=clock,
             authorities={},
         )
-        return Loop(Maps(setup), LoopMetrics("map"))
+        return ControllerLoop(Maps(context), LoopMetrics("map"))
 
     def change(self, tenant: str, name: str, revision: int = 1) -> None:
         meta = {"tenant": tenant, "namespace": "default", "name": name, "resourceVersion": str(revision)}
@@ -188,37 +188,39 @@ def test_own_writes_are_seen_before_the_next_call() -> None:
 
 def terminating() -> Forbidden:
     error = Forbidden("unable to create new content in namespace n because it is being terminated")
-    error.details = Details(causes=(Cause("NamespaceTerminating", "it ends", "metadata.namespace"),))
+    error.details = Details(causes=(StatusCause("NamespaceTerminating", "it ends", "metadata.namespace"),))
     return error
 
 
-VERDICTS: list[tuple[Result | Exception, Verdict]] = [
-    (DONE, Verdict.DONE),
-    (Result(after_seconds=0.0), Verdict.LATER),
-    (Conflict("changed"), Verdict.OUTDATED),
-    (Behind("watch is late"), Verdict.OUTDATED),
-    (Unreachable("away", sent=True), Verdict.AWAY),
-    (ServiceUnavailable("busy"), Verdict.AWAY),
-    (Forbidden("no"), Verdict.FAILED),
-    (ValueError("bug"), Verdict.FAILED),
-    (TimeoutError(), Verdict.FAILED),
-    (PlaneLeft("b"), Verdict.DROPPED),
-    (NotPermitted("no lease"), Verdict.DROPPED),
-    (terminating(), Verdict.DROPPED),
-    (NotFound.of(GroupResource("", "namespaces"), "n"), Verdict.OUTDATED),
-    (NotFound.of(GroupResource("", "tenants"), "t"), Verdict.OUTDATED),
-    (NotFound.of(GroupResource("", "pods"), "p"), Verdict.FAILED),
+VERDICTS: list[tuple[Result | Exception, ReconcileOutcome]] = [
+    (DONE, ReconcileOutcome.DONE),
+    (Result(after_seconds=0.0), ReconcileOutcome.LATER),
+    (Conflict("changed"), ReconcileOutcome.OUTDATED),
+    (ServerBehind("watch is late"), ReconcileOutcome.OUTDATED),
+    (Unreachable("away", sent=True), ReconcileOutcome.AWAY),
+    (ServiceUnavailable("busy"), ReconcileOutcome.AWAY),
+    (Forbidden("no"), ReconcileOutcome.FAILED),
+    (ValueError("bug"), ReconcileOutcome.FAILED),
+    (TimeoutError(), ReconcileOutcome.FAILED),
+    (PlaneLeft("b"), ReconcileOutcome.DROPPED),
+    (NotPermitted("no lease"), ReconcileOutcome.DROPPED),
+    (terminating(), ReconcileOutcome.DROPPED),
+    (NotFound.of(GroupResource("", "namespaces"), "n"), ReconcileOutcome.OUTDATED),
+    (NotFound.of(GroupResource("", "tenants"), "t"), ReconcileOutcome.OUTDATED),
+    (NotFound.of(GroupResource("", "pods"), "p"), ReconcileOutcome.FAILED),
 ]
 
 
 @pytest.mark.parametrize(("outcome", "expected"), VERDICTS, ids=lambda value: type(value).__name__)
-def test_verdicts(outcome: Result | Exception, expected: Verdict) -> None:
+def test_verdicts(outcome: Result | Exception, expected: ReconcileOutcome) -> None:
     assert verdict(outcome) is expected
 
 
 def test_the_servers_refusal_is_told_in_its_own_words() -> None:
-    assert told_of("map", Forbidden("exceeded quota")) == "exceeded quota"
-    assert told_of("map", ValueError("x")) == "the map controller cannot handle this object (ValueError)"
+    assert tenant_message("map", Forbidden("exceeded quota")) == "exceeded quota"
+    assert (
+        tenant_message("map", ValueError("x")) == "the map controller cannot handle this object (ValueError)"
+    )
 
 
 def _owned(owner: Object | None) -> Object:
@@ -237,6 +239,6 @@ def _owned(owner: Object | None) -> Object:
 )
 def test_owners_are_told_of_their_objects(owner: Object | None, expected: Iterable[str]) -> None:
     key = ObjectKey(HOME, TenantId("a"), "web", "pod")
-    change = Change(Kind.ADDED, key, _owned(owner))
+    change = ObjectChange(ChangeType.ADDED, key, _owned(owner))
     found = list(owner_of(CONFIG_MAPS)(change))
     assert found == [key.of(name) for name in expected]

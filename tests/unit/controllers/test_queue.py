@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
-from alcove.client.keys import HOME, ObjectKey, PlaneId, Space
+from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
 from alcove.controllers import queue as queues
-from alcove.controllers.queue import Queue
+from alcove.controllers.queue import WorkQueue
 from alcove.testing.clock import VirtualClock
 
 
@@ -21,10 +21,10 @@ def key(tenant: str, name: str, plane: PlaneId = HOME) -> ObjectKey:
 
 
 def run(
-    scenario: Callable[[Queue], Awaitable[None]], in_hand_max: int = 10, waiting_max: int = 1_000
+    scenario: Callable[[WorkQueue], Awaitable[None]], in_hand_max: int = 10, waiting_max: int = 1_000
 ) -> None:
     async def body() -> None:
-        queue = Queue(in_hand_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
+        queue = WorkQueue(in_hand_per_tenant_max=in_hand_max, waiting_per_tenant_max=waiting_max)
         await scenario(queue)
         queue.close()
 
@@ -32,7 +32,7 @@ def run(
 
 
 def test_a_key_added_often_is_handed_out_once() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         for _ in range(5):
             queue.add(key("a", "x"))
         assert (await queue.take()).key == key("a", "x")
@@ -43,7 +43,7 @@ def test_a_key_added_often_is_handed_out_once() -> None:
 
 
 def test_a_key_added_while_in_hand_waits_until_it_is_done() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         queue.add(key("a", "x"))
         await queue.take()
         queue.add(key("a", "x"))
@@ -57,7 +57,7 @@ def test_a_key_added_while_in_hand_waits_until_it_is_done() -> None:
 
 
 def test_a_flood_delays_another_tenants_key_by_one_turn() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         for number in range(100_000):
             queue.add(key("greedy", str(number)))
         queue.add(key("small", "one"))
@@ -68,7 +68,7 @@ def test_a_flood_delays_another_tenants_key_by_one_turn() -> None:
 
 
 def test_planes_with_tenants_of_the_same_name_are_two_parties() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         other = PlaneId("a")
         for number in range(3):
             queue.add(key("a", str(number)))
@@ -80,7 +80,7 @@ def test_planes_with_tenants_of_the_same_name_are_two_parties() -> None:
 
 
 def test_a_tenant_never_has_all_the_workers() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         for number in range(5):
             queue.add(key("slow", str(number)))
         first = [(await queue.take()).key for _ in range(2)]
@@ -96,7 +96,7 @@ def test_a_tenant_never_has_all_the_workers() -> None:
 
 
 def test_of_several_delays_the_earliest_counts() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         loop = asyncio.get_running_loop()
         for seconds in (60, 5, 30):
             queue.add_after(key("a", "x"), seconds)
@@ -111,7 +111,7 @@ def test_of_several_delays_the_earliest_counts() -> None:
 
 
 def test_an_add_takes_the_place_of_a_delay() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         queue.add_after(key("a", "x"), 60)
         queue.add(key("a", "x"))
         assert queue.delayed == 0
@@ -125,7 +125,7 @@ def test_an_add_takes_the_place_of_a_delay() -> None:
 
 
 def test_backoff_doubles_up_to_its_bound_and_is_forgotten() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         waits = [queue.add_failed(key("a", "x")) for _ in range(40)]
         assert waits[:3] == [
             queues.BACKOFF_SECONDS_MIN,
@@ -140,7 +140,7 @@ def test_backoff_doubles_up_to_its_bound_and_is_forgotten() -> None:
 
 
 def test_nothing_is_kept_of_delays_that_are_not_waited_for_any_more() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         for number in range(100):
             queue.add_after(key("a", f"kept{number}"), 3_600)
         for number in range(1_000):
@@ -161,12 +161,12 @@ def test_overflow_is_made_up_for_when_the_tenant_has_nothing_left() -> None:
     async def body() -> None:
         everything = [key("a", str(number)) for number in range(50)]
 
-        def refill(space: Space) -> None:
-            assert space == Space(HOME, TenantId("a"))
+        def refill(tenant_key: TenantKey) -> None:
+            assert tenant_key == TenantKey(HOME, TenantId("a"))
             for each in everything:
                 queue.add(each)
 
-        queue = Queue(in_hand_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
+        queue = WorkQueue(in_hand_per_tenant_max=4, waiting_per_tenant_max=8, refill=refill)
         seen: set[ObjectKey] = set()
         for each in everything:
             queue.add(each)
@@ -185,7 +185,7 @@ def test_overflow_is_made_up_for_when_the_tenant_has_nothing_left() -> None:
 
 
 def test_a_cancelled_taker_loses_nothing() -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         first, second = (asyncio.create_task(queue.take()) for _ in range(2))
         await asyncio.sleep(0)
         queue.add(key("a", "x"))
@@ -204,7 +204,7 @@ STEPS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_nothing_is_lost_and_nothing_is_with_two_workers(steps: list[tuple[str, int]]) -> None:
-    async def scenario(queue: Queue) -> None:
+    async def scenario(queue: WorkQueue) -> None:
         wanted: set[ObjectKey] = set()
         in_hand: list[ObjectKey] = []
         for step, number in steps:
@@ -244,7 +244,7 @@ def test_a_delay_that_is_over_at_once_does_not_break_uvloops_timer() -> None:
     """Its handle of a past time is not a timer's: it has no `when`."""
 
     async def body() -> None:
-        queue = Queue(in_hand_per_tenant_max=1)
+        queue = WorkQueue(in_hand_per_tenant_max=1)
         keys = [ObjectKey(HOME, TenantId("a"), "", name) for name in ("one", "two", "three")]
         for key in keys:
             queue.add_after(key, 1e-9)

@@ -6,8 +6,8 @@ import pytest
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.replicasets.plan import Failure, Plan, plan, status
-from alcove.controllers.workloads.making import BURST_MAX
+from alcove.controllers.replicasets.plan import ReplicaFailure, ReplicaSetPlan, plan, status
+from alcove.controllers.workloads.creation import BURST_MAX
 
 NOW = 1_700_000_000.0
 LABELS = {"app": "web"}
@@ -46,13 +46,13 @@ def pod(
 )
 def test_what_is_missing_is_made(wanted: int, there: int, create: int) -> None:
     owned = [pod(f"p{number}") for number in range(there)]
-    assert plan(made(wanted), owned, owned, NOW) == Plan(create=create)
+    assert plan(made(wanted), owned, owned, NOW) == ReplicaSetPlan(create=create)
 
 
 def test_a_set_that_goes_makes_and_deletes_nothing() -> None:
     ending = made(3, deletionTimestamp=meta.format_time(NOW))
-    assert plan(ending, [], [], NOW) == Plan()
-    assert plan(ending, [pod(f"p{number}") for number in range(5)], [], NOW) == Plan()
+    assert plan(ending, [], [], NOW) == ReplicaSetPlan()
+    assert plan(ending, [pod(f"p{number}") for number in range(5)], [], NOW) == ReplicaSetPlan()
 
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -105,10 +105,10 @@ def test_status_counts() -> None:
 
 def test_a_failure_is_told_once_and_taken_back() -> None:
     obj = made(1)
-    failed = status(obj, [], Failure("FailedCreate", "exceeded quota"), NOW)
+    failed = status(obj, [], ReplicaFailure("FailedCreate", "exceeded quota"), NOW)
     (condition,) = failed["conditions"]
     assert (condition["type"], condition["status"]) == ("ReplicaFailure", "True")
     assert (condition["reason"], condition["message"]) == ("FailedCreate", "exceeded quota")
     obj["status"] = failed
-    assert status(obj, [], Failure("FailedCreate", "exceeded quota"), NOW + 60) == failed
+    assert status(obj, [], ReplicaFailure("FailedCreate", "exceeded quota"), NOW + 60) == failed
     assert "conditions" not in status(obj, [pod("a")], None, NOW + 60)

@@ -8,11 +8,11 @@ from alcove.api.objects import Object
 from alcove.api.validation import same
 from alcove.client.resources import STATEFUL_SETS
 from alcove.controllers.statefulsets import identity
-from alcove.controllers.statefulsets.plan import Plan, Revisions, plan, status
+from alcove.controllers.statefulsets.plan import StatefulSetPlan, StatefulSetRevisions, plan, status
 from alcove.controllers.workloads import history
 
 NOW = 1_700_000_000.0
-SAME, ROLLING = Revisions("r1", "r1"), Revisions("r1", "r2")
+SAME, ROLLING = StatefulSetRevisions("r1", "r1"), StatefulSetRevisions("r1", "r2")
 
 
 def stateful_set(replicas: int = 3, **spec: Any) -> Object:
@@ -46,7 +46,7 @@ def pod(ordinal: int, state: str = "ready", revision: str = "r1") -> Object:
     }
 
 
-def steps(made: Plan) -> tuple[list[tuple[int, str]], list[str]]:
+def steps(made: StatefulSetPlan) -> tuple[list[tuple[int, str]], list[str]]:
     return (
         [(each.ordinal, each.revision) for each in made.create],
         [each["metadata"]["name"] for each in made.delete],
@@ -113,7 +113,7 @@ def test_pods_below_the_partition_come_back_as_they_were() -> None:
 def test_a_set_that_goes_does_nothing() -> None:
     one = stateful_set()
     one["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
-    assert plan(one, [], SAME, NOW) == Plan()
+    assert plan(one, [], SAME, NOW) == StatefulSetPlan()
 
 
 def test_status_counts_and_ends_an_update() -> None:

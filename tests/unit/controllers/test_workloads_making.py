@@ -5,8 +5,8 @@ import asyncio
 from alcove.api.errors import Forbidden
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, Space
-from alcove.controllers.workloads.making import Lanes, slow_start
+from alcove.client.keys import HOME, TenantKey
+from alcove.controllers.workloads.creation import TenantRequestLimits, slow_start
 
 
 def test_all_are_made_in_growing_batches_within_the_lane() -> None:
@@ -40,7 +40,7 @@ def test_a_refusal_stops_what_was_not_begun() -> None:
 
 
 def test_each_tenant_has_its_own_lane() -> None:
-    lanes = Lanes()
-    one = lanes.of(Space(HOME, TenantId("one")))
-    assert lanes.of(Space(HOME, TenantId("one"))) is one
-    assert lanes.of(Space(HOME, TenantId("two"))) is not one
+    lanes = TenantRequestLimits()
+    one = lanes.of(TenantKey(HOME, TenantId("one")))
+    assert lanes.of(TenantKey(HOME, TenantId("one"))) is one
+    assert lanes.of(TenantKey(HOME, TenantId("two"))) is not one

@@ -4,7 +4,7 @@ from typing import Any
 
 from alcove.api.objects import Object
 from alcove.api.selectors import from_labels
-from alcove.controllers.workloads.owning import orphans, sort_out
+from alcove.controllers.workloads.controller_refs import orphans, sort_out
 
 SELECTOR = from_labels({"app": "web"})
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from alcove.dataplane.address import pack
-from alcove.dataplane.desired import (
+from alcove.dataplane.desired import (  # fmt: skip
     Entries,
-    Found,
+    ObservedKernelState,
     allot_slots,
     bulk_of,
     burst_ns,
@@ -18,7 +18,7 @@ from alcove.dataplane.desired import (
     endpoint_key,
     gateway_name,
     route_key,
-)  # fmt: skip
+)
 from alcove.dataplane.maps import (
     ENDPOINT,
     INDEX,
@@ -31,39 +31,39 @@ from alcove.dataplane.maps import (
     PortFlag,
     RouteKind,
 )  # fmt: skip
-from alcove.dataplane.model import (
-    Backend,
-    Block,
-    Door,
-    Endpoint,
+from alcove.dataplane.model import (  # fmt: skip
+    DataplaneNetwork,
+    DataplaneService,
+    DataplaneState,
     Gateway,
-    Network,
-    Port,
-    Profile,
+    NodePort,
+    PrefixBlock,
     Protocol,
-    Rule,
-    Service,
+    RemoteEndpoint,
+    ServiceBackend,
     Subnet,
+    TrafficProfile,
+    TrafficRule,
+    Veth,
     Vpc,
-    World,
-)  # fmt: skip
+)
 
 HERE, THERE, ELSEWHERE = (IPv4Address(f"192.168.0.{n}") for n in (1, 2, 3))
 VPC = ip_network("10.0.0.0/16")
 ONE, TWO = ip_network("10.0.1.0/24"), ip_network("10.0.2.0/24")
-PORT_A = Port("pa", 5, "0e:00:00:00:00:01", (ip_interface("10.0.1.11/24"), ip_interface("fd00::11/64")))
-BASE = World(
+PORT_A = Veth("pa", 5, "0e:00:00:00:00:01", (ip_interface("10.0.1.11/24"), ip_interface("fd00::11/64")))
+BASE = DataplaneState(
     nodes=(THERE, ELSEWHERE),
     vpcs=(Vpc(5, (VPC,)),),
     subnets=(Subnet(5, ONE), Subnet(5, TWO)),
-    ports=(PORT_A,),
+    veths=(PORT_A,),
 )
 
 
-def entries(world: World, node: IPv4Address = HERE, flags: dict[int, int] | None = None) -> Entries:
+def entries(state: DataplaneState, node: IPv4Address = HERE, flags: dict[int, int] | None = None) -> Entries:
     links = {"pa": 7, "pb": 8, gateway_name("al", 5): 9}
-    found = Found(links, {5: 0, 6: 1}, {THERE: THERE, ELSEWHERE: HERE}, flags or {})
-    return desired("al", node, world, found, bulk_of(world, node))
+    found = ObservedKernelState(links, {5: 0, 6: 1}, {THERE: THERE, ELSEWHERE: HERE}, flags or {})
+    return desired("al", node, state, found, bulk_of(state, node))
 
 
 def test_a_port_is_a_port_and_an_endpoint_of_each_address() -> None:
@@ -77,27 +77,27 @@ def test_a_port_is_a_port_and_an_endpoint_of_each_address() -> None:
 
 
 def test_a_port_without_a_link_waits() -> None:
-    made = entries(replace(BASE, ports=(replace(PORT_A, name="not yet"),)))
+    made = entries(replace(BASE, veths=(replace(PORT_A, name="not yet"),)))
     assert made[MapName.PORTS] == {}
     assert made[MapName.ENDPOINTS] == {}
 
 
-def remote(world: World, node: IPv4Address) -> set[str]:
-    known = entries(world, node)[MapName.ENDPOINTS]
+def remote(state: DataplaneState, node: IPv4Address) -> set[str]:
+    known = entries(state, node)[MapName.ENDPOINTS]
     return {
         address for address in ("10.0.1.50", "10.0.2.50") if endpoint_key(5, ip_address(address)) in known
     }
 
 
 ENDPOINTS = (
-    Endpoint(5, ip_address("10.0.1.50"), THERE),
-    Endpoint(5, ip_address("10.0.2.50"), ELSEWHERE),
-    Endpoint(6, ip_address("10.0.1.51"), THERE),
+    RemoteEndpoint(5, ip_address("10.0.1.50"), THERE),
+    RemoteEndpoint(5, ip_address("10.0.2.50"), ELSEWHERE),
+    RemoteEndpoint(6, ip_address("10.0.1.51"), THERE),
 )
 
 
 @pytest.mark.parametrize(
-    ("bouncers", "ports", "known"),
+    ("bouncers", "veths", "known"),
     [
         ((), (PORT_A,), {"10.0.1.50", "10.0.2.50"}),
         ((), (), set()),
@@ -107,49 +107,51 @@ ENDPOINTS = (
     ],
 )  # fmt: skip
 def test_who_knows_the_endpoints_of_others(
-    bouncers: tuple[IPv4Address, ...], ports: tuple[Port, ...], known: set[str]
+    bouncers: tuple[IPv4Address, ...], veths: tuple[Veth, ...], known: set[str]
 ) -> None:
     """Without bouncers every node that has the network; with bouncers only they, of their subnet."""
     subnets = (Subnet(5, ONE, bouncers), Subnet(5, TWO, (ELSEWHERE,) if bouncers else ()))
-    assert remote(replace(BASE, subnets=subnets, endpoints=ENDPOINTS, ports=ports), HERE) == known
+    assert remote(replace(BASE, subnets=subnets, endpoints=ENDPOINTS, veths=veths), HERE) == known
 
 
-def route(world: World, prefix: str, node: IPv4Address = HERE) -> dict[str, object] | None:
-    raw = entries(world, node)[MapName.ROUTES].get(route_key(5, ip_network(prefix)))
+def route(state: DataplaneState, prefix: str, node: IPv4Address = HERE) -> dict[str, object] | None:
+    raw = entries(state, node)[MapName.ROUTES].get(route_key(5, ip_network(prefix)))
     return ROUTE.unpack(raw) if raw else None
 
 
 def test_routes_of_an_ordinary_node_lead_to_who_knows() -> None:
-    world = replace(
+    state = replace(
         BASE,
         vpcs=(Vpc(5, (VPC,), (ELSEWHERE,)),),
         subnets=(Subnet(5, ONE, (THERE,)), Subnet(5, TWO, (THERE,))),
     )
-    own = route(world, "10.0.1.0/24")
+    own = route(state, "10.0.1.0/24")
     assert own is not None
     assert (own["kind"], own["count"], own["flags"]) == (RouteKind.SUBNET, 1, 0)
     assert own["nodes"][:4] == THERE.packed  # type: ignore[index]
-    assert route(world, "10.0.2.0/24") is None
-    whole = route(world, "10.0.0.0/16")
+    assert route(state, "10.0.2.0/24") is None
+    whole = route(state, "10.0.0.0/16")
     assert whole is not None
     assert (whole["kind"], whole["nodes"][:4]) == (RouteKind.VPC, ELSEWHERE.packed)  # type: ignore[index]
 
 
 def test_a_divider_knows_every_subnet_and_asks_nobody() -> None:
-    world = replace(
+    state = replace(
         BASE,
-        ports=(),
+        veths=(),
         vpcs=(Vpc(5, (VPC,), (HERE,)),),
         subnets=(Subnet(5, ONE, (THERE,)), Subnet(5, TWO, (HERE,))),
     )
-    whole, one, two = (route(world, prefix) for prefix in ("10.0.0.0/16", "10.0.1.0/24", "10.0.2.0/24"))
+    whole, one, two = (route(state, prefix) for prefix in ("10.0.0.0/16", "10.0.1.0/24", "10.0.2.0/24"))
     assert whole is not None and one is not None and two is not None
     assert (whole["flags"], one["flags"], two["flags"]) == (ROUTE_SELF, 0, ROUTE_SELF)
 
 
 def test_services_are_held_only_of_networks_that_are_here() -> None:
     services = tuple(
-        Service(vni, ip_address("172.20.0.1"), 80, Protocol.TCP, (Backend(ip_address("10.0.1.11"), 80),))
+        DataplaneService(
+            vni, ip_address("172.20.0.1"), 80, Protocol.TCP, (ServiceBackend(ip_address("10.0.1.11"), 80),)
+        )
         for vni in (5, 6)
     )
     made = entries(replace(BASE, services=services))
@@ -167,8 +169,8 @@ def test_once_a_backend_always_a_backend() -> None:
 
 
 def test_policies_are_held_while_a_port_has_them() -> None:
-    profile = Profile((Rule((Block(ip_network("10.0.0.0/8")),)),))
-    made = entries(replace(BASE, ports=(replace(PORT_A, ingress=profile),)))
+    profile = TrafficProfile((TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")),)),))
+    made = entries(replace(BASE, veths=(replace(PORT_A, ingress=profile),)))
     port = PORT.unpack(made[MapName.PORTS][INDEX.pack(7)])
     assert port["policy_in"] != 0
     assert port["policy_out"] == 0
@@ -186,13 +188,13 @@ def test_a_gateway_is_an_endpoint_and_perhaps_a_way_out() -> None:
     assert own["flags"] == EndpointFlag.LOCAL
     assert route(replace(BASE, gateways=(gateway,)), "0.0.0.0/0") is None
     assert route(replace(BASE, gateways=(replace(gateway, egress=True),)), "0.0.0.0/0") is not None
-    kept = Door(5, HERE, 30000, Protocol.TCP, IPv4Address("172.20.0.1"), 80, keep_client=True)
-    assert route(replace(BASE, gateways=(gateway,), doors=(kept,)), "0.0.0.0/0") is not None
+    kept = NodePort(5, HERE, 30000, Protocol.TCP, IPv4Address("172.20.0.1"), 80, keep_client=True)
+    assert route(replace(BASE, gateways=(gateway,), node_ports=(kept,)), "0.0.0.0/0") is not None
 
 
 def test_service_addresses_lead_nowhere_else() -> None:
-    world = replace(BASE, networks=(Network(5, (ip_network("172.20.0.0/16"),)),))
-    found = route(world, "172.20.0.0/16")
+    state = replace(BASE, networks=(DataplaneNetwork(5, (ip_network("172.20.0.0/16"),)),))
+    found = route(state, "172.20.0.0/16")
     assert found is not None
     assert found["kind"] == RouteKind.SERVICE
 
@@ -220,14 +222,14 @@ def test_slots_are_kept_unique_and_possible(held: dict[int, int], wanted: set[in
 
 
 def test_what_did_not_change_is_not_computed_again() -> None:
-    service = Service(5, ip_address("172.20.0.1"), 80, Protocol.TCP, ())
-    world = replace(BASE, endpoints=ENDPOINTS, services=(service,))
-    first = bulk_of(world, HERE)
-    other = replace(world, forbidden=(ONE,))
-    again = bulk_of(other, HERE, world, first)
+    service = DataplaneService(5, ip_address("172.20.0.1"), 80, Protocol.TCP, ())
+    state = replace(BASE, endpoints=ENDPOINTS, services=(service,))
+    first = bulk_of(state, HERE)
+    other = replace(state, forbidden=(ONE,))
+    again = bulk_of(other, HERE, state, first)
     assert again.remote is first.remote
     assert again.services is first.services
-    less = replace(world, endpoints=ENDPOINTS[1:])
-    assert bulk_of(less, HERE, world, first) == bulk_of(less, HERE)
-    gone = replace(world, ports=())
-    assert bulk_of(gone, HERE, world, first) == bulk_of(gone, HERE)
+    less = replace(state, endpoints=ENDPOINTS[1:])
+    assert bulk_of(less, HERE, state, first) == bulk_of(less, HERE)
+    gone = replace(state, veths=())
+    assert bulk_of(gone, HERE, state, first) == bulk_of(gone, HERE)

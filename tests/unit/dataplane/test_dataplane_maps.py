@@ -8,9 +8,9 @@ import pytest
 
 from alcove.dataplane import maps
 from alcove.dataplane.build import find_compiler, sources_folder
-from alcove.dataplane.drops import Reason
+from alcove.dataplane.drops import DropReason
 from alcove.dataplane.errors import BuildFailed
-from alcove.dataplane.maps import LAYOUTS, Layout
+from alcove.dataplane.maps import LAYOUTS, StructLayout
 
 SKIPPED_MEMBERS = {"pad", "pad2"}
 
@@ -31,12 +31,12 @@ def compiles(assertions: list[str], folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
-def layout_assertions(layout: Layout) -> list[str]:
-    told = [f"sizeof(struct {layout.c_name}) == {layout.size}"]
-    told += [
+def layout_assertions(layout: StructLayout) -> list[str]:
+    messages = [f"sizeof(struct {layout.c_name}) == {layout.size}"]
+    messages += [
         f"offsetof(struct {layout.c_name}, {name}) == {offset}" for name, offset in layout.offsets().items()
     ]
-    return told
+    return messages
 
 
 def enum_assertions(kind: type[Enum], prefix: str) -> list[str]:
@@ -61,7 +61,7 @@ def test_the_sample_is_as_in_c(tmp_path: Path) -> None:
 
 
 def test_every_enumerator_and_flag_is_as_in_c(tmp_path: Path) -> None:
-    assertions = [*enum_assertions(Reason, "REASON_"), f"REASON_COUNT == {len(Reason)}"]
+    assertions = [*enum_assertions(DropReason, "REASON_"), f"REASON_COUNT == {len(DropReason)}"]
     assertions += [*enum_assertions(maps.PathTaken, "PATH_"), f"PATH_COUNT == {len(maps.PathTaken)}"]
     assertions += enum_assertions(maps.RouteKind, "ROUTE_") + enum_assertions(maps.FlowKind, "FLOW_")
     assertions += enum_assertions(maps.PortFlag, "PORT_") + enum_assertions(maps.EndpointFlag, "ENDPOINT_")

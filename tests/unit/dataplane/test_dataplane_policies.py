@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from alcove.dataplane.address import Address, pack
 from alcove.dataplane.maps import CLASS, PEER_KEY, RULE_KEY
-from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule
-from alcove.dataplane.policies import Compiled, compile_profile, split_range
+from alcove.dataplane.model import PortRange, PrefixBlock, Protocol, TrafficProfile, TrafficRule
+from alcove.dataplane.policies import CompiledPolicy, compile_profile, split_range
 
 
 def longest(entries: dict[bytes, bytes], wanted: bytes) -> bytes | None:
@@ -23,7 +23,7 @@ def longest(entries: dict[bytes, bytes], wanted: bytes) -> bytes | None:
     return best[1]
 
 
-def decides(compiled: Compiled, peer: Address, protocol: int, port: int) -> bool:
+def decides(compiled: CompiledPolicy, peer: Address, protocol: int, port: int) -> bool:
     """As bpf/lib/policy.h does."""
     key = PEER_KEY.pack(0, compiled.name, pack(peer))[4:]
     found = longest(compiled.peers, key)
@@ -33,18 +33,18 @@ def decides(compiled: Compiled, peer: Address, protocol: int, port: int) -> bool
     return longest(compiled.rules, key) is not None
 
 
-def says(profile: Profile, peer: Address, protocol: int, port: int) -> bool:
+def says(profile: TrafficProfile, peer: Address, protocol: int, port: int) -> bool:
     """The rules, read literally."""
     return any(_peer(rule, peer) and _port(rule, protocol, port) for rule in profile.rules)
 
 
-def _peer(rule: Rule, peer: Address) -> bool:
+def _peer(rule: TrafficRule, peer: Address) -> bool:
     if rule.peers is None:
         return True
     return any(peer in one.prefix and not any(peer in cut for cut in one.excepts) for one in rule.peers)
 
 
-def _port(rule: Rule, protocol: int, port: int) -> bool:
+def _port(rule: TrafficRule, protocol: int, port: int) -> bool:
     if rule.ports is None:
         return True
     return any(one.protocol == protocol and one.low <= port <= one.high for one in rule.ports)
@@ -55,18 +55,18 @@ prefixes = st.builds(
     lambda address, bits: IPv4Network((address, bits), strict=False), addresses, st.integers(24, 32)
 )
 blocks = st.builds(
-    Block, prefixes | st.just(IPv4Network("0.0.0.0/0")), st.lists(prefixes, max_size=2).map(tuple)
+    PrefixBlock, prefixes | st.just(IPv4Network("0.0.0.0/0")), st.lists(prefixes, max_size=2).map(tuple)
 )
 ports = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 ranges = st.builds(
     lambda kind, pair: PortRange(kind, *pair), st.sampled_from([Protocol.TCP, Protocol.UDP]), ports
 )
 rules = st.builds(
-    Rule,
+    TrafficRule,
     st.none() | st.lists(blocks, max_size=3).map(tuple),
     st.none() | st.lists(ranges, max_size=3).map(tuple),
 )
-profiles = st.lists(rules, max_size=4).map(lambda made: Profile(tuple(made)))
+profiles = st.lists(rules, max_size=4).map(lambda made: TrafficProfile(tuple(made)))
 
 
 @settings(max_examples=300, deadline=None)
@@ -74,32 +74,36 @@ profiles = st.lists(rules, max_size=4).map(lambda made: Profile(tuple(made)))
     profiles,
     st.lists(st.tuples(addresses, st.sampled_from([1, 6, 17]), st.integers(0, 21)), min_size=5, max_size=20),
 )
-def test_compiled_and_literal_agree(profile: Profile, packets: list[tuple[IPv4Address, int, int]]) -> None:
+def test_compiled_and_literal_agree(
+    profile: TrafficProfile, packets: list[tuple[IPv4Address, int, int]]
+) -> None:
     compiled = compile_profile(profile)
     for peer, protocol, port in packets:
         assert decides(compiled, peer, protocol, port) == says(profile, peer, protocol, port)
 
 
 def test_families_do_not_mix() -> None:
-    compiled = compile_profile(Profile((Rule((Block(ip_network("0.0.0.0/0")),)),)))
+    compiled = compile_profile(TrafficProfile((TrafficRule((PrefixBlock(ip_network("0.0.0.0/0")),)),)))
     assert decides(compiled, ip_address("192.0.2.1"), 6, 80)
     assert not decides(compiled, ip_address("2001:db8::1"), 6, 80)
-    compiled = compile_profile(Profile((Rule((Block(ip_network("::/0")),)),)))
+    compiled = compile_profile(TrafficProfile((TrafficRule((PrefixBlock(ip_network("::/0")),)),)))
     assert decides(compiled, ip_address("2001:db8::1"), 6, 80)
 
 
 def test_everybody_means_both_families() -> None:
-    compiled = compile_profile(Profile((Rule(),)))
+    compiled = compile_profile(TrafficProfile((TrafficRule(),)))
     assert decides(compiled, ip_address("192.0.2.1"), 1, 0)
     assert decides(compiled, ip_address("2001:db8::1"), 58, 0)
 
 
 def test_the_name_is_the_content() -> None:
-    one = Rule((Block(ip_network("10.0.0.0/8")),), (PortRange(Protocol.TCP, 1, 2),))
-    two = Rule((Block(ip_network("10.1.0.0/16")),), (PortRange(Protocol.TCP, 3, 4),))
-    assert compile_profile(Profile((one, two))).name == compile_profile(Profile((two, one))).name
-    assert compile_profile(Profile((one,))).name != compile_profile(Profile((two,))).name
-    assert compile_profile(Profile()).name != 0
+    one = TrafficRule((PrefixBlock(ip_network("10.0.0.0/8")),), (PortRange(Protocol.TCP, 1, 2),))
+    two = TrafficRule((PrefixBlock(ip_network("10.1.0.0/16")),), (PortRange(Protocol.TCP, 3, 4),))
+    assert (
+        compile_profile(TrafficProfile((one, two))).name == compile_profile(TrafficProfile((two, one))).name
+    )
+    assert compile_profile(TrafficProfile((one,))).name != compile_profile(TrafficProfile((two,))).name
+    assert compile_profile(TrafficProfile()).name != 0
 
 
 @given(st.integers(0, 65535), st.integers(0, 65535))

@@ -4,10 +4,10 @@ from ipaddress import ip_address
 
 from alcove.dataplane.address import pack
 from alcove.dataplane.maps import BACKEND, BACKEND_KEY, SERVICE, SERVICE_DIRECT, SERVICE_KEY
-from alcove.dataplane.model import Backend, Protocol, Service
+from alcove.dataplane.model import DataplaneService, Protocol, ServiceBackend
 from alcove.dataplane.services import compile_services, ticks
 
-A, B = Backend(ip_address("10.0.0.1"), 80), Backend(ip_address("10.0.0.2"), 80)
+A, B = ServiceBackend(ip_address("10.0.0.1"), 80), ServiceBackend(ip_address("10.0.0.2"), 80)
 VIP = ip_address("172.20.0.1")
 
 
@@ -16,7 +16,7 @@ def key(vni: int, address: str, port: int, protocol: Protocol = Protocol.TCP) ->
 
 
 def test_a_service_names_its_set_and_the_set_its_backends() -> None:
-    compiled = compile_services([Service(5, VIP, 443, Protocol.TCP, (B, A))])
+    compiled = compile_services([DataplaneService(5, VIP, 443, Protocol.TCP, (B, A))])
     service = SERVICE.unpack(compiled.services[key(5, "172.20.0.1", 443)])
     assert (service["count"], service["flags"]) == (2, 0)
     members = [
@@ -27,13 +27,13 @@ def test_a_service_names_its_set_and_the_set_its_backends() -> None:
 
 
 def test_the_order_and_repetition_of_backends_do_not_matter() -> None:
-    one = compile_services([Service(5, VIP, 443, Protocol.TCP, (A, B))])
-    other = compile_services([Service(5, VIP, 443, Protocol.TCP, (B, A, B))])
+    one = compile_services([DataplaneService(5, VIP, 443, Protocol.TCP, (A, B))])
+    other = compile_services([DataplaneService(5, VIP, 443, Protocol.TCP, (B, A, B))])
     assert one == other
 
 
 def test_backends_are_known_by_their_own_address() -> None:
-    compiled = compile_services([Service(5, VIP, 443, Protocol.TCP, (A,))])
+    compiled = compile_services([DataplaneService(5, VIP, 443, Protocol.TCP, (A,))])
     direct = SERVICE.unpack(compiled.services[key(5, "10.0.0.1", 80)])
     assert direct["flags"] == SERVICE_DIRECT
     assert compiled.answering == {(5, A.address)}
@@ -41,15 +41,15 @@ def test_backends_are_known_by_their_own_address() -> None:
 
 def test_a_service_on_a_backends_address_stays_a_service() -> None:
     """A backend that is itself a service's address: the service wins, whatever the order."""
-    front = Service(5, VIP, 443, Protocol.TCP, (A,))
-    behind = Service(5, A.address, A.port, Protocol.TCP, (B,))
+    front = DataplaneService(5, VIP, 443, Protocol.TCP, (A,))
+    behind = DataplaneService(5, A.address, A.port, Protocol.TCP, (B,))
     for order in ([front, behind], [behind, front]):
         assert SERVICE.unpack(compile_services(order).services[key(5, "10.0.0.1", 80)])["flags"] == 0
 
 
 def test_equal_sets_are_shared_and_networks_are_not() -> None:
     compiled = compile_services(
-        [Service(5, VIP, 1, Protocol.TCP, (A,)), Service(6, VIP, 1, Protocol.UDP, (A,))]
+        [DataplaneService(5, VIP, 1, Protocol.TCP, (A,)), DataplaneService(6, VIP, 1, Protocol.UDP, (A,))]
     )
     assert len(compiled.backends) == 1
     assert compiled.vnis == {5, 6}

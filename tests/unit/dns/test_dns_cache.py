@@ -8,7 +8,7 @@ from alcove.dns.cache import (
     ENTRY_BYTES_OVERHEAD,
     FAILURE_SECONDS,
     POSITIVE_SECONDS_MAX,
-    Question,
+    DnsQuestion,
     ReplyCache,
     lifetime_seconds,
 )
@@ -25,8 +25,8 @@ class Clock:
         return self.now
 
 
-def question(number: int = 0) -> Question:
-    return Question(name_of(f"n{number}.example.org"), 1)
+def question(number: int = 0) -> DnsQuestion:
+    return DnsQuestion(name_of(f"n{number}.example.org"), 1)
 
 
 def positive(*ttls: int) -> Reply:
@@ -76,8 +76,8 @@ def test_what_must_not_be_kept_is_not() -> None:
 def test_questions_that_differ_in_flags_differ() -> None:
     cache = ReplyCache(Clock())
     cache.put(question(), positive(60))
-    assert cache.get(Question(question().name, 1, dnssec_ok=True)) is None
-    assert cache.get(Question(question().name, 1, unchecked=True)) is None
+    assert cache.get(DnsQuestion(question().name, 1, dnssec_ok=True)) is None
+    assert cache.get(DnsQuestion(question().name, 1, unchecked=True)) is None
 
 
 def test_what_was_not_asked_for_longest_goes_first() -> None:

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 
 from alcove.api.objects import Object
-from alcove.dns.model import Endpoint, EndpointSlice, ObjectId, Pod, Port, Service
+from alcove.dns.model import DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
 from alcove.dns.objects import pod_of, service_of, slice_of
 
 META = {"namespace": "default", "name": "web"}
@@ -18,20 +18,20 @@ HTTP = {"name": "http", "port": 80, "targetPort": 8080}
     [
         (
             {"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9", "fd00::9"], "ports": [HTTP, {"port": 53, "protocol": "UDP"}]},
-            Service(WEB, (ip_address("10.96.0.9"), ip_address("fd00::9")), (Port("http", "TCP", 80), Port("", "UDP", 53))),
+            DnsService(WEB, (ip_address("10.96.0.9"), ip_address("fd00::9")), (DnsPort("http", "TCP", 80), DnsPort("", "UDP", 53))),
         ),
-        ({"clusterIP": "10.96.0.9"}, Service(WEB, (ip_address("10.96.0.9"),))),
+        ({"clusterIP": "10.96.0.9"}, DnsService(WEB, (ip_address("10.96.0.9"),))),
         (
             {"clusterIP": "None", "clusterIPs": ["None"], "publishNotReadyAddresses": True},
-            Service(WEB, publish_not_ready=True),
+            DnsService(WEB, publish_not_ready=True),
         ),
-        ({"type": "ExternalName", "externalName": "example.org"}, Service(WEB, external_name="example.org")),
+        ({"type": "ExternalName", "externalName": "example.org"}, DnsService(WEB, external_name="example.org")),
         ({"type": "ExternalName"}, None),
         ({"ports": [HTTP]}, None),
         ({"clusterIP": "nonsense"}, None),
     ],
 )  # fmt: skip
-def test_services(spec: Object, expected: Service | None) -> None:
+def test_services(spec: Object, expected: DnsService | None) -> None:
     assert service_of({"metadata": META, "spec": spec}) == expected
 
 
@@ -59,11 +59,11 @@ def test_an_endpoint_is_ready_unless_it_says_no() -> None:
     assert slice_of(obj) == EndpointSlice(
         ObjectId("default", "web-x"),
         "web",
-        (Port("http", "TCP", 8080),),
+        (DnsPort("http", "TCP", 8080),),
         (
-            Endpoint((ip_address("10.0.0.1"),), "web-0"),
-            Endpoint((ip_address("10.0.0.2"),), ready=False),
-            Endpoint((ip_address("10.0.0.3"),)),
+            DnsEndpoint((ip_address("10.0.0.1"),), "web-0"),
+            DnsEndpoint((ip_address("10.0.0.2"),), ready=False),
+            DnsEndpoint((ip_address("10.0.0.3"),)),
         ),
     )
 
@@ -83,5 +83,5 @@ def test_an_endpoint_is_ready_unless_it_says_no() -> None:
     ],
 )
 def test_pods(spec: Object, status: Object, addresses: list[str]) -> None:
-    expected = Pod(WEB, tuple(map(ip_address, addresses))) if addresses else None
+    expected = DnsPod(WEB, tuple(map(ip_address, addresses))) if addresses else None
     assert pod_of({"metadata": META, "spec": spec, "status": status}) == expected

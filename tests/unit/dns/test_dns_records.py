@@ -5,19 +5,19 @@ from struct import pack
 
 import pytest
 
-from alcove.dns.model import Endpoint, EndpointSlice, ObjectId, Pod, Port, Service
+from alcove.dns.model import DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, ObjectId
 from alcove.dns.names import name_of
-from alcove.dns.records import Record, Type, pod_records, service_records
+from alcove.dns.records import DnsRecord, RecordType, pod_records, service_records
 
 DOMAIN = name_of("cluster.local")
 WEB = ObjectId("default", "web")
-HTTP, DNS = Port("http", "TCP", 80), Port("dns", "UDP", 53)
+HTTP, DNS = DnsPort("http", "TCP", 80), DnsPort("dns", "UDP", 53)
 Shown = tuple[str, str, str]
 
 
-def shown(record: Record) -> Shown:
+def shown(record: DnsRecord) -> Shown:
     """A record as one reads it: name without the domain, type, data."""
-    return _text(record.name), Type(record.type).name, _data(record)
+    return _text(record.name), RecordType(record.type).name, _data(record)
 
 
 def _text(name: bytes) -> str:
@@ -28,28 +28,28 @@ def _text(name: bytes) -> str:
     return ".".join(parts).removesuffix(".cluster.local")
 
 
-def _data(record: Record) -> str:
+def _data(record: DnsRecord) -> str:
     match record.type:
-        case Type.A | Type.AAAA:
+        case RecordType.A | RecordType.AAAA:
             return str(ip_address(record.data))
-        case Type.SRV:
+        case RecordType.SRV:
             numbers = [int.from_bytes(record.data[at : at + 2], "big") for at in (0, 2, 4)]
             return f"{numbers} {_text(record.data[6:])}"
         case _:
             return _text(record.data)
 
 
-def endpoint(address: str, hostname: str = "", ready: bool = True) -> Endpoint:
-    return Endpoint((ip_address(address),), hostname, ready)
+def endpoint(address: str, hostname: str = "", ready: bool = True) -> DnsEndpoint:
+    return DnsEndpoint((ip_address(address),), hostname, ready)
 
 
-def part(*endpoints: Endpoint, ports: tuple[Port, ...] = (HTTP,)) -> EndpointSlice:
+def part(*endpoints: DnsEndpoint, ports: tuple[DnsPort, ...] = (HTTP,)) -> EndpointSlice:
     return EndpointSlice(ObjectId("default", "web-x"), "web", ports, endpoints)
 
 
-CASES: dict[str, tuple[Service, list[EndpointSlice], set[Shown]]] = {
+CASES: dict[str, tuple[DnsService, list[EndpointSlice], set[Shown]]] = {
     "cluster IP": (
-        Service(WEB, (ip_address("10.96.0.9"),), (HTTP, Port("", "TCP", 81))),
+        DnsService(WEB, (ip_address("10.96.0.9"),), (HTTP, DnsPort("", "TCP", 81))),
         [part(endpoint("10.0.0.1"))],
         {
             ("web.default.svc", "A", "10.96.0.9"),
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Service, list[EndpointSlice], set[Shown]]] = {
         },
     ),
     "both families": (
-        Service(WEB, (ip_address("10.96.0.9"), ip_address("fd00::9"))),
+        DnsService(WEB, (ip_address("10.96.0.9"), ip_address("fd00::9"))),
         [],
         {
             ("web.default.svc", "A", "10.96.0.9"),
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Service, list[EndpointSlice], set[Shown]]] = {
         },
     ),
     "headless": (
-        Service(WEB, ports=(HTTP,)),
+        DnsService(WEB, ports=(HTTP,)),
         [part(endpoint("10.0.0.1", "web-0"), endpoint("10.0.0.2"), endpoint("10.0.0.3", ready=False))],
         {
             ("web.default.svc", "A", "10.0.0.1"),
@@ -86,8 +86,8 @@ CASES: dict[str, tuple[Service, list[EndpointSlice], set[Shown]]] = {
         },
     ),
     "headless that publishes what is not ready, ports without names": (
-        Service(WEB, publish_not_ready=True),
-        [part(endpoint("10.0.0.3", "db", ready=False), ports=(Port("", "TCP", 80),))],
+        DnsService(WEB, publish_not_ready=True),
+        [part(endpoint("10.0.0.3", "db", ready=False), ports=(DnsPort("", "TCP", 80),))],
         {
             ("web.default.svc", "A", "10.0.0.3"),
             ("db.web.default.svc", "A", "10.0.0.3"),
@@ -95,13 +95,13 @@ CASES: dict[str, tuple[Service, list[EndpointSlice], set[Shown]]] = {
             ("web.default.svc", "SRV", "[0, 100, 80] db.web.default.svc"),
         },
     ),
-    "headless without endpoints": (Service(WEB), [], set()),
+    "headless without endpoints": (DnsService(WEB), [], set()),
     "external": (
-        Service(WEB, external_name="db.example.org"),
+        DnsService(WEB, external_name="db.example.org"),
         [],
         {("web.default.svc", "CNAME", "db.example.org")},
     ),
-    "external to what is no name": (Service(WEB, external_name="a..b"), [], set()),
+    "external to what is no name": (DnsService(WEB, external_name="a..b"), [], set()),
 }  # fmt: skip
 
 
@@ -113,30 +113,30 @@ def test_records_of_services(case: str) -> None:
 
 def test_the_same_endpoint_in_two_slices_counts_once() -> None:
     slices = [part(endpoint("10.0.0.1", "web-0")), part(endpoint("10.0.0.1", "web-0"))]
-    records = service_records(DOMAIN, WEB, Service(WEB), slices)
-    assert Record(name_of("web.default.svc.cluster.local"), Type.A, bytes([10, 0, 0, 1])) in records
-    [weight] = {record.data[2:4] for record in records if record.type == Type.SRV}
+    records = service_records(DOMAIN, WEB, DnsService(WEB), slices)
+    assert DnsRecord(name_of("web.default.svc.cluster.local"), RecordType.A, bytes([10, 0, 0, 1])) in records
+    [weight] = {record.data[2:4] for record in records if record.type == RecordType.SRV}
     assert weight == pack(">H", 100)
 
 
 def test_a_port_whose_name_leaves_no_room_for_the_underscore_has_no_name() -> None:
-    port = Port("p" * 63, "TCP", 80)
-    records = service_records(DOMAIN, WEB, Service(WEB, (ip_address("10.96.0.9"),), (port,)), [])
-    assert {record.name for record in records if record.type == Type.SRV} == {
+    port = DnsPort("p" * 63, "TCP", 80)
+    records = service_records(DOMAIN, WEB, DnsService(WEB, (ip_address("10.96.0.9"),), (port,)), [])
+    assert {record.name for record in records if record.type == RecordType.SRV} == {
         name_of("web.default.svc.cluster.local")
     }
 
 
 def test_a_service_published_under_an_alias() -> None:
     alias = ObjectId("default", "kubernetes")
-    records = service_records(DOMAIN, alias, Service(WEB, (ip_address("10.96.0.1"),)), [])
+    records = service_records(DOMAIN, alias, DnsService(WEB, (ip_address("10.96.0.1"),)), [])
     assert ("1.0.96.10.in-addr.arpa", "PTR", "kubernetes.default.svc") in {
         shown(record) for record in records
     }
 
 
 def test_records_of_pods() -> None:
-    pod = Pod(ObjectId("default", "a"), (ip_address("10.0.0.1"), ip_address("fd00::1")))
+    pod = DnsPod(ObjectId("default", "a"), (ip_address("10.0.0.1"), ip_address("fd00::1")))
     assert {shown(record) for record in pod_records(DOMAIN, pod)} == {
         ("10-0-0-1.default.pod", "A", "10.0.0.1"),
         ("fd00--1.default.pod", "AAAA", "fd00::1"),

@@ -16,7 +16,7 @@ from alcove.dns.reply import (
     takes_turns,
     turned,
 )
-from alcove.dns.wire import Malformed, Query, Rcode, parse_query
+from alcove.dns.wire import MalformedMessage, Query, Rcode, parse_query
 
 
 def query(text: str = "web.example.org", payload_bytes: int = 0) -> Query:
@@ -86,12 +86,12 @@ def test_options_of_the_other_server_are_cut_out() -> None:
 def test_any_bytes_are_a_reply_or_malformed(message: bytes) -> None:
     try:
         read(message)
-    except Malformed:
+    except MalformedMessage:
         pass
 
 
 def test_a_question_is_no_reply() -> None:
-    with raises(Malformed):
+    with raises(MalformedMessage):
         read(DNSRecord.question("a", "A").pack())
 
 

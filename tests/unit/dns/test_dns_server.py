@@ -15,11 +15,11 @@ from dnslib import QTYPE, DNSHeader, DNSQuestion, DNSRecord
 
 from alcove.api.ids import TenantId
 from alcove.dataplane import namespaces
-from alcove.dns.model import Endpoint, EndpointSlice, NetworkId, ObjectId, Service
+from alcove.dns.model import DnsEndpoint, DnsService, EndpointSlice, NetworkId, ObjectId
 from alcove.dns.server import DnsServer, bind
 from alcove.dns.tcp import CONNECTIONS_MAX
 from alcove.dns.upstream import Upstream
-from alcove.dns.zone import Zone
+from alcove.dns.zone import DnsZone
 from alcove.testing import needs
 from alcove.testing.resolver import loopback, scripted
 
@@ -28,17 +28,17 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 Peer = tuple[str, int]
 
 
-def make_zone(tenant: str, address: str) -> Zone:
-    zone = Zone(NetworkId(TenantId(tenant), "default"))
-    zone.put_service(Service(ObjectId("default", "web"), (ip_address(address),)))
-    endpoints = tuple(Endpoint((ip_address("10.1.0.0") + number,)) for number in range(300))
-    zone.put_service(Service(ObjectId("default", "big")))
+def make_zone(tenant: str, address: str) -> DnsZone:
+    zone = DnsZone(NetworkId(TenantId(tenant), "default"))
+    zone.put_service(DnsService(ObjectId("default", "web"), (ip_address(address),)))
+    endpoints = tuple(DnsEndpoint((ip_address("10.1.0.0") + number,)) for number in range(300))
+    zone.put_service(DnsService(ObjectId("default", "big")))
     zone.put_slice(EndpointSlice(ObjectId("default", "big-x"), "big", (), endpoints))
     return zone
 
 
 @asynccontextmanager
-async def serving(zone: Zone, upstream: Upstream | None = None) -> AsyncIterator[tuple[DnsServer, Peer]]:
+async def serving(zone: DnsZone, upstream: Upstream | None = None) -> AsyncIterator[tuple[DnsServer, Peer]]:
     async with DnsServer(upstream) as server:
         sockets = loopback()
         peer = sockets.udp[0].getsockname()
@@ -177,7 +177,7 @@ async def test_names_of_the_world_over_udp_and_tcp_also_after_the_asker_has_no_m
         async with asyncio.timeout(5):
             assert await reader.read() == b""
         writer.close()
-        server.set_way_out(server.networks()[0], False)
+        server.set_egress(server.networks()[0], False)
         assert (await ask(peer, question("www.example.org"))).header.rcode == 3
 
 

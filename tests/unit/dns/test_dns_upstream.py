@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from dnslib import QTYPE, RR, A, DNSRecord
 
-from alcove.dns.cache import Question
+from alcove.dns.cache import DnsQuestion
 from alcove.dns.names import name_of
-from alcove.dns.upstream import Limits, Overloaded, Resolver, Unanswered, Upstream
+from alcove.dns.upstream import Overloaded, Resolver, Unanswered, Upstream, UpstreamLimits
 from alcove.dns.wire import Rcode
 from alcove.testing.resolver import Script, one_address, scripted
 
-QUICK = Limits(attempt_seconds=0.2, total_seconds=1.0, in_flight_max=2)
-QUESTION = Question(name_of("www.example.org"), QTYPE.A)
+QUICK = UpstreamLimits(attempt_seconds=0.2, total_seconds=1.0, in_flight_max=2)
+QUESTION = DnsQuestion(name_of("www.example.org"), QTYPE.A)
 
 
 def failing(rcode: int) -> Script:
@@ -47,7 +47,7 @@ def silent(_: DNSRecord) -> list[bytes]:
 async def test_the_question_goes_out_and_the_answer_comes_back() -> None:
     async with scripted() as server:
         reply = await Upstream([server.resolver]).ask(
-            Question(QUESTION.name, QTYPE.A, dnssec_ok=True, unchecked=True)
+            DnsQuestion(QUESTION.name, QTYPE.A, dnssec_ok=True, unchecked=True)
         )
         assert reply.counts == (1, 0, 0)
         assert reply.tail.endswith(bytes([198, 51, 100, 7]))

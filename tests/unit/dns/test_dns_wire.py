@@ -5,7 +5,7 @@ from dnslib import EDNS0, QTYPE, RR, A, DNSHeader, DNSQuestion, DNSRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.dns.wire import Edns, Malformed, Query, parse_query, places, question_end
+from alcove.dns.wire import Edns, MalformedMessage, Query, parse_query, question_end, record_offsets
 
 LABELS = st.lists(st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True), min_size=0, max_size=6)
 
@@ -38,7 +38,7 @@ def test_a_question_is_read_as_the_library_reads_it(
 def test_any_bytes_are_a_query_or_refused(packet: bytes) -> None:
     try:
         assert isinstance(parse_query(packet), Query | None)
-    except Malformed:
+    except MalformedMessage:
         pass
 
 
@@ -50,7 +50,7 @@ def test_a_damaged_question_is_a_query_or_refused(data: st.DataObject) -> None:
     del packet[data.draw(st.integers(0, len(packet))) :]
     try:
         parse_query(bytes(packet))
-    except Malformed:
+    except MalformedMessage:
         pass
 
 
@@ -93,7 +93,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed(case: str) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedMessage):
         parse_query(MALFORMED[case])
 
 
@@ -110,7 +110,7 @@ def test_records_are_where_the_library_put_them() -> None:
     for number in range(3):
         record.add_answer(RR("web.example.org", QTYPE.A, ttl=number, rdata=A("192.0.2.1")))
     message = bytes(record.pack())
-    found = places(message, question_end(message), 3)
-    assert [int.from_bytes(message[place.ttl : place.ttl + 4], "big") for place in found] == [0, 1, 2]
-    assert [place.type for place in found] == [1, 1, 1]
+    found = record_offsets(message, question_end(message), 3)
+    assert [int.from_bytes(message[offset.ttl : offset.ttl + 4], "big") for offset in found] == [0, 1, 2]
+    assert [offset.type for offset in found] == [1, 1, 1]
     assert found[-1].end == len(message)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
-from alcove.dns.model import Endpoint, EndpointSlice, NetworkId, ObjectId, Pod, Port, Service
+from alcove.dns.model import DnsEndpoint, DnsPod, DnsPort, DnsService, EndpointSlice, NetworkId, ObjectId
 from alcove.dns.names import Name, name_of
-from alcove.dns.records import Type
-from alcove.dns.zone import RecordSets, Zone
+from alcove.dns.records import RecordType
+from alcove.dns.zone import DnsZone, RecordSets
 
 NETWORK = NetworkId(TenantId("acme"), "blue")
 IDS = st.builds(
@@ -21,9 +21,11 @@ IDS = st.builds(
 ADDRESSES = st.lists(
     st.sampled_from(["10.0.0.1", "10.0.0.2", "fd00::1"]).map(ip_address), max_size=2, unique=True
 ).map(tuple)
-PORTS = st.lists(st.sampled_from([Port("http", "TCP", 80), Port("", "UDP", 53)]), max_size=2).map(tuple)
-SERVICES = st.builds(Service, IDS, ADDRESSES, PORTS, st.sampled_from(["", "", "example.org"]), st.booleans())
-ENDPOINTS = st.builds(Endpoint, ADDRESSES, st.sampled_from(["", "web-0"]), st.booleans())
+PORTS = st.lists(st.sampled_from([DnsPort("http", "TCP", 80), DnsPort("", "UDP", 53)]), max_size=2).map(tuple)
+SERVICES = st.builds(
+    DnsService, IDS, ADDRESSES, PORTS, st.sampled_from(["", "", "example.org"]), st.booleans()
+)
+ENDPOINTS = st.builds(DnsEndpoint, ADDRESSES, st.sampled_from(["", "web-0"]), st.booleans())
 SLICES = st.builds(
     EndpointSlice,
     st.builds(ObjectId, st.just("default"), st.sampled_from(["s1", "s2"])),
@@ -31,21 +33,21 @@ SLICES = st.builds(
     PORTS,
     st.lists(ENDPOINTS, max_size=3).map(tuple),
 )  # fmt: skip
-PODS = st.builds(Pod, IDS, ADDRESSES)
+PODS = st.builds(DnsPod, IDS, ADDRESSES)
 CHANGES = st.lists(
     st.one_of(SERVICES, SLICES, PODS, st.tuples(st.sampled_from(["service", "slice", "pod"]), IDS)),
     max_size=20,
 )
-Change = Service | EndpointSlice | Pod | tuple[str, ObjectId]
+Change = DnsService | EndpointSlice | DnsPod | tuple[str, ObjectId]
 
 
-def apply(zone: Zone, change: Change) -> None:
+def apply(zone: DnsZone, change: Change) -> None:
     match change:
-        case Service():
+        case DnsService():
             zone.put_service(change)
         case EndpointSlice():
             zone.put_slice(change)
-        case Pod():
+        case DnsPod():
             zone.put_pod(change)
         case ("service", each):
             zone.drop_service(each)
@@ -55,14 +57,14 @@ def apply(zone: Zone, change: Change) -> None:
             zone.drop_pod(each)
 
 
-def contents(zone: Zone) -> dict[Name, RecordSets]:
+def contents(zone: DnsZone) -> dict[Name, RecordSets]:
     return dict(zone._names)
 
 
 @settings(max_examples=200, deadline=None)
 @given(CHANGES)
 def test_a_zone_is_what_was_last_put_into_it(changes: list[Change]) -> None:
-    zone = Zone(NETWORK)
+    zone = DnsZone(NETWORK)
     left: dict[tuple[str, ObjectId], Change] = {}
     for change in changes:
         apply(zone, change)
@@ -70,9 +72,9 @@ def test_a_zone_is_what_was_last_put_into_it(changes: list[Change]) -> None:
             case tuple():
                 left.pop(change, None)
             case _:
-                kind = {Service: "service", EndpointSlice: "slice", Pod: "pod"}[type(change)]
+                kind = {DnsService: "service", EndpointSlice: "slice", DnsPod: "pod"}[type(change)]
                 left[kind, change.id] = change
-    fresh = Zone(NETWORK)
+    fresh = DnsZone(NETWORK)
     for change in left.values():
         apply(fresh, change)
     assert contents(zone) == contents(fresh)
@@ -82,7 +84,7 @@ def test_a_zone_is_what_was_last_put_into_it(changes: list[Change]) -> None:
 
 @given(CHANGES)
 def test_an_emptied_zone_holds_nothing(changes: list[Change]) -> None:
-    zone = Zone(NETWORK)
+    zone = DnsZone(NETWORK)
     for change in changes:
         apply(zone, change)
     for change in changes:
@@ -90,7 +92,7 @@ def test_an_emptied_zone_holds_nothing(changes: list[Change]) -> None:
             zone.drop_service(change.id)
             zone.drop_slice(change.id)
             zone.drop_pod(change.id)
-    assert contents(zone) == contents(Zone(NETWORK))
+    assert contents(zone) == contents(DnsZone(NETWORK))
     assert not zone._services
     assert not zone._slices
     assert not zone._slices_of
@@ -98,8 +100,8 @@ def test_an_emptied_zone_holds_nothing(changes: list[Change]) -> None:
 
 
 def test_every_change_is_a_new_version_and_no_change_is_none() -> None:
-    zone = Zone(NETWORK)
-    service = Service(ObjectId("default", "web"), (ip_address("10.96.0.9"),))
+    zone = DnsZone(NETWORK)
+    service = DnsService(ObjectId("default", "web"), (ip_address("10.96.0.9"),))
     before = zone.version
     zone.put_service(service)
     assert zone.version > before
@@ -110,11 +112,11 @@ def test_every_change_is_a_new_version_and_no_change_is_none() -> None:
 
 
 def test_the_networks_own_service_stands_behind_the_usual_name() -> None:
-    zone = Zone(NETWORK)
+    zone = DnsZone(NETWORK)
     usual = name_of("kubernetes.default.svc.cluster.local")
-    zone.put_service(Service(ObjectId("default", "kubernetes"), (ip_address("10.0.0.66"),)))
+    zone.put_service(DnsService(ObjectId("default", "kubernetes"), (ip_address("10.0.0.66"),)))
     assert _addresses(zone, usual) == ["10.0.0.66"]
-    zone.put_service(Service(ObjectId("default", "kubernetes-blue"), (ip_address("10.96.0.1"),)))
+    zone.put_service(DnsService(ObjectId("default", "kubernetes-blue"), (ip_address("10.96.0.1"),)))
     assert _addresses(zone, usual) == ["10.96.0.1"]
     assert _addresses(zone, name_of("kubernetes-blue.default.svc.cluster.local")) == ["10.96.0.1"]
     zone.drop_service(ObjectId("default", "kubernetes-blue"))
@@ -123,15 +125,15 @@ def test_the_networks_own_service_stands_behind_the_usual_name() -> None:
     assert zone.find(usual) is None
 
 
-def _addresses(zone: Zone, name: Name) -> list[str]:
+def _addresses(zone: DnsZone, name: Name) -> list[str]:
     sets = zone.find(name) or {}
-    return [str(ip_address(record.data)) for record in sets.get(Type.A, ())]
+    return [str(ip_address(record.data)) for record in sets.get(RecordType.A, ())]
 
 
 def test_names_above_names_are_there_without_records() -> None:
-    zone = Zone(NETWORK)
+    zone = DnsZone(NETWORK)
     zone.put_service(
-        Service(ObjectId("default", "web"), (ip_address("10.96.0.9"),), (Port("http", "TCP", 80),))
+        DnsService(ObjectId("default", "web"), (ip_address("10.96.0.9"),), (DnsPort("http", "TCP", 80),))
     )
     for text in (
         "cluster.local",
@@ -161,12 +163,14 @@ def test_names_above_names_are_there_without_records() -> None:
     ],
 )
 def test_whose_names_are_whose(text: str, ours: bool) -> None:
-    zone = Zone(NETWORK, [ip_network("192.0.2.0/24"), ip_network("203.0.113.0/24"), ip_network("fd00::/64")])
+    zone = DnsZone(
+        NETWORK, [ip_network("192.0.2.0/24"), ip_network("203.0.113.0/24"), ip_network("fd00::/64")]
+    )
     assert (zone.apex_of(name_of(text)) is not None) == ours
 
 
 def test_public_addresses_of_the_network_are_its_own() -> None:
-    zone = Zone(NETWORK)
+    zone = DnsZone(NETWORK)
     name = name_of("9.9.9.9.in-addr.arpa")
     assert zone.apex_of(name) is None
     zone.set_prefixes([ip_network("9.9.9.0/24")])

@@ -101,10 +101,10 @@ async def test_bytes_that_came_with_the_request_are_not_lost() -> None:
         await asyncio.sleep(0.02)
         handler.go.set()
         await reader.readuntil(b"\r\n\r\n")
-        told = b""
-        while told.count(b">") < 2:
-            told += await reader.read(100)
-        assert told == b"<early><more>"
+        output = b""
+        while output.count(b">") < 2:
+            output += await reader.read(100)
+        assert output == b"<early><more>"
 
 
 async def test_who_is_refused_goes_on_in_http() -> None:

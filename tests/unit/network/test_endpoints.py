@@ -33,7 +33,7 @@ def endpoint(name: str = "7-10.0.0.5", **spec: Any) -> Object:
 
 def test_a_nic_is_what_the_endpoint_says() -> None:
     nic = endpoints.nic_of(endpoint())
-    assert nic == endpoints.Nic(
+    assert nic == endpoints.PodNic(
         pod=OwnerRef(TenantId("acme"), "default", "web"),
         interface="eth0",
         vpc="v",
@@ -54,10 +54,10 @@ def test_what_is_no_pods_or_not_placed_is_no_nic(spec: Object) -> None:
 
 def test_a_holding_knows_node_ports_by_name_and_ports_by_their_mark() -> None:
     door = endpoint("port-30080-udp", type="door", ip="")
-    assert endpoints.holding_of(door).node_port == (30080, "UDP")
+    assert endpoints.allocation_of(door).node_port == (30080, "UDP")
     pod = endpoint()
     pod["metadata"]["annotations"] = {"arktos.futurewei.com/ports": "web/TCP/80,dns/UDP/53"}
-    assert endpoints.holding_of(pod).ports == (NamedPort("web", "TCP", 80), NamedPort("dns", "UDP", 53))
+    assert endpoints.allocation_of(pod).ports == (NamedPort("web", "TCP", 80), NamedPort("dns", "UDP", 53))
 
 
 def test_an_endpoint_is_found_by_its_owners_uid() -> None:

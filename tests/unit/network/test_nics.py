@@ -5,40 +5,44 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.network import nics
-from alcove.network.backings import Backing
-from alcove.network.nics import Nic
-from alcove.vpc.addressing import Place
-from alcove.vpc.allocator import Wish
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.network.nics import RequestedNic
+from alcove.network.provider_networks import ProviderNetwork
+from alcove.vpc.addressing import AddressPool
+from alcove.vpc.allocator import AddressRequest
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
 
 
-def place(name: str, cidr: str) -> Place:
-    return Place(vpc="vpc01", net=name, network=ip_network(cidr), scope=7, vni=7)
+def place(name: str, cidr: str) -> AddressPool:
+    return AddressPool(vpc="vpc01", net=name, network=ip_network(cidr), scope=7, vni=7)
 
 
 NET1, NET2 = place("net1", "10.0.1.0/24"), place("net2", "10.0.2.0/24")
-BACKING = Backing("vpc01", 7, ip_network("10.0.0.0/16"), {"net1": NET1, "net2": NET2})
+BACKING = ProviderNetwork("vpc01", 7, ip_network("10.0.0.0/16"), {"net1": NET1, "net2": NET2})
 OTHERS: dict[str, Object] = {
     "net3": {"spec": {"vpc": "vpc01"}},
     "theirs": {"spec": {"vpc": "vpc99"}},
 }
 
 
-def wanted(*given: dict[str, str]) -> list[Nic]:
-    return nics.wanted({"spec": {"nics": list(given)}}, BACKING, OTHERS, "green")
+def wanted(*given: dict[str, str]) -> list[RequestedNic]:
+    return nics.requested_nics({"spec": {"nics": list(given)}}, BACKING, OTHERS, "green")
 
 
 def test_neither_subnet_nor_address_named_is_the_first_with_room() -> None:
-    assert nics.wanted({"spec": {}}, BACKING, {}, "green") == [Nic("eth0", Wish((NET1, NET2)))]
-    assert wanted({}) == [Nic("eth0", Wish((NET1, NET2)))]
+    assert nics.requested_nics({"spec": {}}, BACKING, {}, "green") == [
+        RequestedNic("eth0", AddressRequest((NET1, NET2)))
+    ]
+    assert wanted({}) == [RequestedNic("eth0", AddressRequest((NET1, NET2)))]
 
 
 def test_what_is_named_is_taken() -> None:
-    assert wanted({"subnet": "net2"}) == [Nic("eth0", Wish((NET2,)))]
+    assert wanted({"subnet": "net2"}) == [RequestedNic("eth0", AddressRequest((NET2,)))]
     assert wanted({"subnet": "net1", "ip": "10.0.1.12"}) == [
-        Nic("eth0", Wish((NET1,), ip_address("10.0.1.12")))
+        RequestedNic("eth0", AddressRequest((NET1,), ip_address("10.0.1.12")))
     ]
-    assert wanted({"ip": "10.0.2.12"}) == [Nic("eth0", Wish((NET2,), ip_address("10.0.2.12")))]
+    assert wanted({"ip": "10.0.2.12"}) == [
+        RequestedNic("eth0", AddressRequest((NET2,), ip_address("10.0.2.12")))
+    ]
 
 
 def test_several() -> None:
@@ -47,7 +51,7 @@ def test_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ([{"subnet": "net1", "ip": "192.168.0.12"}], 'address 192.168.0.12 is outside subnet "net1" (10.0.1.0/24)'),
         ([{"subnet": "net1", "ip": "10.0.2.12"}], 'address 10.0.2.12 is outside subnet "net1" (10.0.1.0/24)'),
@@ -59,14 +63,14 @@ def test_several() -> None:
         ([{"name": "eth1"}, {}], "two have the same name"),
     ],
 )  # fmt: skip
-def test_what_can_never_be_is_refused(given: list[dict[str, str]], told: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_what_can_never_be_is_refused(given: list[dict[str, str]], message: str) -> None:
+    with pytest.raises(RequestRefused) as refused:
         wanted(*given)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("subnet", "told"),
+    ("subnet", "message"),
     [
         ("net9", 'network "green" has no subnet "net9"'),
         ("theirs", 'network "green" has no subnet "theirs"'),
@@ -74,9 +78,9 @@ def test_what_can_never_be_is_refused(given: list[dict[str, str]], told: str) ->
     ],
 )
 def test_a_subnet_that_is_not_there_is_waited_for_and_others_are_not_told_apart(
-    subnet: str, told: str
+    subnet: str, message: str
 ) -> None:
-    with pytest.raises(Unavailable, match=told):
+    with pytest.raises(AddressUnavailable, match=message):
         wanted({"subnet": subnet})
 
 

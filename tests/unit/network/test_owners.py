@@ -1,9 +1,9 @@
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.network import owners
-from alcove.network.owners import NetworkId, OwnerRef
+from alcove.network.owners import OwnerRef, TenantNetworkId
 
-BLUE = NetworkId(TenantId("acme"), "blue")
+BLUE = TenantNetworkId(TenantId("acme"), "blue")
 
 
 def test_marks_are_read_back() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alcove.api import selectors
 from alcove.api.objects import Object
-from alcove.network.policy import NamedPort, Peer, PolicySet, allows, peer_of
+from alcove.network.policy import NamedPort, PolicyPeer, PolicySet, allows, peer_of
 
 NAMESPACES = {
     "shop": {"kubernetes.io/metadata.name": "shop", "team": "a"},
@@ -18,8 +18,8 @@ NAMESPACES = {
 }
 
 
-def peer(namespace: str, address: str, *ports: NamedPort, **labels: str) -> Peer:
-    return Peer(namespace=namespace, labels=labels, addresses=(ip_address(address),), ports=ports)
+def peer(namespace: str, address: str, *ports: NamedPort, **labels: str) -> PolicyPeer:
+    return PolicyPeer(namespace=namespace, labels=labels, addresses=(ip_address(address),), ports=ports)
 
 
 HTTP = NamedPort("http", "TCP", 8080)
@@ -258,7 +258,7 @@ _peers = st.lists(
     max_size=4,
 ).map(
     lambda given: [
-        Peer(
+        PolicyPeer(
             namespace=namespace,
             labels=labels,
             addresses=(ip_address(f"10.0.0.{number + 2}"),),
@@ -270,8 +270,8 @@ _peers = st.lists(
 
 
 def literally(
-    policies: list[Object], namespaces: dict[str, dict[str, str]], pod: Peer, direction: str,
-    other: Peer | None, address: Any, target: Peer | None, protocol: str, port: int,
+    policies: list[Object], namespaces: dict[str, dict[str, str]], pod: PolicyPeer, direction: str,
+    other: PolicyPeer | None, address: Any, target: PolicyPeer | None, protocol: str, port: int,
 ) -> bool:  # fmt: skip
     """As the documentation has it. `other` is who has the address, `target` whose port it is."""
     field = {"ingress": "from", "egress": "to"}[direction]
@@ -320,11 +320,14 @@ def literally(
 @settings(max_examples=300, deadline=None)
 @given(policies=_policies, peers=_peers, labels=st.tuples(_labels, _labels))
 def test_the_compiled_rules_say_what_the_policies_say(
-    policies: list[Object], peers: list[Peer], labels: tuple[dict[str, str], dict[str, str]]
+    policies: list[Object], peers: list[PolicyPeer], labels: tuple[dict[str, str], dict[str, str]]
 ) -> None:
     namespaces = {"x": labels[0], "y": labels[1]}
     compiled = PolicySet(policies, namespaces, peers)
-    ends: list[tuple[Peer | None, Any]] = [*((each, each.addresses[0]) for each in peers), (None, WORLD)]
+    ends: list[tuple[PolicyPeer | None, Any]] = [
+        *((each, each.addresses[0]) for each in peers),
+        (None, WORLD),
+    ]
     for pod in peers:
         rules = compiled.rules(pod)
         for other, address in ends:

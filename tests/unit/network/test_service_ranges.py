@@ -4,7 +4,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.network.service_ranges import service_ranges, usable_service_ranges
-from alcove.vpc.errors import Refused
+from alcove.vpc.errors import RequestRefused
 
 
 def network(*cidrs: str) -> Object:
@@ -30,16 +30,16 @@ def test_what_the_network_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cidrs", "told"),
+    ("cidrs", "message"),
     [(["10.3.0.0/24"], "overlaps the network's own range"), (["fd00::/108"], "is IPv6, but the network")],
 )
-def test_what_is_refused(cidrs: list[str], told: str) -> None:
-    with pytest.raises(Refused, match=told):
+def test_what_is_refused(cidrs: list[str], message: str) -> None:
+    with pytest.raises(RequestRefused, match=message):
         service_ranges(network(*cidrs), [ip_network("10.0.0.0/8")])
 
 
 def test_a_network_of_everything_must_name_one() -> None:
-    with pytest.raises(Refused, match=r"name one in spec\.service\.cidrs"):
+    with pytest.raises(RequestRefused, match=r"name one in spec\.service\.cidrs"):
         service_ranges(network(), [ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1")])
 
 

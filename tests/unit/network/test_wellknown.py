@@ -1,9 +1,9 @@
 from alcove.api import registry
 from alcove.api.ids import TenantId
 from alcove.network import wellknown
-from alcove.network.owners import NetworkId
+from alcove.network.owners import TenantNetworkId
 
-BLUE = NetworkId(TenantId("acme"), "blue")
+BLUE = TenantNetworkId(TenantId("acme"), "blue")
 
 
 def test_both_are_services_of_the_network_without_a_selector() -> None:
@@ -33,5 +33,5 @@ def test_others_are_not_taken_for_them() -> None:
 
 
 def test_a_network_whose_name_is_no_label_has_services_without_one() -> None:
-    long = NetworkId(TenantId("acme"), "a" * 64)
+    long = TenantNetworkId(TenantId("acme"), "a" * 64)
     assert "arktos.futurewei.com/network" not in wellknown.dns_service(long)["metadata"]["labels"]

@@ -10,7 +10,7 @@ import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.processes.backup import PKI, REVISIONS_SKIPPED, STORE, BackupFailed, restore, save
-from alcove.store.base import Compacted, Op
+from alcove.store.base import Compacted, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KEYS = {"ca.key": b"key", "ca.crt": b"certificate", "sa.key": b"tokens"}
@@ -27,7 +27,7 @@ async def filled(data: Path) -> Revision:
         (data / PKI / name).write_bytes(content)
     store = await SqliteStore.open(data / STORE)
     for name, body in (("a", b"1"), ("b", b"1"), ("c", b"1"), ("b", b"2"), ("c", None)):
-        revision = await store.write([Op(key(name), body)])
+        revision = await store.write([WriteOp(key(name), body)])
     await store.close()
     return revision
 
@@ -55,7 +55,7 @@ async def test_everything_comes_back_in_a_history_of_its_own(tmp_path: Path) -> 
         with pytest.raises(Compacted):
             async with store.feed(revision):
                 pass
-        assert await store.write([Op(key("d"), b"1")]) == restored.revision + 1
+        assert await store.write([WriteOp(key("d"), b"1")]) == restored.revision + 1
         await store.compact(await store.revision())
         assert len((await store.snapshot()).records) == 3
     finally:
@@ -65,11 +65,11 @@ async def test_everything_comes_back_in_a_history_of_its_own(tmp_path: Path) -> 
 async def test_a_store_in_use_is_saved_and_not_replaced(tmp_path: Path, file: Path) -> None:
     store = await SqliteStore.open(tmp_path / "old" / STORE)
     try:
-        await store.write([Op(key("d"), b"1")])
+        await store.write([WriteOp(key("d"), b"1")])
         assert save(tmp_path / "old", tmp_path / "later.tar").objects == 3
         with pytest.raises(BackupFailed, match="in use"):
             restore(file, tmp_path / "old", replace=True)
-        await store.write([Op(key("e"), b"1")])
+        await store.write([WriteOp(key("e"), b"1")])
     finally:
         await store.close()
 

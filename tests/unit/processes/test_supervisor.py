@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes.machine.holding import AlreadyRunning, State, hold, holder, states
+from alcove.processes.machine.supervisor_state import AlreadyRunning, ComponentState, hold, holder, states
 from alcove.processes.supervisor import turn
 from alcove.testing.server import wait_until
 
@@ -14,7 +14,7 @@ from alcove.testing.server import wait_until
 def test_a_folder_has_one_holder_until_it_ends(tmp_path: Path) -> None:
     assert holder(tmp_path) is None and holder(tmp_path / "none") is None
     code = (
-        "import sys, time; from pathlib import Path; from alcove.processes.machine.holding import hold\n"
+        "import sys, time; from pathlib import Path; from alcove.processes.machine.supervisor_state import hold\n"
         f"lock = hold(Path({str(tmp_path)!r})); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code])
@@ -35,7 +35,7 @@ def test_what_runs_is_unknown_where_nothing_was_noted(tmp_path: Path) -> None:
     (tmp_path / "components.json").write_text("{half")
     assert states(tmp_path) == {}
     (tmp_path / "components.json").write_text('{"apiserver": {"pid": 7, "restarts": 2}}')
-    assert states(tmp_path) == {"apiserver": State(pid=7, restarts=2)}
+    assert states(tmp_path) == {"apiserver": ComponentState(pid=7, restarts=2)}
 
 
 def test_a_log_begins_anew_and_its_process_goes_on_writing(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from alcove.client.errors import Unreachable
 from alcove.client.keys import HOME, PlaneId
 from alcove.client.transport import Response, Stream
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind
+from alcove.scheduler.decisions import BindPod
 from alcove.scheduler.escrow import Escrow
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.scheduler.notes import read_note
 from alcove.testing.scheduling import node, pod
 
@@ -99,10 +99,10 @@ class Home:
     def tell(self) -> None:
         """The watch catches up."""
         for each in self._gone:
-            self._core.observe(Event(HOME, SYSTEM, Kind.NOTE, each, True))
+            self._core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NOTE, each, True))
         self._gone.clear()
         for each in self.notes.values():
-            self._core.observe(Event(HOME, SYSTEM, Kind.NOTE, each))
+            self._core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NOTE, each))
 
     def held(self, name: str) -> dict[str, int]:
         return dict(read_note(self.notes[name]).get(PLANE, {}))
@@ -119,34 +119,34 @@ def _desk(*nodes: Object, over: bool = False, **held: int) -> tuple[Scheduler, H
     core = Scheduler(lambda: 0.0)
     core.add_plane(PLANE, BIG)
     for each in nodes:
-        core.observe(Event(HOME, SYSTEM, Kind.NODE, each))
+        core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, each))
     home = Home(core)
     if held:
         home.put("n", {PLANE: msgspec.json.encode(held).decode()})
         home.tell()
     client = Client(home)
-    return core, home, Escrow(core.world, lambda: client, lambda _plane: over)
+    return core, home, Escrow(core.cache, lambda: client, lambda _plane: over)
 
 
 def _requested(core: Scheduler) -> int:
-    return int(core.world.nodes.requested[0, core.world.nodes.slots["n"]])
+    return int(core.cache.nodes.requested[0, core.cache.nodes.slots["n"]])
 
 
 def _flap(core: Scheduler) -> None:
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n"), True))
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n"), True))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n", cpu="4")))
 
 
 def _placed(core: Scheduler) -> list[str]:
     found = []
     while (decision := core.schedule_next()) is not None:
-        if isinstance(decision, Bind):
+        if isinstance(decision, BindPod):
             found.append(decision.pod.name)
     return found
 
 
 def _ask(core: Scheduler, name: str, tenant: TenantId = SMALL, plane: PlaneId = HOME, **spec: Any) -> None:
-    core.observe(Event(plane, tenant, Kind.POD, pod(name, **spec)))
+    core.observe(SchedulerEvent(plane, tenant, ObjectKind.POD, pod(name, **spec)))
 
 
 async def test_a_note_is_written_before_the_first_pod_and_covers_a_few_more() -> None:
@@ -195,7 +195,7 @@ def test_notes_count_while_the_planes_pods_are_not_known() -> None:
     _ask(core, "a", cpu="1")
     _ask(core, "b", cpu="1")
     assert _placed(core) == ["a"]
-    core.observe(Event(PLANE, BIG, Kind.POD, pod("theirs", cpu="2", on="n")))
+    core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, pod("theirs", cpu="2", on="n")))
     core.know_plane(PLANE)
     assert _placed(core) == ["b"]
     home.tell()
@@ -215,7 +215,7 @@ def test_notes_outlive_the_node() -> None:
 
 def test_a_note_may_come_before_its_node() -> None:
     core, _, _ = _desk(cpu=3000)
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n", cpu="4")))
     assert _requested(core) == 3000
 
 
@@ -229,7 +229,7 @@ def test_own_notes_count_nothing_once_the_plane_is_known() -> None:
 
 def test_notes_of_planes_that_never_joined_count_too() -> None:
     core = Scheduler(lambda: 0.0)
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="4")))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n", cpu="4")))
     home = Home(core)
     home.put("n", {"never": '{"cpu": 4000}'})
     home.tell()
@@ -253,16 +253,16 @@ async def test_what_is_noted_far_ahead_is_taken_back() -> None:
     await escrow.take_back("n")
     assert home.held("n")["cpu"] == 4000  # Who knows what the plane has.
     theirs = pod("theirs", cpu="500m", on="n")
-    core.observe(Event(PLANE, BIG, Kind.POD, theirs))
+    core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, theirs))
     core.know_plane(PLANE)
     await escrow.take_back("n")
     assert 500 <= home.held("n")["cpu"] < 2000
-    core.observe(Event(PLANE, BIG, Kind.POD, theirs, True))
+    core.observe(SchedulerEvent(PLANE, BIG, ObjectKind.POD, theirs, True))
     home.tell()
     await escrow.take_back("n")
     assert home.notes == {}
     home.tell()
-    assert core.world.notes.held == {}
+    assert core.cache.notes.held == {}
 
 
 async def test_what_is_taken_back_late_undoes_nothing() -> None:
@@ -312,5 +312,5 @@ def test_a_note_that_makes_no_sense_notes_nothing() -> None:
 def test_a_tenants_note_is_none() -> None:
     core, home, _ = _desk(node("n", cpu="4"))
     home.put("n", {PLANE: '{"cpu": 4000}'})
-    core.observe(Event(HOME, SMALL, Kind.NOTE, home.notes["n"]))
+    core.observe(SchedulerEvent(HOME, SMALL, ObjectKind.NOTE, home.notes["n"]))
     assert _requested(core) == 0

@@ -67,5 +67,5 @@ def test_whose_ports_count(running: Object, is_taken: bool) -> None:
     placed = scene.place(pod("x", on="n", **running))
     asked = pod("p", containers=[_container({"hostPort": 80})])
     assert scene.passing(asked) == (set() if is_taken else {"n"})
-    scene.world.lift(placed)
+    scene.cache.lift(placed)
     assert scene.passing(asked) == {"n"}

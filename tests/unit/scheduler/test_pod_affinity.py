@@ -82,7 +82,7 @@ def test_whom_a_placed_pod_keeps_away(
     term_of_placed: Object, labels: dict[str, str], expected: set[str]
 ) -> None:
     scene = Scene(*NODES)
-    scene.world.book(TENANT).set_namespace("default", {"team": "x"})
+    scene.cache.book(TENANT).set_namespace("default", {"team": "x"})
     scene.place(pod("loner", {"app": "loner", "version": "1"}, on="a1", affinity=far(term_of_placed)))
     assert scene.passing(pod("p", labels)) == expected
 
@@ -135,20 +135,20 @@ def test_pods_beyond_the_labels_reach_are_nobodys_neighbours() -> None:
 def test_pods_in_labelled_namespaces_follow_the_labels() -> None:
     scene = Scene(*NODES)
     scene.place(pod("web", WEB, namespace="else", on="a1"))
-    book = scene.world.book(TENANT)
+    index = scene.cache.book(TENANT)
     apart = far(term(WEB, ZONE, namespaceSelector={"matchLabels": {"team": "x"}}))
     assert scene.passing(pod("p", affinity=apart)) == ALL
-    book.set_namespace("else", {"team": "x"})
+    index.set_namespace("else", {"team": "x"})
     assert scene.passing(pod("p", affinity=apart)) == {"b1", "bare"}
-    book.set_namespace("else", {"team": "y"})
+    index.set_namespace("else", {"team": "y"})
     assert scene.passing(pod("p", affinity=apart)) == ALL
 
 
 def test_a_pod_that_room_is_made_for_keeps_its_distance_already() -> None:
     scene = Scene(*NODES)
     loner = scene.pod(pod("loner", {"app": "loner"}, affinity=far(term(WEB, ZONE))))
-    scene.world.nominate(loner, "a1")
+    scene.cache.nominate(loner, "a1")
     assert scene.passing(pod("p", WEB)) == {"b1", "bare"}
     assert scene.passing(pod("q", affinity=far(term({"app": "loner"}, ZONE)))) == {"b1", "bare"}
-    scene.world.denominate(loner)
+    scene.cache.denominate(loner)
     assert scene.passing(pod("p", WEB)) == ALL

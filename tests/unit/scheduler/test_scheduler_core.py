@@ -11,8 +11,8 @@ import pytest
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Unschedulable
-from alcove.scheduler.events import Kind
+from alcove.scheduler.decisions import BindPod, Unschedulable
+from alcove.scheduler.events import ObjectKind
 from alcove.scheduler.nodes import ZONE
 from alcove.scheduler.queue import BLOCKED_SECONDS_MAX, RETELL_SECONDS
 from alcove.testing.scheduling import OTHER, TENANT, Desk, far, near, node, pod, spread, term
@@ -23,14 +23,14 @@ def test_within_a_tenant_priority_then_age() -> None:
     for name, priority, created in (("old", 0, "1"), ("new", 0, "2"), ("urgent", 5, "3"), ("oldest", 0, "0")):
         made = pod(name, priority=priority)
         made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{created}Z"
-        desk.see(Kind.POD, made)
+        desk.see(ObjectKind.POD, made)
     assert [each.pod.name for each in desk.decide()] == ["urgent", "oldest", "old", "new"]
 
 
 def test_turns_follow_shares_and_weights() -> None:
     desk = Desk(node("n", cpu="1000", memory="4000Gi", pods="1000"))
     heavy = {"metadata": {"name": "heavy"}, "spec": {"weight": 3}}
-    desk.see(Kind.TENANT, heavy, SYSTEM)
+    desk.see(ObjectKind.TENANT, heavy, SYSTEM)
     for number in range(100):
         desk.pod(f"h{number}", TenantId("heavy"), cpu="1")
         desk.pod(f"l{number}", TenantId("light"), cpu="1")
@@ -61,7 +61,7 @@ def test_room_wakes_those_who_fit_into_it() -> None:
     for name, cpu in (("small", "1"), ("large", "3")):
         desk.pod(name, cpu=cpu)
     assert desk.placed() == {}
-    desk.see(Kind.POD, runner, OTHER, gone=True)
+    desk.see(ObjectKind.POD, runner, OTHER, gone=True)
     assert desk.placed() == {"small": "n"}
 
 
@@ -75,24 +75,26 @@ BIG = {"cpu": "3"}
 @pytest.mark.parametrize(
     ("spec", "kind", "happening"),
     [
-        ({"cpu": "9"}, Kind.NODE, node("n", cpu="10")),
-        ({"cpu": "9"}, Kind.NODE, node("m", cpu="10")),
-        ({"nodeSelector": {"disk": "ssd"}}, Kind.NODE, node("n", {"disk": "ssd"})),
-        ({"nodeSelector": {"disk": "ssd"}}, Kind.NODE, node("m", {"disk": "ssd"})),
-        ({"affinity": near(term({"app": "db"}))}, Kind.POD, pod("db", {"app": "db"}, on="n")),
+        ({"cpu": "9"}, ObjectKind.NODE, node("n", cpu="10")),
+        ({"cpu": "9"}, ObjectKind.NODE, node("m", cpu="10")),
+        ({"nodeSelector": {"disk": "ssd"}}, ObjectKind.NODE, node("n", {"disk": "ssd"})),
+        ({"nodeSelector": {"disk": "ssd"}}, ObjectKind.NODE, node("m", {"disk": "ssd"})),
+        ({"affinity": near(term({"app": "db"}))}, ObjectKind.POD, pod("db", {"app": "db"}, on="n")),
         (
             {"runtimeClassName": "gvisor"},
-            Kind.RUNTIME_CLASS,
+            ObjectKind.RUNTIME_CLASS,
             {"metadata": {"name": "gvisor"}, "handler": "runsc"},
         ),
     ],
 )
-def test_what_happens_wakes_those_it_may_help(spec: dict[str, Any], kind: Kind, happening: Object) -> None:
+def test_what_happens_wakes_those_it_may_help(
+    spec: dict[str, Any], kind: ObjectKind, happening: Object
+) -> None:
     desk = Desk(node("n", handlers=["runsc"]))
     desk.pod("waiting", **spec)
     desk.pod("hopeless", nodeSelector={"never": "there"})
     assert desk.placed() == {}
-    desk.see(kind, happening, SYSTEM if kind is Kind.NODE else TENANT)
+    desk.see(kind, happening, SYSTEM if kind is ObjectKind.NODE else TENANT)
     assert list(desk.placed()) == ["waiting"]
 
 
@@ -101,9 +103,9 @@ def test_uncordoning_and_untainting_wake() -> None:
     desk.pod("p", cpu="3")
     desk.pod("q", cpu="3")
     assert desk.placed() == {}
-    desk.see(Kind.NODE, node("n"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("n"), SYSTEM)
     assert desk.placed() == {"p": "n"}
-    desk.see(Kind.NODE, node("m"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("m"), SYSTEM)
     assert desk.placed() == {"q": "m"}
 
 
@@ -114,7 +116,7 @@ def test_pods_that_go_wake_those_kept_away_or_uneven() -> None:
     desk.pod("p", labels=web)
     desk.pod("s", labels=web, topologySpreadConstraints=[spread(web, ZONE, minDomains=2)])
     assert desk.placed() == {}
-    desk.see(Kind.POD, loner, gone=True)
+    desk.see(ObjectKind.POD, loner, gone=True)
     assert len(desk.placed()) == 1
 
 
@@ -142,10 +144,10 @@ def test_a_changed_reason_is_told_again_but_not_at_once() -> None:
     desk = Desk(node("n", cpu="1"))
     desk.pod("p", cpu="2")
     assert desk.told()["p"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    desk.see(Kind.NODE, node("m", cpu="1"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("m", cpu="1"), SYSTEM)
     assert desk.told() == {}
     desk.now += RETELL_SECONDS
-    desk.see(Kind.NODE, node("o", cpu="1"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("o", cpu="1"), SYSTEM)
     assert desk.told()["p"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
 
 
@@ -155,10 +157,10 @@ def test_gated_pods_and_those_of_other_schedulers_are_left_alone() -> None:
     desk.pod("foreign", schedulerName="mine")
     leaving = pod("leaving")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    desk.see(Kind.POD, leaving)
+    desk.see(ObjectKind.POD, leaving)
     assert desk.decide() == []
     gated["spec"].pop("schedulingGates")
-    desk.see(Kind.POD, gated)
+    desk.see(ObjectKind.POD, gated)
     assert desk.placed() == {"gated": "n"}
 
 
@@ -174,7 +176,7 @@ def test_finished_pods_give_back_what_they_had() -> None:
     job = desk.pod("job", cpu="2", on="n")
     desk.pod("p", cpu="1")
     assert desk.placed() == {}
-    desk.see(Kind.POD, {**job, "status": {"phase": "Succeeded"}})
+    desk.see(ObjectKind.POD, {**job, "status": {"phase": "Succeeded"}})
     assert desk.placed() == {"p": "n"}
 
 
@@ -183,46 +185,46 @@ def test_a_pod_that_changes_while_it_waits_is_judged_as_it_is_now() -> None:
     waiting = desk.pod("p")
     assert desk.placed() == {}
     waiting["spec"]["tolerations"] = [{"operator": "Exists"}]
-    desk.see(Kind.POD, waiting)
+    desk.see(ObjectKind.POD, waiting)
     assert desk.placed() == {"p": "n"}
 
 
 def test_a_placed_pod_that_shrinks_makes_room() -> None:
     desk = Desk(node("n", cpu="2"))
     running = pod("r", cpu="2", on="n")
-    desk.see(Kind.POD, running)
+    desk.see(ObjectKind.POD, running)
     desk.pod("p", cpu="1")
     assert desk.placed() == {}
     running["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
-    desk.see(Kind.POD, running)
+    desk.see(ObjectKind.POD, running)
     assert desk.placed() == {"p": "n"}
 
 
 def test_ceiling_of_a_tenant_blocks_and_is_lifted() -> None:
     desk = Desk(node("n"))
     desk.see(
-        Kind.TENANT,
+        ObjectKind.TENANT,
         {"metadata": {"name": str(TENANT)}, "spec": {"quota": {"hard": {"requests.cpu": "1"}}}},
         SYSTEM,
     )
     first = desk.pod("first", cpu="1")
     desk.pod("second", cpu="1")
     decisions = desk.decide()
-    assert [type(each) for each in decisions] == [Bind, Unschedulable]
+    assert [type(each) for each in decisions] == [BindPod, Unschedulable]
     assert isinstance(decisions[1], Unschedulable)
     assert decisions[1].text == "tenant's quota of cpu is used up"
-    desk.see(Kind.POD, first, gone=True)
+    desk.see(ObjectKind.POD, first, gone=True)
     assert desk.placed() == {"second": "n"}
 
 
 def test_what_a_tenant_is_guaranteed_is_kept_for_it() -> None:
     desk = Desk(node("n", cpu="4"))
     guaranteed = {"metadata": {"name": str(OTHER)}, "spec": {"quota": {"min": {"requests.cpu": "3"}}}}
-    desk.see(Kind.TENANT, guaranteed, SYSTEM)
+    desk.see(ObjectKind.TENANT, guaranteed, SYSTEM)
     for number in range(3):
         desk.pod(f"g{number}", cpu="1")
     decisions = desk.decide()
-    assert [each.pod.name for each in decisions if isinstance(each, Bind)] == ["g0"]
+    assert [each.pod.name for each in decisions if isinstance(each, BindPod)] == ["g0"]
     told = {each.text for each in decisions if isinstance(each, Unschedulable)}
     assert told == {"what is left of cpu is guaranteed to other tenants"}
     # Its own pods get it, and go before everybody else's, though its share is the greater already.
@@ -234,22 +236,22 @@ def test_what_a_tenant_is_guaranteed_is_kept_for_it() -> None:
 def test_a_guarantee_that_is_lifted_wakes_those_it_held_back() -> None:
     desk = Desk(node("n", cpu="4"))
     guaranteed: Object = {"metadata": {"name": str(OTHER)}, "spec": {"quota": {"min": {"requests.cpu": "4"}}}}
-    desk.see(Kind.TENANT, guaranteed, SYSTEM)
+    desk.see(ObjectKind.TENANT, guaranteed, SYSTEM)
     desk.pod("p", cpu="1")
     assert desk.placed() == {}
-    desk.see(Kind.TENANT, {**guaranteed, "spec": {}}, SYSTEM)
+    desk.see(ObjectKind.TENANT, {**guaranteed, "spec": {}}, SYSTEM)
     assert desk.placed() == {"p": "n"}
 
 
 def test_a_node_that_proves_a_handler_wakes_those_who_need_it() -> None:
     desk = Desk(node("n", handlers=["runc"]))
-    desk.see(Kind.RUNTIME_CLASS, {"metadata": {"name": "gvisor"}, "handler": "runsc"})
+    desk.see(ObjectKind.RUNTIME_CLASS, {"metadata": {"name": "gvisor"}, "handler": "runsc"})
     desk.pod("p", runtimeClassName="gvisor")
     assert desk.told() == {
         "p": "0/1 nodes are available: 1 node(s) didn't have the pod's runtime handler. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     }
-    desk.see(Kind.NODE, node("n", handlers=["runc", "runsc"]), SYSTEM)
+    desk.see(ObjectKind.NODE, node("n", handlers=["runc", "runsc"]), SYSTEM)
     assert desk.placed() == {"p": "n"}
 
 
@@ -268,7 +270,7 @@ def test_unschedulable_pods_of_one_tenant_do_not_hold_up_another() -> None:
         desk.pod(f"good{number}", OTHER, cpu="10m")
     kinds = [type(desk.core.schedule_next()) for _ in range(400)]
     # What the other tenant could have placed in as many decisions, but for a sixth.
-    assert kinds.count(Bind) >= 400 * 5 / 6 - 64
+    assert kinds.count(BindPod) >= 400 * 5 / 6 - 64
 
 
 def test_a_million_terms_do_not_stop_the_loop() -> None:
@@ -276,7 +278,7 @@ def test_a_million_terms_do_not_stop_the_loop() -> None:
     desk.pod("monster", affinity=near(*[term({"a": "b"})] * 1_000_000))
     desk.pod("p")
     decisions = desk.decide()
-    assert {type(each) for each in decisions} == {Bind, Unschedulable}
+    assert {type(each) for each in decisions} == {BindPod, Unschedulable}
     assert any("1000000 terms" in each.text for each in decisions if isinstance(each, Unschedulable))
 
 
@@ -285,14 +287,14 @@ def test_a_call_ends_though_what_is_left_is_hard_to_judge() -> None:
     desk = Desk(node("n"))
     ticks = iter(range(10**9))
     desk.core = Scheduler(lambda: next(ticks) / 100)
-    desk.see(Kind.NODE, node("n"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("n"), SYSTEM)
     for number in range(200):
         desk.pod(f"hard-{number}", nodeSelector={"never": str(number)})
     assert desk.core.schedule_next(may_tell=False) is None
     assert desk.core.fairness.has_ready
     desk.pod("easy", OTHER)
     first = desk.core.schedule_next(may_tell=False) or desk.core.schedule_next(may_tell=False)
-    assert isinstance(first, Bind)
+    assert isinstance(first, BindPod)
     assert first.pod.name == "easy"
 
 
@@ -307,7 +309,7 @@ def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attemp
     running: list[tuple[TenantId, Object]] = []
     waiting: dict[str, tuple[TenantId, Object]] = {}
     for tenant, weight in weights.items():
-        desk.see(Kind.TENANT, {"metadata": {"name": str(tenant)}, "spec": {"weight": weight}}, SYSTEM)
+        desk.see(ObjectKind.TENANT, {"metadata": {"name": str(tenant)}, "spec": {"weight": weight}}, SYSTEM)
         for number in range(700):
             # Of several sizes: what is left on a node fits some and not others.
             made = desk.pod(f"{tenant}-{number}", tenant, cpu=random.choice(["1", "2", "3"]))
@@ -315,7 +317,7 @@ def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attemp
     totals: Counter[TenantId] = Counter()
     for turn in range(500):
         while (decision := desk.core.schedule_next(may_tell=False)) or desk.core.fairness.has_ready:
-            if isinstance(decision, Bind):
+            if isinstance(decision, BindPod):
                 desk.core.bound(decision.pod)
                 running.append(waiting.pop(decision.pod.uid))
         if turn >= 150:
@@ -323,5 +325,5 @@ def test_shares_follow_weights_in_a_full_cluster_where_most_attempts_fail(attemp
                 used = desk.core.fairness.account(tenant).used.get("cpu", 0)
                 totals[tenant] += used
         tenant, ended = running.pop(random.randrange(len(running)))
-        desk.see(Kind.POD, ended, tenant, gone=True)
+        desk.see(ObjectKind.POD, ended, tenant, gone=True)
     assert totals[TenantId("three")] / totals[TenantId("one")] == pytest.approx(3, rel=0.06)

@@ -65,8 +65,8 @@ def test_words_of_each_filter(spec: dict[str, Any], reason: str) -> None:
 def test_pods_kept_away_by_others() -> None:
     scene = Scene(node("n"))
     scene.place(pod("loner", on="n", affinity=far(term({"app": "web"}))))
-    told = "1 node(s) didn't satisfy existing pods anti-affinity rules"
-    assert scene.why(pod("p", {"app": "web"})) == f"0/1 nodes are available: {told}."
+    message = "1 node(s) didn't satisfy existing pods anti-affinity rules"
+    assert scene.why(pod("p", {"app": "web"})) == f"0/1 nodes are available: {message}."
 
 
 def _fields(*terms: list[str]) -> Object:
@@ -129,7 +129,7 @@ def _node_terms(*terms: list[Object]) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"containers": asking(cpu="lots")}, "quantities must match the regular expression"),
         ({"overhead": {"memory": "1mi"}}, "unable to parse quantity's suffix"),
@@ -172,9 +172,9 @@ def _node_terms(*terms: list[Object]) -> Object:
         ({"resourceClaims": [{"name": "gpu"}]}, "pod asks for devices by resourceClaims"),
     ],
 )
-def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], told: str) -> None:
+def test_nonsense_is_told_and_harms_nobody(spec: dict[str, Any], message: str) -> None:
     scene = Scene(node("n"))
-    assert told in scene.why(pod("bad", **spec))
+    assert message in scene.why(pod("bad", **spec))
     assert scene.why(pod("bad", **spec)).startswith("0/1 nodes are available: ")
     assert scene.passing(pod("good")) == {"n"}
 

@@ -10,33 +10,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alcove.api.ids import TenantId
-from alcove.scheduler.amounts import Amounts
 from alcove.scheduler.fairness import (
     AGING,
     TRIES_MAX,
     TRIES_OWED_MAX,
     TRIES_PER_TURN,
     TRY_SECONDS,
-    Account,
-    Fairness,
-    FirstCome,
+    FairShareQueue,
+    FirstComeQueue,
+    TenantShare,
 )
-from alcove.scheduler.minima import Limits
+from alcove.scheduler.guaranteed_minimums import TenantLimits
+from alcove.scheduler.resource_amounts import Amounts
 
 CAPACITY = {"cpu": 20_000_000, "memory": 80_000_000, "pods": 550_000}
 HEAD = (0, "", 1)
 
 
-def _backlogged(fairness: Fairness, weights: list[int]) -> list[Account]:
+def _backlogged(fairness: FairShareQueue, weights: list[int]) -> list[TenantShare]:
     fairness.set_capacity(dict(CAPACITY))
     accounts = [fairness.account(TenantId(f"t{number}")) for number in range(len(weights))]
     for account, weight in zip(accounts, weights, strict=True):
-        fairness.set_limits(account, Limits(weight))
+        fairness.set_limits(account, TenantLimits(weight))
         fairness.set_head(account, HEAD)
     return accounts
 
 
-def _turn(fairness: Fairness, amounts: Amounts) -> Account:
+def _turn(fairness: FairShareQueue, amounts: Amounts) -> TenantShare:
     account = fairness.next()
     assert account is not None
     fairness.charge(account, amounts)
@@ -44,7 +44,7 @@ def _turn(fairness: Fairness, amounts: Amounts) -> Account:
     return account
 
 
-def _error(fairness: Fairness, accounts: list[Account]) -> float:
+def _error(fairness: FairShareQueue, accounts: list[TenantShare]) -> float:
     """How far the worst tenant is from its weight, as a part of what it should have."""
     fair = [fairness.share(account) / account.limits.weight for account in accounts]
     mean = sum(fair) / len(fair)
@@ -57,7 +57,7 @@ _weights = st.lists(st.integers(1, 8), min_size=2, max_size=6)
 @settings(max_examples=25, deadline=None)
 @given(_weights, st.integers(0, 2**32))
 def test_shares_follow_weights_while_all_are_backlogged(weights: list[int], seed: int) -> None:
-    random, fairness = Random(seed), Fairness()
+    random, fairness = Random(seed), FairShareQueue()
     accounts = _backlogged(fairness, weights)
     # Each tenant has its own kind of pods: some want CPU, some memory, up to a hundred times as much.
     kinds = {account: (random.randint(1, 100), random.randint(1, 100)) for account in accounts}
@@ -78,10 +78,10 @@ def test_shares_follow_weights_while_all_are_backlogged(weights: list[int], seed
 @settings(max_examples=15, deadline=None)
 @given(_weights, st.integers(0, 2**32))
 def test_shares_follow_weights_while_pods_come_and_go(weights: list[int], seed: int) -> None:
-    random, fairness = Random(seed), Fairness()
+    random, fairness = Random(seed), FairShareQueue()
     accounts = _backlogged(fairness, weights)
-    running: list[tuple[Account, Amounts]] = []
-    totals: Counter[Account] = Counter()
+    running: list[tuple[TenantShare, Amounts]] = []
+    totals: Counter[TenantShare] = Counter()
     for turn in range(8000):
         amounts = {"cpu": random.randint(1, 100), "memory": random.randint(1, 400), "pods": 1}
         running.append((_turn(fairness, amounts), amounts))
@@ -102,7 +102,7 @@ def test_shares_follow_weights_while_pods_come_and_go(weights: list[int], seed: 
 @given(_weights, st.integers(1, 50))
 def test_no_ready_tenant_waits_without_bound(weights: list[int], larger: int) -> None:
     """Even if its share is the greatest by far, its pods the largest, and the others' share never grows."""
-    fairness = Fairness()
+    fairness = FairShareQueue()
     accounts = _backlogged(fairness, weights)
     rich = accounts[0]
     fairness.charge(rich, {"cpu": CAPACITY["cpu"] // 2})
@@ -119,7 +119,7 @@ def test_no_ready_tenant_waits_without_bound(weights: list[int], larger: int) ->
 @settings(max_examples=25, deadline=None)
 @given(_weights)
 def test_attempts_that_fail_cost_the_others_little(weights: list[int]) -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     failing, *working = _backlogged(fairness, weights)
     turns: Counter[bool] = Counter()
     for _ in range(4000):
@@ -141,7 +141,7 @@ def test_attempts_that_fail_cost_the_others_little(weights: list[int]) -> None:
 @given(_weights, st.sampled_from([0.002, 0.02, 0.2, 20.0]))
 def test_attempts_that_take_long_are_few(weights: list[int], seconds: float) -> None:
     """Whatever one attempt costs, in the long run one tenant's failures take a part of the others' time."""
-    fairness = Fairness()
+    fairness = FairShareQueue()
     failing, *_ = _backlogged(fairness, weights)
     failed, waited, longest = 0, 0, 0
     for _ in range(8_000):
@@ -162,7 +162,7 @@ def test_attempts_that_take_long_are_few(weights: list[int], seconds: float) -> 
 
 
 def test_a_tenant_alone_may_fail_as_often_as_it_likes() -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     (alone,) = _backlogged(fairness, [1])
     for _ in range(1000):
         assert fairness.next() is alone
@@ -170,7 +170,7 @@ def test_a_tenant_alone_may_fail_as_often_as_it_likes() -> None:
 
 
 def test_nothing_ready_nobody_next() -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     first, second = _backlogged(fairness, [1, 1])
     fairness.set_head(first, None)
     assert fairness.next() is second
@@ -181,7 +181,7 @@ def test_nothing_ready_nobody_next() -> None:
 
 
 def test_the_dominant_resource_counts() -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     thinker, keeper = _backlogged(fairness, [1, 1])
     fairness.charge(thinker, {"cpu": CAPACITY["cpu"] // 10, "memory": CAPACITY["memory"] // 100})
     fairness.charge(keeper, {"cpu": CAPACITY["cpu"] // 100, "memory": CAPACITY["memory"] // 5})
@@ -191,10 +191,10 @@ def test_the_dominant_resource_counts() -> None:
 
 
 def test_ceilings_hold_back_and_minima_go_first() -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     poor, promised = _backlogged(fairness, [1, 1])
-    fairness.set_limits(poor, Limits(1, most={"cpu": 1000}))
-    fairness.set_limits(promised, Limits(1, least={"cpu": 5_000_000}))
+    fairness.set_limits(poor, TenantLimits(1, most={"cpu": 1000}))
+    fairness.set_limits(promised, TenantLimits(1, least={"cpu": 5_000_000}))
     fairness.charge(promised, {"cpu": 4_000_000})
     fairness.set_head(promised, HEAD, {"cpu": 1000, "pods": 1})
     assert fairness.next() is promised  # Far greater a share, but not what it was promised.
@@ -206,9 +206,9 @@ def test_ceilings_hold_back_and_minima_go_first() -> None:
 
 
 def test_what_is_guaranteed_to_one_is_not_given_to_another() -> None:
-    fairness = Fairness()
+    fairness = FairShareQueue()
     greedy, promised = _backlogged(fairness, [1, 1])
-    fairness.set_limits(promised, Limits(1, least={"cpu": 5_000_000}))
+    fairness.set_limits(promised, TenantLimits(1, least={"cpu": 5_000_000}))
     assert fairness.objection(greedy, {"cpu": 15_000_000}) == ""
     fairness.charge(greedy, {"cpu": 15_000_000})
     refused = "what is left of cpu is guaranteed to other tenants"
@@ -220,7 +220,7 @@ def test_what_is_guaranteed_to_one_is_not_given_to_another() -> None:
 
 
 def test_first_come_first_served_is_no_fairness() -> None:
-    fairness = FirstCome()
+    fairness = FirstComeQueue()
     greedy, late = _backlogged(fairness, [1, 1])
     fairness.set_head(greedy, (0, "2026-01-01T00:00:00Z", 1))
     fairness.set_head(late, (0, "2026-01-01T00:00:01Z", 2))

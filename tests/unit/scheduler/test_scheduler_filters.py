@@ -168,7 +168,7 @@ def test_host_ports_must_be_free(wanted: Object, expected: set[str]) -> None:
 
 def test_runtime_class_needs_a_node_that_proved_its_handler() -> None:
     scene = Scene(node("plain"), node("strong", handlers=["runsc", "runc"]))
-    scene.world.handlers["acme"] = {"gvisor": "runsc"}  # type: ignore[index]
+    scene.cache.handlers["acme"] = {"gvisor": "runsc"}  # type: ignore[index]
     assert scene.passing(pod("p", runtimeClassName="gvisor")) == {"strong"}
     missing = 'runtimeclass.node.k8s.io "kata" not found'
     assert scene.why(pod("p", runtimeClassName="kata")) == f"0/2 nodes are available: {missing}."
@@ -197,7 +197,7 @@ WEB = {"app": "web"}
 )
 def test_pods_near_and_far(affinity: Object, expected: set[str]) -> None:
     scene = Scene(*ZONES)
-    scene.world.book(scene.pod(pod("_")).tenant).set_namespace("else", {"team": "x"})
+    scene.cache.book(scene.pod(pod("_")).tenant).set_namespace("else", {"team": "x"})
     scene.place(pod("web", {**WEB, "tier": "front"}, on="a1"))
     scene.place(pod("web", WEB, namespace="else", on="b1"))
     assert scene.passing(pod("p", {"app": "db"}, affinity=affinity)) == expected
@@ -216,7 +216,7 @@ def test_placed_pods_keep_away_those_they_must_be_far_from() -> None:
     loner = scene.place(pod("loner", {"app": "db"}, on="a1", affinity=far(term(WEB, ZONE))))
     assert scene.passing(pod("p", WEB)) == {"b1"}
     assert scene.passing(pod("p", {"app": "other"})) == {"a1", "a2", "b1"}
-    scene.world.lift(loner)
+    scene.cache.lift(loner)
     assert scene.passing(pod("p", WEB)) == {"a1", "a2", "b1"}
 
 
@@ -256,7 +256,7 @@ def test_spread_counts_pods_that_are_leaving_no_more() -> None:
     going = scene.place(pod("w1", WEB, on="a1"))
     even = pod("p", WEB, topologySpreadConstraints=[spread(WEB, ZONE)])
     assert scene.passing(even) == {"b1"}
-    scene.world.mark_leaving(going)
+    scene.cache.mark_leaving(going)
     assert scene.passing(even) == {"a1", "a2", "b1"}
 
 

@@ -14,8 +14,8 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, PodRef
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.decisions import BindPod, ScheduledPodRef
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.testing.scheduling import node, pod
 
 NODES = {"n1": 4, "n2": 3}
@@ -32,9 +32,9 @@ class Plane:
     def __init__(self, name: PlaneId) -> None:
         self.name = name
         self.pods: dict[str, tuple[TenantId, Object]] = {}
-        self.untold: list[Event] = []
-        self.asked: list[Bind] = []
-        self.late: list[Bind] = []
+        self.untold: list[SchedulerEvent] = []
+        self.asked: list[BindPod] = []
+        self.late: list[BindPod] = []
         """Sent by schedulers that are gone, and carried out if it comes before the fence of the next one."""
         self.bindings: dict[str, str] = {}
         """Every pod ever bound, and where."""
@@ -42,9 +42,9 @@ class Plane:
     def tell(self, uid: str, gone: bool = False) -> None:
         tenant, obj = self.pods[uid]
         copy = {**obj, "spec": dict(obj["spec"])}
-        self.untold.append(Event(self.name, tenant, Kind.POD, copy, gone))
+        self.untold.append(SchedulerEvent(self.name, tenant, ObjectKind.POD, copy, gone))
 
-    def bind(self, bind: Bind) -> str:
+    def bind(self, bind: BindPod) -> str:
         """Carry out a binding: "bound", "taken" by somebody before, or "gone"."""
         found = self.pods.get(bind.pod.uid)
         if found is None:
@@ -75,7 +75,7 @@ class Cluster:
             if plane_id != HOME:
                 core.add_plane(plane_id, tenants[0])
         for name in self.nodes:
-            core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+            core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node(name, cpu=str(NODES[name]))))
         for name in self.notes:
             core.observe(self.noted(name))
         self.joined.clear()
@@ -92,14 +92,16 @@ class Cluster:
         self.deliver(core, plane, len(plane.untold))
         core.know_plane(plane.name)
 
-    def noted(self, name: str) -> Event:
+    def noted(self, name: str) -> SchedulerEvent:
         data = {plane: msgspec.json.encode(held).decode() for plane, held in self.notes[name].items()}
-        return Event(HOME, SYSTEM, Kind.NOTE, {"metadata": {"name": name}, "data": data}, not data)
+        return SchedulerEvent(
+            HOME, SYSTEM, ObjectKind.NOTE, {"metadata": {"name": name}, "data": data}, not data
+        )
 
     def note(self, plane: PlaneId, name: str) -> None:
         """As `escrow` does it, without running ahead."""
         held = self.notes[name].setdefault(plane, {})
-        for resource, amount in self.core.world.used_by(plane, name).items():
+        for resource, amount in self.core.cache.used_by(plane, name).items():
             held[resource] = max(held.get(resource, 0), amount)
         self.core.observe(self.noted(name))
 
@@ -142,7 +144,7 @@ class Cluster:
 
     def decide(self) -> None:
         decision = self.core.schedule_next()
-        if isinstance(decision, Bind):
+        if isinstance(decision, BindPod):
             if decision.pod.plane != HOME:
                 self.note(decision.pod.plane, decision.node)
             self.planes[decision.pod.plane].asked.append(decision)
@@ -171,7 +173,7 @@ class Cluster:
             else:
                 self.report(plane, bind.pod, result)
 
-    def report(self, plane: Plane, ref: PodRef, result: str) -> None:
+    def report(self, plane: Plane, ref: ScheduledPodRef, result: str) -> None:
         if result == "bound":
             self.core.bound(ref)
         else:
@@ -183,10 +185,10 @@ class Cluster:
         plane = self.planes[self.random.choice(sorted(self.joined))]
         plane.untold.clear()
         for tenant in PLANES[plane.name]:
-            for known in list(self.core.roster.pods.get(tenant, {}).values()):
+            for known in list(self.core.tracker.pods.get(tenant, {}).values()):
                 if known.uid not in plane.pods:
                     gone = {"metadata": {"uid": known.uid, "name": known.name}, "spec": {}}
-                    self.core.observe(Event(plane.name, tenant, Kind.POD, gone, True))
+                    self.core.observe(SchedulerEvent(plane.name, tenant, ObjectKind.POD, gone, True))
         for uid in plane.pods:
             plane.tell(uid)
 
@@ -198,7 +200,9 @@ class Cluster:
         is_there = self.nodes.pop(name, None) is not None
         if not is_there:
             self.nodes[name] = NODES[name]
-        self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name])), is_there))
+        self.core.observe(
+            SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node(name, cpu=str(NODES[name])), is_there)
+        )
 
     def take_over(self) -> None:
         """Another scheduler takes over. The home plane carries out nothing of the one before any more;
@@ -221,7 +225,7 @@ class Cluster:
         """Notes of what is known to be used by nobody."""
         for name, notes in self.notes.items():
             for plane in set(notes) & self.joined:
-                notes[plane] = self.core.world.used_by(plane, name)
+                notes[plane] = self.core.cache.used_by(plane, name)
                 if not notes[plane]:
                     del notes[plane]
             self.core.observe(self.noted(name))
@@ -247,7 +251,7 @@ class Cluster:
         """Everything works again and goes on until nothing happens any more."""
         for name in NODES:
             self.nodes[name] = NODES[name]
-            self.core.observe(Event(HOME, SYSTEM, Kind.NODE, node(name, cpu=str(NODES[name]))))
+            self.core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node(name, cpu=str(NODES[name]))))
         while len(self.joined) < len(self.planes):
             self.join_one()
         for plane in self.planes.values():
@@ -257,7 +261,7 @@ class Cluster:
             for plane in self.planes.values():
                 self.deliver(self.core, plane, len(plane.untold))
             while (decision := self.core.schedule_next()) is not None:
-                if isinstance(decision, Bind):
+                if isinstance(decision, BindPod):
                     self.planes[decision.pod.plane].asked.append(decision)
             for plane in self.planes.values():
                 while plane.asked:

@@ -13,16 +13,16 @@ from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.causes import Cause
+from alcove.scheduler.causes import WakeCause
 from alcove.scheduler.core import FAILED, Scheduler
-from alcove.scheduler.decisions import Bind, Unschedulable
-from alcove.scheduler.events import Event, Kind
-from alcove.scheduler.filters.base import Filter, Scope
+from alcove.scheduler.decisions import BindPod, Unschedulable
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
+from alcove.scheduler.filters.base import Filter, FilterScope
 from alcove.scheduler.nodes import HOSTNAME, ZONE
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.profiles import Profile
-from alcove.scheduler.trimming import trim_node, trim_pod
-from alcove.scheduler.world import World
+from alcove.scheduler.object_trimming import trim_node, trim_pod
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.profiles import SchedulerProfile
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.testing.scheduling import OTHER, TENANT, node, pod
 
 _odd = st.sampled_from(
@@ -142,7 +142,9 @@ _volume_spec = _some(
 _topology = _some(matchLabelExpressions=_few(_some(key=_text, values=_few(_text))))
 
 
-def _named(kind: Kind, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Kind, Object]]:
+def _named(
+    kind: ObjectKind, **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[tuple[ObjectKind, Object]]:
     metadata = st.builds(
         lambda name, labels, noted: {
             "name": name,
@@ -161,14 +163,21 @@ def _named(kind: Kind, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[tu
 
 
 _anything = st.one_of(
-    _named(Kind.NODE, spec=_some(taints=_few(_taint), unschedulable=st.booleans()), status=_node_status),
-    _named(Kind.CLAIM, spec=_claim_spec, status=_some(phase=_text)),
-    _named(Kind.VOLUME, spec=_volume_spec, status=_some(phase=_text)),
-    _named(Kind.STORAGE_CLASS, provisioner=_text, volumeBindingMode=_text, allowedTopologies=_few(_topology)),
-    _named(Kind.BUDGET, spec=_some(selector=_selector), status=_some(disruptionsAllowed=_number)),
-    _named(Kind.NAMESPACE),
-    _named(Kind.RUNTIME_CLASS, handler=_text),
-    _named(Kind.TENANT, spec=_some(weight=_number, quota=_some(hard=_amounts, min=_amounts))),
+    _named(
+        ObjectKind.NODE, spec=_some(taints=_few(_taint), unschedulable=st.booleans()), status=_node_status
+    ),
+    _named(ObjectKind.CLAIM, spec=_claim_spec, status=_some(phase=_text)),
+    _named(ObjectKind.VOLUME, spec=_volume_spec, status=_some(phase=_text)),
+    _named(
+        ObjectKind.STORAGE_CLASS,
+        provisioner=_text,
+        volumeBindingMode=_text,
+        allowedTopologies=_few(_topology),
+    ),
+    _named(ObjectKind.BUDGET, spec=_some(selector=_selector), status=_some(disruptionsAllowed=_number)),
+    _named(ObjectKind.NAMESPACE),
+    _named(ObjectKind.RUNTIME_CLASS, handler=_text),
+    _named(ObjectKind.TENANT, spec=_some(weight=_number, quota=_some(hard=_amounts, min=_amounts))),
 )
 _status = _some(
     phase=_text,
@@ -189,7 +198,7 @@ def _pods(draw: st.DrawFn) -> Object:
 def _decide(core: Scheduler) -> dict[str, str]:
     placed = {}
     while (decision := core.schedule_next()) is not None:
-        if isinstance(decision, Bind):
+        if isinstance(decision, BindPod):
             placed[decision.pod.name] = decision.node
         elif isinstance(decision, Unschedulable):
             assert decision.text != FAILED
@@ -198,45 +207,58 @@ def _decide(core: Scheduler) -> dict[str, str]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_anything, max_size=6), st.lists(_pods(), min_size=1, max_size=3), st.booleans())
-def test_odd_objects_stop_nobody(objects: list[tuple[Kind, Object]], pods: list[Object], gone: bool) -> None:
+def test_odd_objects_stop_nobody(
+    objects: list[tuple[ObjectKind, Object]], pods: list[Object], gone: bool
+) -> None:
     now = 0.0
     core = Scheduler(lambda: now)
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n", cpu="1000", pods="1000")))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n", cpu="1000", pods="1000")))
     for kind, obj in objects:
-        shown = trim_node(obj) if kind is Kind.NODE else obj
-        core.observe(Event(HOME, SYSTEM if kind in (Kind.NODE, Kind.TENANT) else TENANT, kind, shown))
+        shown = trim_node(obj) if kind is ObjectKind.NODE else obj
+        core.observe(
+            SchedulerEvent(
+                HOME, SYSTEM if kind in (ObjectKind.NODE, ObjectKind.TENANT) else TENANT, kind, shown
+            )
+        )
     for each in pods:
-        core.observe(Event(HOME, TENANT, Kind.POD, each))
+        core.observe(SchedulerEvent(HOME, TENANT, ObjectKind.POD, each))
     _decide(core)
     if gone:
         for kind, obj in objects:
-            tenant = SYSTEM if kind in (Kind.NODE, Kind.TENANT) else TENANT
-            core.observe(Event(HOME, tenant, kind, obj, True))
+            tenant = SYSTEM if kind in (ObjectKind.NODE, ObjectKind.TENANT) else TENANT
+            core.observe(SchedulerEvent(HOME, tenant, kind, obj, True))
         for each in pods:
-            core.observe(Event(HOME, TENANT, Kind.POD, each, True))
+            core.observe(SchedulerEvent(HOME, TENANT, ObjectKind.POD, each, True))
     now = 1000.0
-    core.observe(Event(HOME, OTHER, Kind.POD, pod("plain", cpu="1", tolerations=[{"operator": "Exists"}])))
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("m", cpu="1000", pods="1000")))
+    core.observe(
+        SchedulerEvent(
+            HOME, OTHER, ObjectKind.POD, pod("plain", cpu="1", tolerations=[{"operator": "Exists"}])
+        )
+    )
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("m", cpu="1000", pods="1000")))
     assert "plain" in _decide(core)
 
 
 class _Broken(Filter):
     name = "Broken"
-    scope = Scope.WORLD
-    cured_by = Cause.NOTHING
+    scope = FilterScope.WORLD
+    cured_by = WakeCause.NOTHING
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
         raise RuntimeError("a secret of ring0's")
 
 
 def test_a_filter_that_fails_costs_its_pod_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
-    profiles = {"default-scheduler": Profile("default-scheduler"), "mine": Profile("mine", (_Broken(),))}
+    profiles = {
+        "default-scheduler": SchedulerProfile("default-scheduler"),
+        "mine": SchedulerProfile("mine", (_Broken(),)),
+    }
     core = Scheduler(lambda: 0.0, profiles=profiles)
-    core.observe(Event(HOME, SYSTEM, Kind.NODE, node("n")))
-    core.observe(Event(HOME, TENANT, Kind.POD, pod("broken", schedulerName="mine")))
-    core.observe(Event(HOME, TENANT, Kind.POD, pod("fine")))
+    core.observe(SchedulerEvent(HOME, SYSTEM, ObjectKind.NODE, node("n")))
+    core.observe(SchedulerEvent(HOME, TENANT, ObjectKind.POD, pod("broken", schedulerName="mine")))
+    core.observe(SchedulerEvent(HOME, TENANT, ObjectKind.POD, pod("fine")))
     with caplog.at_level(logging.CRITICAL):
         decisions = [core.schedule_next(), core.schedule_next()]
-    told = [each.text for each in decisions if isinstance(each, Unschedulable)]
-    assert [each.pod.name for each in decisions if isinstance(each, Bind)] == ["fine"]
-    assert told == [FAILED]
+    messages = [each.text for each in decisions if isinstance(each, Unschedulable)]
+    assert [each.pod.name for each in decisions if isinstance(each, BindPod)] == ["fine"]
+    assert messages == [FAILED]

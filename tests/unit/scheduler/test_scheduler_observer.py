@@ -6,8 +6,8 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.scheduler.decisions import Bind
-from alcove.scheduler.events import Kind
+from alcove.scheduler.decisions import BindPod
+from alcove.scheduler.events import ObjectKind
 from alcove.testing.scheduling import Desk, node, pod
 
 
@@ -18,10 +18,10 @@ def _sizes(desk: Desk) -> dict[str, int]:
         "accounts": len(core.fairness.accounts),
         "lines": len(core.queue._lines),
         "numbers": len(core.queue.blocked._numbers),
-        "books": len(core.world.books),
-        "storages": len(core.world.storages),
-        "handlers": len(core.world.handlers),
-        "pods": len(core.roster.pods),
+        "books": len(core.cache.books),
+        "storages": len(core.cache.storages),
+        "handlers": len(core.cache.handlers),
+        "pods": len(core.tracker.pods),
         "budgets": len(observer._budgets),
         "victims": len(observer._victims),
         "placed": len(observer.preemption._placed),
@@ -34,13 +34,13 @@ def _tenant(name: str) -> Object:
 
 def _live(desk: Desk, tenant: TenantId) -> list[Object]:
     """Something of every kind. Returns the pods: one is placed, one fits nowhere."""
-    desk.see(Kind.TENANT, _tenant(tenant), SYSTEM)
-    desk.see(Kind.RUNTIME_CLASS, {"metadata": {"name": "r"}, "handler": "h"}, tenant)
-    desk.see(Kind.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": {}}, tenant)
-    desk.see(Kind.BUDGET, {"metadata": {"name": "b"}, "spec": {}}, tenant)
+    desk.see(ObjectKind.TENANT, _tenant(tenant), SYSTEM)
+    desk.see(ObjectKind.RUNTIME_CLASS, {"metadata": {"name": "r"}, "handler": "h"}, tenant)
+    desk.see(ObjectKind.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": {}}, tenant)
+    desk.see(ObjectKind.BUDGET, {"metadata": {"name": "b"}, "spec": {}}, tenant)
     pods = [desk.pod("fits", tenant, cpu="1"), desk.pod("huge", tenant, cpu="99")]
     for decision in desk.decide():
-        if isinstance(decision, Bind):
+        if isinstance(decision, BindPod):
             desk.core.bound(decision.pod)
     return pods
 
@@ -51,16 +51,19 @@ def test_nothing_is_kept_of_tenants_that_are_gone(is_told_last: bool) -> None:
     before = _sizes(desk)
     for number in range(3):
         tenant = TenantId(f"t{number}")
-        endings = [(Kind.POD, each, tenant) for each in _live(desk, tenant)]
-        endings.insert(len(endings) if is_told_last else 0, (Kind.TENANT, _tenant(tenant), SYSTEM))
+        endings = [(ObjectKind.POD, each, tenant) for each in _live(desk, tenant)]
+        endings.insert(len(endings) if is_told_last else 0, (ObjectKind.TENANT, _tenant(tenant), SYSTEM))
         for kind, obj, whose in endings:
             desk.see(kind, obj, whose, gone=True)
         # Last news of what it had.
         desk.see(
-            Kind.CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": {}}, tenant, gone=True
+            ObjectKind.CLAIM,
+            {"metadata": {"name": "c", "namespace": "default"}, "spec": {}},
+            tenant,
+            gone=True,
         )
-        desk.see(Kind.NAMESPACE, {"metadata": {"name": "default"}}, tenant, gone=True)
-        desk.see(Kind.POD, pod("p"), tenant, gone=True)
+        desk.see(ObjectKind.NAMESPACE, {"metadata": {"name": "default"}}, tenant, gone=True)
+        desk.see(ObjectKind.POD, pod("p"), tenant, gone=True)
     desk.decide()
     assert _sizes(desk) == before
     assert not any(desk.core.fairness._owed.values())
@@ -71,7 +74,7 @@ def test_a_tenant_that_comes_again_begins_anew() -> None:
     tenant = TenantId("again")
     for _ in range(3):
         for each in _live(desk, tenant):
-            desk.see(Kind.POD, each, tenant, gone=True)
-        desk.see(Kind.TENANT, _tenant(tenant), SYSTEM, gone=True)
+            desk.see(ObjectKind.POD, each, tenant, gone=True)
+        desk.see(ObjectKind.TENANT, _tenant(tenant), SYSTEM, gone=True)
     _live(desk, tenant)
     assert desk.core.fairness.account(tenant).used == {"cpu": 1000, "pods": 1}

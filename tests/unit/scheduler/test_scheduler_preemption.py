@@ -10,10 +10,10 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Decision, Preempt, Unschedulable
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.decisions import BindPod, Decision, Preempt, Unschedulable
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.scheduler.nodes import ZONE
-from alcove.scheduler.trimming import trim_pod
+from alcove.scheduler.object_trimming import trim_pod
 from alcove.testing.scheduling import OTHER, TENANT, asking, far, near, node, pod, spread, term
 
 WEB = {"app": "web"}
@@ -24,20 +24,20 @@ class Desk:
         self.now = 0.0
         self.core = Scheduler(lambda: self.now)
         for each in nodes:
-            self.see(Kind.NODE, each, SYSTEM)
+            self.see(ObjectKind.NODE, each, SYSTEM)
 
-    def see(self, kind: Kind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> Object:
-        self.core.observe(Event(HOME, tenant, kind, obj, gone))
+    def see(self, kind: ObjectKind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> Object:
+        self.core.observe(SchedulerEvent(HOME, tenant, kind, obj, gone))
         return obj
 
     def run(self, name: str, on: str, tenant: TenantId = TENANT, started: str = "", **spec: Any) -> Object:
         made = pod(name, on=on, **spec)
         if started:
             made["status"] = {"startTime": started}
-        return self.see(Kind.POD, made, tenant)
+        return self.see(ObjectKind.POD, made, tenant)
 
     def ask(self, name: str, tenant: TenantId = TENANT, **spec: Any) -> Object:
-        return self.see(Kind.POD, pod(name, **spec), tenant)
+        return self.see(ObjectKind.POD, pod(name, **spec), tenant)
 
     def decide(self) -> list[Decision]:
         found = []
@@ -104,8 +104,8 @@ def test_a_claim_for_one_pod_only_is_taken_from_the_pod_that_has_it() -> None:
     desk = Desk(node("n1"), node("n2"))
     mode = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}
     meta = {"name": "c", "namespace": "default", "uid": "c"}
-    desk.see(Kind.CLAIM, {"metadata": meta, "spec": mode, "status": {"phase": "Bound"}})
-    desk.see(Kind.VOLUME, {"metadata": {"name": "v"}, "spec": {}, "status": {"phase": "Bound"}})
+    desk.see(ObjectKind.CLAIM, {"metadata": meta, "spec": mode, "status": {"phase": "Bound"}})
+    desk.see(ObjectKind.VOLUME, {"metadata": {"name": "v"}, "spec": {}, "status": {"phase": "Bound"}})
     mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     desk.run("bystander", "n1")
     desk.run("holder", "n2", volumes=mounted)
@@ -129,12 +129,16 @@ def test_another_tenants_pods_are_never_victims() -> None:
 def test_unless_ring0_says_so() -> None:
     desk = Desk(node("n", cpu="1"))
     policy = {"scheduling.alcove.io/preempts-tenants": f"x, {OTHER}"}
-    desk.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
+    desk.see(
+        ObjectKind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM
+    )
     desk.run("theirs", "n", OTHER, cpu="1")
     desk.ask("p", cpu="1", priority=1)
     assert desk.preempts() == ("n", {"theirs"})
     back = Desk(node("n", cpu="1"))
-    back.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
+    back.see(
+        ObjectKind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM
+    )
     back.run("mine", "n", TENANT, cpu="1")
     back.ask("p", OTHER, cpu="1", priority=1)
     assert isinstance(back.decide()[0], Unschedulable)
@@ -143,7 +147,9 @@ def test_unless_ring0_says_so() -> None:
 def test_a_tenant_that_names_itself_counts_once() -> None:
     policy = {"scheduling.alcove.io/preempts-tenants": f"{TENANT},{OTHER},{OTHER}"}
     desk = Desk(node("n", cpu="2"))
-    desk.see(Kind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM)
+    desk.see(
+        ObjectKind.TENANT, {"metadata": {"name": str(TENANT), "annotations": policy}, "spec": {}}, SYSTEM
+    )
     desk.run("mine", "n", cpu="1")
     desk.run("theirs", "n", OTHER, cpu="1")
     desk.ask("p", cpu="2", priority=10)
@@ -182,9 +188,9 @@ def test_the_preemptor_gets_the_room_once_the_victims_are_gone() -> None:
     desk.ask("p", cpu="2", priority=10)
     assert desk.preempts() == ("n", {"low"})
     desk.ask("thief", OTHER, cpu="1")  # What is being freed is kept for the preemptor.
-    assert not [each for each in desk.decide() if isinstance(each, Bind)]
-    desk.see(Kind.POD, victim, gone=True)
-    assert [(each.pod.name, each.node) for each in desk.decide() if isinstance(each, Bind)] == [("p", "n")]
+    assert not [each for each in desk.decide() if isinstance(each, BindPod)]
+    desk.see(ObjectKind.POD, victim, gone=True)
+    assert [(each.pod.name, each.node) for each in desk.decide() if isinstance(each, BindPod)] == [("p", "n")]
 
 
 def test_a_preemptor_waits_for_its_victims_before_it_evicts_more() -> None:
@@ -193,8 +199,8 @@ def test_a_preemptor_waits_for_its_victims_before_it_evicts_more() -> None:
     desk.run("b", "n2", cpu="1", priority=1)
     desk.ask("p", cpu="1", priority=10)
     assert desk.preempts() == ("n1", {"a"})
-    desk.see(Kind.POD, _leaving(victim))
-    desk.see(Kind.NODE, node("n3", taints=["a=b:NoSchedule"]), SYSTEM)
+    desk.see(ObjectKind.POD, _leaving(victim))
+    desk.see(ObjectKind.NODE, node("n3", taints=["a=b:NoSchedule"]), SYSTEM)
     desk.now += 60
     (decision,) = desk.decide()
     assert isinstance(decision, Unschedulable)
@@ -218,11 +224,11 @@ def test_a_victim_that_changes_while_it_is_evicted_is_still_waited_for() -> None
     assert desk.preempts() == ("n1", {"a"})
     noted = _leaving(victim, "PreemptionByScheduler")
     del noted["metadata"]["deletionTimestamp"]
-    desk.see(Kind.POD, noted)
+    desk.see(ObjectKind.POD, noted)
     desk.now += 60
     assert not [each for each in desk.decide() if isinstance(each, Preempt)]
-    desk.see(Kind.POD, noted, gone=True)
-    assert [each.node for each in desk.decide() if isinstance(each, Bind)] == ["n1"]
+    desk.see(ObjectKind.POD, noted, gone=True)
+    assert [each.node for each in desk.decide() if isinstance(each, BindPod)] == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +241,10 @@ def test_only_those_that_were_evicted_are_waited_for(reason: str, is_waited_for:
     going = desk.run("going", "n1", cpu="1")
     desk.run("staying", "n1", cpu="1", priority=10)
     desk.run("low", "n2", cpu="2")
-    desk.see(Kind.POD, _leaving(going, reason))
+    desk.see(ObjectKind.POD, _leaving(going, reason))
     nominated = pod("p", cpu="2", priority=5)
     nominated["status"] = {"nominatedNodeName": "n1"}
-    desk.see(Kind.POD, nominated)
+    desk.see(ObjectKind.POD, nominated)
     (decision,) = desk.decide()
     assert isinstance(decision, Unschedulable if is_waited_for else Preempt)
     if isinstance(decision, Preempt):
@@ -250,9 +256,9 @@ def test_more_room_elsewhere_is_taken_and_nobody_else_evicted() -> None:
     desk.run("a", "n1", cpu="1")
     desk.ask("p", cpu="1", priority=10)
     assert desk.preempts()[0] == "n1"
-    desk.see(Kind.NODE, node("n2", cpu="1"), SYSTEM)
+    desk.see(ObjectKind.NODE, node("n2", cpu="1"), SYSTEM)
     (decision,) = desk.decide()
-    assert isinstance(decision, Bind)
+    assert isinstance(decision, BindPod)
     assert decision.node == "n2"
 
 
@@ -278,8 +284,8 @@ def test_the_more_important_take_over_what_is_being_freed() -> None:
     assert (taking.pod.name, taking.node) == ("high", "n")
     assert isinstance(giving_up, Unschedulable)
     assert (giving_up.pod.name, giving_up.is_denominated) == ("middle", True)
-    desk.see(Kind.POD, victim, gone=True)
-    assert [each.pod.name for each in desk.decide() if isinstance(each, Bind)] == ["high"]
+    desk.see(ObjectKind.POD, victim, gone=True)
+    assert [each.pod.name for each in desk.decide() if isinstance(each, BindPod)] == ["high"]
 
 
 @pytest.mark.parametrize("priority", [5, 1000])
@@ -291,10 +297,10 @@ def test_what_is_freed_for_a_tenant_is_kept_from_strangers(priority: int, is_rin
     desk.ask("p", cpu="2", priority=10)
     assert desk.preempts() == ("n", {"a"})
     annotations = {"scheduling.alcove.io/preempts-tenants": TENANT} if is_ring0s_wish else {}
-    desk.see(Kind.TENANT, {"metadata": {"name": OTHER, "annotations": annotations}, "spec": {}}, SYSTEM)
+    desk.see(ObjectKind.TENANT, {"metadata": {"name": OTHER, "annotations": annotations}, "spec": {}}, SYSTEM)
     desk.ask("stranger", OTHER, cpu="2", priority=priority)
-    desk.see(Kind.POD, victim, gone=True)
-    bound = [each.pod.name for each in desk.decide() if isinstance(each, Bind)]
+    desk.see(ObjectKind.POD, victim, gone=True)
+    bound = [each.pod.name for each in desk.decide() if isinstance(each, BindPod)]
     assert bound == (["stranger"] if priority > 10 and is_ring0s_wish else ["p"])
 
 
@@ -303,10 +309,10 @@ def test_a_nomination_survives_a_restart() -> None:
     victim = desk.run("low", "n", cpu="1")
     nominated = pod("p", cpu="1", priority=10)
     nominated["status"] = {"nominatedNodeName": "n"}
-    desk.see(Kind.POD, nominated)
-    desk.see(Kind.POD, victim, gone=True)
+    desk.see(ObjectKind.POD, nominated)
+    desk.see(ObjectKind.POD, victim, gone=True)
     desk.ask("thief", OTHER, cpu="1", priority=10)
-    assert [each.pod.name for each in desk.decide() if isinstance(each, Bind)] == ["p"]
+    assert [each.pod.name for each in desk.decide() if isinstance(each, BindPod)] == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -333,12 +339,12 @@ def test_trying_out_leaves_no_trace() -> None:
     desk = Desk(node("n", {ZONE: "z"}, cpu="2"))
     desk.run("low", "n", cpu="1", labels=WEB)
     desk.run("equal", "n", cpu="1", priority=10, affinity=far(term({"app": "p"})))
-    before = desk.core.world.nodes.requested.copy()
+    before = desk.core.cache.nodes.requested.copy()
     desk.ask("p", labels={"app": "p"}, priority=10, affinity=far(term(WEB)))
     (decision,) = desk.decide()
     assert isinstance(decision, Unschedulable)
-    assert (desk.core.world.nodes.requested == before).all()
-    assert [each.name for each in desk.core.world.on_node["n"]].count("low") == 1
+    assert (desk.core.cache.nodes.requested == before).all()
+    assert [each.name for each in desk.core.cache.on_node["n"]].count("low") == 1
 
 
 def test_near_pods_that_would_be_evicted_are_no_reason_to_evict_them() -> None:

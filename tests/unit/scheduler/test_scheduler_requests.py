@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from alcove.api.objects import Object
-from alcove.scheduler.amounts import AMOUNT_MAX
+from alcove.scheduler.object_trimming import trim_pod
 from alcove.scheduler.requests import NOT_RESIZED, Resized, read_requests, read_resized
-from alcove.scheduler.trimming import trim_pod
+from alcove.scheduler.resource_amounts import AMOUNT_MAX
 from alcove.testing.scheduling import Scene, node, pod
 
 

@@ -192,5 +192,5 @@ def test_equals_go_round_all_nodes(key: str, count: int) -> None:
     for number in range(count):
         name = scene.chosen(pod(f"p{number}", cpu="1", owner="rs"))
         scene.place(pod(f"p{number}", cpu="1", owner="rs", on=name))
-        seen.add(scene.world.nodes.facts[scene.world.nodes.slots[name]].labels[key])
+        seen.add(scene.cache.nodes.facts[scene.cache.nodes.slots[name]].labels[key])
     assert len(seen) == count

@@ -10,8 +10,8 @@ from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.scheduler.core import Scheduler
-from alcove.scheduler.decisions import Bind, Decision, Prepare, Unschedulable
-from alcove.scheduler.events import Event, Kind
+from alcove.scheduler.decisions import BindPod, Decision, Prepare, Unschedulable
+from alcove.scheduler.events import ObjectKind, SchedulerEvent
 from alcove.scheduler.ledger import CLAIMS_SECONDS_MAX
 from alcove.scheduler.nodes import HOSTNAME, REGION, ZONE
 from alcove.scheduler.storage import read_claim, read_volume
@@ -62,13 +62,13 @@ class Desk:
         self.now = 0.0
         self.core = Scheduler(lambda: self.now)
         for each in nodes:
-            self.see(Kind.NODE, each, SYSTEM)
-        self.see(Kind.STORAGE_CLASS, storage_class("wait"))
-        self.see(Kind.STORAGE_CLASS, storage_class("make", provisioner="csi.example.com"))
-        self.see(Kind.STORAGE_CLASS, storage_class("now", waits=False, provisioner="csi.example.com"))
+            self.see(ObjectKind.NODE, each, SYSTEM)
+        self.see(ObjectKind.STORAGE_CLASS, storage_class("wait"))
+        self.see(ObjectKind.STORAGE_CLASS, storage_class("make", provisioner="csi.example.com"))
+        self.see(ObjectKind.STORAGE_CLASS, storage_class("now", waits=False, provisioner="csi.example.com"))
 
-    def see(self, kind: Kind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> Object:
-        self.core.observe(Event(HOME, tenant, kind, obj, gone))
+    def see(self, kind: ObjectKind, obj: Object, tenant: TenantId = TENANT, gone: bool = False) -> Object:
+        self.core.observe(SchedulerEvent(HOME, tenant, kind, obj, gone))
         return obj
 
     def decide(self) -> list[Decision]:
@@ -92,16 +92,16 @@ PAIR = (node("n1", {ZONE: "a"}), node("n2", {ZONE: "b"}))
 
 def test_a_bound_volume_is_used_where_it_can_be_reached() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.VOLUME, volume("v", on="n2"))
-    desk.see(Kind.CLAIM, claim("c", volume="v", bound=True))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v", on="n2"))
+    desk.see(ObjectKind.CLAIM, claim("c", volume="v", bound=True))
+    desk.see(ObjectKind.POD, using("p", "c"))
     decision = desk.only()
-    assert isinstance(decision, Bind)
+    assert isinstance(decision, BindPod)
     assert decision.node == "n2"
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         ([], 'persistentvolumeclaim "c" not found'),
         ([claim("c", of="now")], "pod has unbound immediate PersistentVolumeClaims"),
@@ -119,33 +119,33 @@ def test_a_bound_volume_is_used_where_it_can_be_reached() -> None:
         ([claim("c")], "2 node(s) didn't find available persistent volumes to bind"),
     ],
 )
-def test_what_is_told_of_claims(made: list[Object], told: str) -> None:
+def test_what_is_told_of_claims(made: list[Object], message: str) -> None:
     desk = Desk(*PAIR)
     for each in made:
-        desk.see(Kind.CLAIM, each)
-    desk.see(Kind.POD, using("p", "c"))
-    assert _why(desk.only()) == told
+        desk.see(ObjectKind.CLAIM, each)
+    desk.see(ObjectKind.POD, using("p", "c"))
+    assert _why(desk.only()) == message
 
 
 def test_unreachable_volumes() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.VOLUME, volume("v", on="elsewhere"))
-    desk.see(Kind.CLAIM, claim("c", volume="v", bound=True))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v", on="elsewhere"))
+    desk.see(ObjectKind.CLAIM, claim("c", volume="v", bound=True))
+    desk.see(ObjectKind.POD, using("p", "c"))
     assert _why(desk.only()) == "2 node(s) didn't match PersistentVolume's node affinity"
 
 
 def test_zones_of_old_volumes() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.VOLUME, volume("v", labels={"failure-domain.beta.kubernetes.io/zone": "b__c"}))
-    desk.see(Kind.CLAIM, claim("c", volume="v", bound=True))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v", labels={"failure-domain.beta.kubernetes.io/zone": "b__c"}))
+    desk.see(ObjectKind.CLAIM, claim("c", volume="v", bound=True))
+    desk.see(ObjectKind.POD, using("p", "c"))
     decision = desk.only()
-    assert isinstance(decision, Bind)
+    assert isinstance(decision, BindPod)
     assert decision.node == "n2"
-    desk.see(Kind.VOLUME, volume("w", labels={ZONE: "z"}))
-    desk.see(Kind.CLAIM, claim("d", volume="w", bound=True))
-    desk.see(Kind.POD, using("q", "d"))
+    desk.see(ObjectKind.VOLUME, volume("w", labels={ZONE: "z"}))
+    desk.see(ObjectKind.CLAIM, claim("d", volume="w", bound=True))
+    desk.see(ObjectKind.POD, using("q", "d"))
     assert _why(desk.only()) == "2 node(s) had no available volume zone"
 
 
@@ -175,7 +175,7 @@ def test_volumes_that_say_their_zone(labels: dict[str, str], expected: set[str])
         node("old", {OLD_ZONE: "a"}),
         node("bare"),
     )
-    storage = scene.world.storage(TENANT)
+    storage = scene.cache.storage(TENANT)
     storage.volumes["v"] = read_volume(volume("v", labels=labels))
     bound = read_claim(claim("c", volume="v", bound=True))
     storage.claims[bound.key] = bound
@@ -185,9 +185,9 @@ def test_volumes_that_say_their_zone(labels: dict[str, str], expected: set[str])
 def test_a_waiting_claim_gets_the_smallest_volume_that_fits() -> None:
     desk = Desk(node("n"))
     for name, size in (("large", "10Gi"), ("fitting", "2Gi"), ("small", "1Gi")):
-        desk.see(Kind.VOLUME, volume(name, size=size))
-    desk.see(Kind.CLAIM, claim("c", size="2Gi"))
-    desk.see(Kind.POD, using("p", "c"))
+        desk.see(ObjectKind.VOLUME, volume(name, size=size))
+    desk.see(ObjectKind.CLAIM, claim("c", size="2Gi"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     decision = desk.only()
     assert isinstance(decision, Prepare)
     assert decision.plan.binds == (("fitting", ("default", "c")),)
@@ -208,28 +208,28 @@ def test_a_waiting_claim_gets_the_smallest_volume_that_fits() -> None:
 )
 def test_volumes_that_do_not_suit(unfit: Object) -> None:
     desk = Desk(node("n"))
-    desk.see(Kind.VOLUME, unfit)
+    desk.see(ObjectKind.VOLUME, unfit)
     desk.see(
-        Kind.CLAIM,
+        ObjectKind.CLAIM,
         claim(
             "c",
             spec={"selector": {"matchLabels": {"tier": "fast"}}} if unfit["metadata"].get("labels") else {},
         ),
     )
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     assert isinstance(desk.only(), Unschedulable)
-    desk.see(Kind.VOLUME, volume("good", labels={"tier": "fast"}))
+    desk.see(ObjectKind.VOLUME, volume("good", labels={"tier": "fast"}))
     assert isinstance(desk.only(), Prepare)
 
 
 def test_two_claims_get_two_volumes_on_one_node() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.VOLUME, volume("a", on="n1"))
-    desk.see(Kind.VOLUME, volume("b", on="n2", size="2Gi"))
-    desk.see(Kind.VOLUME, volume("c", on="n2", size="3Gi"))
-    desk.see(Kind.CLAIM, claim("x"))
-    desk.see(Kind.CLAIM, claim("y"))
-    desk.see(Kind.POD, using("p", "x", "y"))
+    desk.see(ObjectKind.VOLUME, volume("a", on="n1"))
+    desk.see(ObjectKind.VOLUME, volume("b", on="n2", size="2Gi"))
+    desk.see(ObjectKind.VOLUME, volume("c", on="n2", size="3Gi"))
+    desk.see(ObjectKind.CLAIM, claim("x"))
+    desk.see(ObjectKind.CLAIM, claim("y"))
+    desk.see(ObjectKind.POD, using("p", "x", "y"))
     decision = desk.only()
     assert isinstance(decision, Prepare)
     assert decision.node == "n2"
@@ -239,10 +239,10 @@ def test_two_claims_get_two_volumes_on_one_node() -> None:
 def test_a_volume_made_for_a_claim_is_the_only_one_it_gets() -> None:
     desk = Desk(*PAIR)
     reference = {"namespace": "default", "name": "c"}
-    desk.see(Kind.VOLUME, volume("meant", on="n2", size="9Gi", spec={"claimRef": reference}))
-    desk.see(Kind.VOLUME, volume("other", on="n1"))
-    desk.see(Kind.CLAIM, claim("c"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("meant", on="n2", size="9Gi", spec={"claimRef": reference}))
+    desk.see(ObjectKind.VOLUME, volume("other", on="n1"))
+    desk.see(ObjectKind.CLAIM, claim("c"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     decision = desk.only()
     assert isinstance(decision, Prepare)
     assert (decision.node, decision.plan.binds) == ("n2", (("meant", ("default", "c")),))
@@ -252,10 +252,11 @@ def test_what_no_volume_fits_is_provisioned_where_the_class_can() -> None:
     desk = Desk(*PAIR)
     only_b = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
     desk.see(
-        Kind.STORAGE_CLASS, storage_class("b-only", provisioner="csi.example.com", allowedTopologies=only_b)
+        ObjectKind.STORAGE_CLASS,
+        storage_class("b-only", provisioner="csi.example.com", allowedTopologies=only_b),
     )
-    desk.see(Kind.CLAIM, claim("c", of="b-only"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.CLAIM, claim("c", of="b-only"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     decision = desk.only()
     assert isinstance(decision, Prepare)
     assert (decision.node, decision.plan.provisions) == ("n2", (("default", "c"),))
@@ -264,76 +265,77 @@ def test_what_no_volume_fits_is_provisioned_where_the_class_can() -> None:
 def test_a_claim_that_chose_a_node_stays_there() -> None:
     desk = Desk(*PAIR)
     chosen = {"volume.kubernetes.io/selected-node": "n1"}
-    desk.see(Kind.CLAIM, claim("c", of="make", annotations=chosen))
+    desk.see(ObjectKind.CLAIM, claim("c", of="make", annotations=chosen))
     for number in range(3):
-        desk.see(Kind.POD, using(f"p{number}", "c"))
+        desk.see(ObjectKind.POD, using(f"p{number}", "c"))
     assert {each.node for each in desk.decide() if isinstance(each, Prepare)} == {"n1"}
 
 
 def test_a_pod_is_bound_once_its_claims_are() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.VOLUME, volume("v", on="n1"))
-    desk.see(Kind.CLAIM, claim("c"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v", on="n1"))
+    desk.see(ObjectKind.CLAIM, claim("c"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     prepare = desk.only()
     assert isinstance(prepare, Prepare)
     assert desk.decide() == []
-    desk.see(Kind.CLAIM, claim("c", volume="v", bound=True))
+    desk.see(ObjectKind.CLAIM, claim("c", volume="v", bound=True))
     bind = desk.only()
-    assert isinstance(bind, Bind)
+    assert isinstance(bind, BindPod)
     assert (bind.pod, bind.node) == (prepare.pod, "n1")
     desk.core.bound(bind.pod)
-    assert desk.core.world.storage(TENANT).promised == {}
+    assert desk.core.cache.storage(TENANT).promised == {}
 
 
 def test_a_promised_volume_is_not_promised_twice() -> None:
     desk = Desk(node("n"))
-    desk.see(Kind.VOLUME, volume("v"))
+    desk.see(ObjectKind.VOLUME, volume("v"))
     for name in ("c", "d"):
-        desk.see(Kind.CLAIM, claim(name))
-        desk.see(Kind.POD, using(f"p-{name}", name))
+        desk.see(ObjectKind.CLAIM, claim(name))
+        desk.see(ObjectKind.POD, using(f"p-{name}", name))
     assert [type(each) for each in desk.decide()] == [Prepare, Unschedulable]
 
 
 def test_no_tenant_gets_another_tenants_volume() -> None:
     desk = Desk(node("n"))
-    desk.see(Kind.VOLUME, volume("v"), OTHER)
-    desk.see(Kind.CLAIM, claim("c"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v"), OTHER)
+    desk.see(ObjectKind.CLAIM, claim("c"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     assert isinstance(desk.only(), Unschedulable)
 
 
 def test_failure_to_prepare_frees_the_place_and_the_volume() -> None:
     desk = Desk(node("n", cpu="1"))
-    desk.see(Kind.VOLUME, volume("v"))
-    desk.see(Kind.CLAIM, claim("c"))
-    desk.see(Kind.POD, using("p", "c", cpu="1"))
+    desk.see(ObjectKind.VOLUME, volume("v"))
+    desk.see(ObjectKind.CLAIM, claim("c"))
+    desk.see(ObjectKind.POD, using("p", "c", cpu="1"))
     prepare = desk.only()
     desk.core.unprepared(prepare.pod)
-    assert desk.core.world.storage(TENANT).promised == {}
+    assert desk.core.cache.storage(TENANT).promised == {}
     desk.now += 2
     assert isinstance(desk.only(), Prepare)
 
 
 def test_a_provisioner_that_gives_up_lets_the_pod_go_elsewhere() -> None:
     desk = Desk(*PAIR)
-    desk.see(Kind.CLAIM, claim("c", of="make"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.CLAIM, claim("c", of="make"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     prepare = desk.only()
     assert isinstance(prepare, Prepare)
     desk.see(
-        Kind.CLAIM, claim("c", of="make", annotations={"volume.kubernetes.io/selected-node": prepare.node})
+        ObjectKind.CLAIM,
+        claim("c", of="make", annotations={"volume.kubernetes.io/selected-node": prepare.node}),
     )
     assert desk.decide() == []
-    desk.see(Kind.CLAIM, claim("c", of="make"))
+    desk.see(ObjectKind.CLAIM, claim("c", of="make"))
     desk.now += 2
     assert isinstance(desk.only(), Prepare)
 
 
 def test_volumes_that_never_come_hold_the_place_for_a_time_only() -> None:
     desk = Desk(node("n"))
-    desk.see(Kind.CLAIM, claim("c", of="make"))
-    desk.see(Kind.POD, using("p", "c"))
+    desk.see(ObjectKind.CLAIM, claim("c", of="make"))
+    desk.see(ObjectKind.POD, using("p", "c"))
     assert isinstance(desk.only(), Prepare)
     desk.now += CLAIMS_SECONDS_MAX + 1
     desk.decide()
@@ -344,30 +346,30 @@ def test_volumes_that_never_come_hold_the_place_for_a_time_only() -> None:
 def test_ephemeral_claims_must_be_made_for_the_pod() -> None:
     desk = Desk(node("n"))
     made = pod("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
-    desk.see(Kind.POD, made)
+    desk.see(ObjectKind.POD, made)
     waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"'
     decision = desk.only()
     assert isinstance(decision, Unschedulable)
     assert waiting in decision.text
     desk.now += 60
-    desk.see(Kind.CLAIM, claim("p-scratch", of="make"))
+    desk.see(ObjectKind.CLAIM, claim("p-scratch", of="make"))
     decision = desk.only()
     assert isinstance(decision, Unschedulable)
     assert "PVC default/p-scratch was not created for pod default/p (pod is not owner)" in decision.text
     owner = [{"uid": made["metadata"]["uid"], "controller": True}]
-    desk.see(Kind.CLAIM, claim("p-scratch", of="make", ownerReferences=owner))
+    desk.see(ObjectKind.CLAIM, claim("p-scratch", of="make", ownerReferences=owner))
     assert isinstance(desk.only(), Prepare)
 
 
 def test_a_claim_for_one_pod_only() -> None:
     desk = Desk(node("n"))
-    desk.see(Kind.VOLUME, volume("v", modes=["ReadWriteOncePod"]))
-    desk.see(Kind.CLAIM, claim("c", volume="v", bound=True, modes=["ReadWriteOncePod"]))
-    first = desk.see(Kind.POD, using("first", "c"))
-    assert isinstance(desk.only(), Bind)
-    desk.see(Kind.POD, using("second", "c"))
+    desk.see(ObjectKind.VOLUME, volume("v", modes=["ReadWriteOncePod"]))
+    desk.see(ObjectKind.CLAIM, claim("c", volume="v", bound=True, modes=["ReadWriteOncePod"]))
+    first = desk.see(ObjectKind.POD, using("first", "c"))
+    assert isinstance(desk.only(), BindPod)
+    desk.see(ObjectKind.POD, using("second", "c"))
     decision = desk.only()
     assert isinstance(decision, Unschedulable)
     assert "ReadWriteOncePod access mode already in-use by another pod" in decision.text
-    desk.see(Kind.POD, first, gone=True)
-    assert isinstance(desk.only(), Bind)
+    desk.see(ObjectKind.POD, first, gone=True)
+    assert isinstance(desk.only(), BindPod)

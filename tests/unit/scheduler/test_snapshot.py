@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.scheduler.arrays import EVERY
-from alcove.scheduler.columns import Column
 from alcove.scheduler.journal import KEPT_MAX, Journal
+from alcove.scheduler.label_columns import LabelColumn
 from alcove.scheduler.nodes import NodeFacts, read_node
 from alcove.scheduler.slotcounts import SlotCounts
-from alcove.scheduler.snapshot import Snapshot
+from alcove.scheduler.snapshot import NodeSnapshot
 from alcove.testing.scheduling import node
 
 
@@ -19,7 +19,7 @@ def _facts(name: str, **labels: str) -> NodeFacts:
 
 
 def test_a_slot_is_given_to_the_next_node_and_keeps_nothing() -> None:
-    nodes = Snapshot()
+    nodes = NodeSnapshot()
     nodes.put(read_node(node("old", {"disk": "ssd"}, taints=["a=b:NoSchedule"], gpu="4", images={"i": 1})))
     slot = nodes.slots["old"]
     nodes.remove("old")
@@ -32,7 +32,7 @@ def test_a_slot_is_given_to_the_next_node_and_keeps_nothing() -> None:
 
 
 def test_thousands_of_nodes_keep_their_slots_as_the_arrays_grow() -> None:
-    nodes = Snapshot()
+    nodes = NodeSnapshot()
     for number in range(3000):
         nodes.put(_facts(f"n{number}", rack=str(number % 7)))
     assert nodes.count == 3000
@@ -53,7 +53,7 @@ def test_a_node_that_says_nonsense_has_nothing() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["", "a", "b", "c", "10", "-3"])), max_size=60))
 def test_column_has_what_was_put_last(puts: list[tuple[int, str]]) -> None:
-    column, truth = Column(8), dict.fromkeys(range(8), "")
+    column, truth = LabelColumn(8), dict.fromkeys(range(8), "")
     for slot, value in puts:
         truth[slot] = value
         if value:

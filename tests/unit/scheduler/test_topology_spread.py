@@ -125,7 +125,7 @@ def test_label_keys_of_the_pod_itself(keys: list[str], expected: str) -> None:
 def test_a_pod_that_room_is_made_for_counts_where_it_will_be() -> None:
     scene = _scene({})
     coming = scene.pod(pod("coming", FOO))
-    scene.world.nominate(coming, "a")
+    scene.cache.nominate(coming, "a")
     one_more = spread(FOO, HOSTNAME)
     assert _passing(scene, one_more) == {"b", "x", "y"}
     assert _passing(scene, one_more, nodeSelector={HOSTNAME: "a"}) == {"a"}  # The only domain that counts.
@@ -133,5 +133,5 @@ def test_a_pod_that_room_is_made_for_counts_where_it_will_be() -> None:
         scene.place(pod(f"on-{name}", FOO, on=name))
     # With it, the emptiest node is no emptier than the others.
     assert _passing(scene, one_more) == {"a"}
-    scene.world.denominate(coming)
+    scene.cache.denominate(coming)
     assert _passing(scene, one_more) == {"a"}

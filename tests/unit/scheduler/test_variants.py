@@ -36,8 +36,8 @@ def test_nodes_whose_taints_change_all_the_time_leave_nothing_behind() -> None:
     scene = Scene(node("steady"), node("flapping"))
     for number in range(1000):
         changed = node("flapping", taints=[f"draining=since-{number}:NoSchedule"], handlers=[f"h{number}"])
-        scene.world.put_node(read_node(changed))
-    assert len(scene.world.nodes.taints) == len(scene.world.nodes.handlers) == 2
+        scene.cache.put_node(read_node(changed))
+    assert len(scene.cache.nodes.taints) == len(scene.cache.nodes.handlers) == 2
     assert scene.passing(pod("p")) == {"steady"}
-    scene.world.put_node(read_node(node("flapping")))
+    scene.cache.put_node(read_node(node("flapping")))
     assert scene.passing(pod("p")) == {"steady", "flapping"}

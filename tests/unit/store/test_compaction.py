@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Op, Unavailable
-from alcove.store.compaction import Compactor, Keep
+from alcove.store.base import StoreUnavailable, WriteOp
+from alcove.store.compaction import Compactor, RetentionPolicy
 from alcove.store.sqlite import SqliteStore
 
-KEEP = Keep(seconds=300, revisions_max=1_000, every_seconds=30)
+KEEP = RetentionPolicy(seconds=300, revisions_max=1_000, every_seconds=30)
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ async def store(tmp_path: Path) -> SqliteStore:
     return await SqliteStore.open(tmp_path / "store.db")
 
 
-def op(name: str) -> Op:
-    return Op(Key(GroupResource("", "pods"), TenantId("a"), "n", name), b"{}")
+def op(name: str) -> WriteOp:
+    return WriteOp(Key(GroupResource("", "pods"), TenantId("a"), "n", name), b"{}")
 
 
 def test_history_of_the_last_minutes_is_kept() -> None:
@@ -55,10 +55,12 @@ async def test_running_compacts_and_survives_a_store_that_cannot(store: SqliteSt
         if naps < 5:
             await store.write([op("a")])
 
-    compactor = Compactor(store, Keep(seconds=60, every_seconds=30), clock=lambda: now, sleep=sleep)
+    compactor = Compactor(
+        store, RetentionPolicy(seconds=60, every_seconds=30), clock=lambda: now, sleep=sleep
+    )
     with pytest.raises(asyncio.CancelledError):
         await compactor.run()
     assert naps == 8
     assert await store.compacted() == 2
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.write([op("a")])

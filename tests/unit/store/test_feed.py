@@ -4,15 +4,15 @@ from collections.abc import Sequence
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Change, Compacted, Event, Lagged, Unavailable
-from alcove.store.feed import JOIN_WITHIN_REVISIONS, Feed, Feeds
+from alcove.store.base import Compacted, FeedLagged, StoreChangeType, StoreEvent, StoreUnavailable
+from alcove.store.feed import JOIN_WITHIN_REVISIONS, Feeds, LogFeed
 from alcove.store.queue import QUEUED_EVENTS_MAX
 
 KEY = Key(GroupResource("", "pods"), TenantId("a"), "n", "x")
 
 
-def event(revision: int) -> Event:
-    return Event(Change.UPDATED, KEY, Revision(revision), b"")
+def event(revision: int) -> StoreEvent:
+    return StoreEvent(StoreChangeType.UPDATED, KEY, Revision(revision), b"")
 
 
 class Log:
@@ -23,7 +23,7 @@ class Log:
         self.reads = 0
         self.feeds = Feeds(asyncio.get_running_loop(), self.history, Revision(revision), Revision(0))
 
-    async def history(self, after: Revision, upto: Revision) -> Sequence[Event]:
+    async def history(self, after: Revision, upto: Revision) -> Sequence[StoreEvent]:
         self.reads += 1
         await asyncio.sleep(0)
         return [event(n) for n in range(after + 1, min(after + self.piece, upto) + 1)]
@@ -33,7 +33,7 @@ class Log:
         self.feeds.publish([event(n) for n in range(first, first + count)], Revision(first + count - 1))
 
 
-async def revisions(feed: Feed, count: int) -> list[int]:
+async def revisions(feed: LogFeed, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         found += [each.revision for each in await anext(feed)]
@@ -61,7 +61,7 @@ async def test_feed_from_now_reads_no_history() -> None:
 async def test_feed_skips_revisions_that_left_no_history() -> None:
     log = Log(revision=5)
 
-    async def nothing(after: Revision, upto: Revision) -> Sequence[Event]:
+    async def nothing(after: Revision, upto: Revision) -> Sequence[StoreEvent]:
         return []
 
     feeds = Feeds(asyncio.get_running_loop(), nothing, Revision(9), Revision(0))
@@ -77,7 +77,7 @@ async def test_feed_left_unread_ends_with_lagged_and_frees_its_queue() -> None:
         log.commit(QUEUED_EVENTS_MAX)
         assert len(await anext(quick)) == QUEUED_EVENTS_MAX
         log.commit()
-        with pytest.raises(Lagged, match=str(QUEUED_EVENTS_MAX + 1)):
+        with pytest.raises(FeedLagged, match=str(QUEUED_EVENTS_MAX + 1)):
             await anext(slow)
         assert slow.queue.events == 0
         assert await revisions(quick, 1) == [QUEUED_EVENTS_MAX + 1]
@@ -96,9 +96,9 @@ async def test_closing_gives_what_is_queued_first() -> None:
         log.commit()
         log.feeds.close("gone home")
         assert await revisions(feed, 1) == [1]
-        with pytest.raises(Unavailable, match="gone home"):
+        with pytest.raises(StoreUnavailable, match="gone home"):
             await anext(feed)
-    with pytest.raises(Unavailable, match="gone home"):
+    with pytest.raises(StoreUnavailable, match="gone home"):
         await log.feeds.after(Revision(1)).__aenter__()
 
 

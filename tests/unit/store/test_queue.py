@@ -3,18 +3,20 @@ import asyncio
 import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.store.base import Change, Event, Lagged, Unavailable
-from alcove.store.queue import QUEUED_EVENTS_MAX, Queue
+from alcove.store.base import FeedLagged, StoreChangeType, StoreEvent, StoreUnavailable
+from alcove.store.queue import QUEUED_EVENTS_MAX, EventQueue
 
-EVENT = Event(Change.UPDATED, Key(GroupResource("", "pods"), TenantId("a"), "n", "x"), Revision(1), b"")
+EVENT = StoreEvent(
+    StoreChangeType.UPDATED, Key(GroupResource("", "pods"), TenantId("a"), "n", "x"), Revision(1), b""
+)
 
 
 @pytest.fixture
-async def queue() -> Queue:
-    return Queue(asyncio.get_running_loop())
+async def queue() -> EventQueue:
+    return EventQueue(asyncio.get_running_loop())
 
 
-async def test_batches_come_out_as_they_went_in(queue: Queue) -> None:
+async def test_batches_come_out_as_they_went_in(queue: EventQueue) -> None:
     queue.push([EVENT], Revision(1))
     queue.push([EVENT, EVENT], Revision(2))
     assert queue.events == 3
@@ -24,25 +26,25 @@ async def test_batches_come_out_as_they_went_in(queue: Queue) -> None:
     assert queue.events == 0
 
 
-async def test_waiting_consumer_is_woken(queue: Queue) -> None:
+async def test_waiting_consumer_is_woken(queue: EventQueue) -> None:
     waiting = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
     queue.push([EVENT], Revision(1))
     assert await waiting == [EVENT]
 
 
-async def test_too_much_unread_is_dropped_and_the_first_error_stays(queue: Queue) -> None:
+async def test_too_much_unread_is_dropped_and_the_first_error_stays(queue: EventQueue) -> None:
     for _ in range(QUEUED_EVENTS_MAX + 2):
         queue.push([EVENT], Revision(1))
-    queue.end(Unavailable("closed"))
+    queue.end(StoreUnavailable("closed"))
     assert queue.events == 0
-    with pytest.raises(Lagged):
+    with pytest.raises(FeedLagged):
         await queue.take()
 
 
-async def test_end_comes_after_what_is_queued(queue: Queue) -> None:
+async def test_end_comes_after_what_is_queued(queue: EventQueue) -> None:
     queue.push([EVENT], Revision(1))
-    queue.end(Unavailable("closed"))
+    queue.end(StoreUnavailable("closed"))
     assert await queue.take() == [EVENT]
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await queue.take()

@@ -12,14 +12,14 @@ import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.store import sqlite_commits
-from alcove.store.base import ABSENT, CannotOpen, Op, Unavailable, Unsure
+from alcove.store.base import ABSENT, StoreOpenError, StoreUnavailable, WriteOp, WriteOutcomeUnknown
 from alcove.store.sqlite import SqliteStore
 
 KIB = 1 << 10
 
 
-def op(name: str, body: bytes | None = b"{}", expected: Revision | None = None) -> Op:
-    return Op(Key(GroupResource("", "pods"), TenantId("a"), "n", name), body, expected)
+def op(name: str, body: bytes | None = b"{}", expected: Revision | None = None) -> WriteOp:
+    return WriteOp(Key(GroupResource("", "pods"), TenantId("a"), "n", name), body, expected)
 
 
 def file_modes(folder: Path) -> dict[str, int]:
@@ -38,7 +38,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_file_is_held_by_one_store_at_a_time(store: SqliteStore, tmp_path: Path) -> None:
-    with pytest.raises(CannotOpen, match=r"store\.db is in use by another process"):
+    with pytest.raises(StoreOpenError, match=r"store\.db is in use by another process"):
         await SqliteStore.open(tmp_path / "store.db", lock_seconds_max=0)
     await store.write([op("still-works")])
 
@@ -83,13 +83,13 @@ async def test_commit_is_bounded_in_operations_and_bytes(tmp_path: Path) -> None
 async def test_queue_of_writes_is_bounded(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_commits, "WRITES_QUEUED_MAX", 10)
     outcomes = await asyncio.gather(*(store.write([op(f"p{n}")]) for n in range(12)), return_exceptions=True)
-    assert [isinstance(outcome, Unavailable) for outcome in outcomes] == [False] * 10 + [True] * 2
+    assert [isinstance(outcome, StoreUnavailable) for outcome in outcomes] == [False] * 10 + [True] * 2
 
 
 async def test_full_file_refuses_writes_until_there_is_room(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "store.db", bytes_max=256 * KIB)
     acknowledged: list[str] = []
-    with pytest.raises(Unavailable, match="full"):
+    with pytest.raises(StoreUnavailable, match="full"):
         for n in range(100):
             await store.write([op(f"p{n}", bytes(8 * KIB))])
             acknowledged.append(f"p{n}")
@@ -111,7 +111,7 @@ async def test_one_refused_for_space_takes_its_commit_with_it_but_nothing_is_hal
     store = await SqliteStore.open(tmp_path / "store.db", bytes_max=256 * KIB)
     writes = [store.write([op(f"a{n}", bytes(8 * KIB)), op(f"b{n}", bytes(8 * KIB))]) for n in range(40)]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
     assert await names(store) == set()
     await store.write([op("fits")])
     await store.close()
@@ -134,11 +134,11 @@ async def test_full_disk_refuses_writes_until_there_is_room(small_disk: Path) ->
     ballast.write_bytes(bytes(400 * KIB))
     store = await SqliteStore.open(small_disk / "store.db")
     acknowledged: list[str] = []
-    with pytest.raises(Unavailable, match="full") as refused:
+    with pytest.raises(StoreUnavailable, match="full") as refused:
         for n in range(200):
             await store.write([op(f"p{n}", bytes(8 * KIB))])
             acknowledged.append(f"p{n}")
-    assert acknowledged and not isinstance(refused.value, Unsure)
+    assert acknowledged and not isinstance(refused.value, WriteOutcomeUnknown)
     assert await names(store) == set(acknowledged)
     ballast.unlink()
     await store.write([op("after")])
@@ -155,12 +155,12 @@ async def test_dead_process_makes_the_store_unavailable_and_loses_nothing(tmp_pa
     await asyncio.sleep(0)
     os.kill(store.worker_pid, signal.SIGKILL)
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
-    assert all(isinstance(outcome, int | Unavailable) for outcome in outcomes)
-    assert any(isinstance(outcome, Unsure) for outcome in outcomes)
-    with pytest.raises(Unavailable, match="ended") as late:
+    assert all(isinstance(outcome, int | StoreUnavailable) for outcome in outcomes)
+    assert any(isinstance(outcome, WriteOutcomeUnknown) for outcome in outcomes)
+    with pytest.raises(StoreUnavailable, match="ended") as late:
         await store.write([op("late")])
-    assert not isinstance(late.value, Unsure)
-    with pytest.raises(Unavailable):
+    assert not isinstance(late.value, WriteOutcomeUnknown)
+    with pytest.raises(StoreUnavailable):
         await store.snapshot()
     assert store.trouble() is not None
     await store.close()

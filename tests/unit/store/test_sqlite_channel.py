@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
-from alcove.store.base import CannotOpen, Compacted
-from alcove.store.sqlite_channel import Channel, Process, StorageFailed
-from alcove.store.sqlite_file import Gone, Unusable
+from alcove.store.base import Compacted, StoreOpenError
+from alcove.store.sqlite_channel import Channel, StorageFailed, WorkerProcess
+from alcove.store.sqlite_file import CompactedError, UnusableFile
 from alcove.store.sqlite_worker import serve
 
 
 def fail(kind: str) -> None:
-    raise {"unusable": Unusable("gone"), "gone": Gone(7), "value": ValueError("odd"), "disk": OSError("bad")}[
-        kind
-    ]
+    raise {
+        "unusable": UnusableFile("gone"),
+        "gone": CompactedError(7),
+        "value": ValueError("odd"),
+        "disk": OSError("bad"),
+    }[kind]
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ async def test_large_requests_and_replies_pass(channel: Channel) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [("unusable", CannotOpen), ("gone", Compacted), ("value", ValueError), ("disk", StorageFailed)],
+    [("unusable", StoreOpenError), ("gone", Compacted), ("value", ValueError), ("disk", StorageFailed)],
 )
 async def test_errors_are_raised_as_ours(channel: Channel, kind: str, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -62,7 +65,7 @@ async def test_end_of_the_process_answers_everything(channel: Channel) -> None:
 
 
 async def test_process_stops_when_told_and_needs_no_installed_package(tmp_path: object) -> None:
-    process = await Process.start()
+    process = await WorkerProcess.start()
     assert await process.writes.call("open", f"{tmp_path}/x.db", None, 0.0) == (0, 0)
     assert await process.reads.call("newest", 0, {}, None, True) == []
     await asyncio.wait_for(process.stop(), 10)

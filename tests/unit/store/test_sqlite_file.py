@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.store.sqlite_file import Gone, SqliteFile, Unusable, history, newest
+from alcove.store.sqlite_file import CompactedError, SqliteFile, UnusableFile, history, newest
 from alcove.store.sqlite_rows import DELETED, first_id
 
 
@@ -24,7 +24,7 @@ def rows_left(path: Path) -> list[int]:
 def test_garbage_is_not_taken_for_a_store(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)
-    with pytest.raises(Unusable, match=r"x\.db: file is not a database"):
+    with pytest.raises(UnusableFile, match=r"x\.db: file is not a database"):
         opened(path)
     assert path.read_bytes().startswith(b"this is no")
 
@@ -33,7 +33,7 @@ def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(Unusable, match="a database of something else"):
+    with pytest.raises(UnusableFile, match="a database of something else"):
         opened(path)
 
 
@@ -42,7 +42,7 @@ def test_newer_format_is_not_touched(tmp_path: Path) -> None:
     opened(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(Unusable, match="has format 99, but this version reads up to 1"):
+    with pytest.raises(UnusableFile, match="has format 99, but this version reads up to 1"):
         opened(path)
 
 
@@ -55,14 +55,14 @@ def test_damaged_file_is_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[2 * 4_096 : 4 * 4_096] = os.urandom(2 * 4_096)
     path.write_bytes(content)
-    with pytest.raises(Unusable, match=r"x\.db( is damaged|: database disk image is malformed)"):
+    with pytest.raises(UnusableFile, match=r"x\.db( is damaged|: database disk image is malformed)"):
         opened(path)
 
 
 @pytest.mark.parametrize("where", ["missing/x.db", "folder"])
 def test_impossible_places_are_named(tmp_path: Path, where: str) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(Unusable, match=where):
+    with pytest.raises(UnusableFile, match=where):
         opened(tmp_path / where)
 
 
@@ -70,7 +70,7 @@ def test_failed_opening_lets_go_of_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"x" * 5_000)
     for _ in range(2):
-        with pytest.raises(Unusable, match="not a database"):
+        with pytest.raises(UnusableFile, match="not a database"):
             opened(path)
 
 
@@ -137,9 +137,9 @@ def test_history_that_is_gone_is_refused(tmp_path: Path) -> None:
         file.append(row(revision, f"p{revision}"), {})
     file.compact_to(3)
     reader = file.connect()
-    with pytest.raises(Gone, match="after 3"):
+    with pytest.raises(CompactedError, match="after 3"):
         history(reader, 2, 5)
-    with pytest.raises(Gone, match="after 3"):
+    with pytest.raises(CompactedError, match="after 3"):
         newest(reader, 2, {}, None, True)
     assert [found[0] >> 8 for found in history(reader, 3, 5)] == [4, 5]
     file.close()

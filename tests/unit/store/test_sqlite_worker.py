@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from alcove.store.sqlite_file import Gone, Unusable
+from alcove.store.sqlite_file import CompactedError, UnusableFile
 from alcove.store.sqlite_worker import GONE, STORAGE, UNUSABLE, VALUE, _answer, serve
 
 
@@ -15,8 +15,8 @@ def raises(error: Exception) -> object:
 @pytest.mark.parametrize(
     ("error", "reply"),
     [
-        (Unusable("no file"), (UNUSABLE, "no file", 0)),
-        (Gone(7), (GONE, "history begins after 7", 7)),
+        (UnusableFile("no file"), (UNUSABLE, "no file", 0)),
+        (CompactedError(7), (GONE, "history begins after 7", 7)),
         (sqlite3.IntegrityError("no id"), (VALUE, "no id", 0)),
         (OverflowError("too large"), (VALUE, "too large", 0)),
         (sqlite3.OperationalError("disk I/O error"), (STORAGE, "disk I/O error", 0)),

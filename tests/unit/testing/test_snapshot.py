@@ -92,6 +92,6 @@ def test_what_is_missing_is_told_but_for_what_went_with_its_link() -> None:
     here = "address lo inet 127.0.0.9/8"
     gone = "address gone0 inet 10.0.0.1/24"
     before = snapshot.look(MARK) | {here, gone, "setting /proc/sys/net/ipv4/nothing 1"}
-    told = snapshot.left_since(before, MARK, 0)
-    assert f"- {here}" in told and "- setting /proc/sys/net/ipv4/nothing 1" in told
-    assert f"- {gone}" not in told
+    messages = snapshot.left_since(before, MARK, 0)
+    assert f"- {here}" in messages and "- setting /proc/sys/net/ipv4/nothing 1" in messages
+    assert f"- {gone}" not in messages

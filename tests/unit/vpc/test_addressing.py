@@ -9,32 +9,32 @@ from alcove.api.objects import Object
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.vpc import addressing
-from alcove.vpc.addressing import Place, Purpose
-from alcove.vpc.world import World
+from alcove.vpc.addressing import AddressPool, EndpointPurpose
+from alcove.vpc.vpc_cache import VpcCache
 
-PLACE = Place(vpc="v", net="n", network=ip_network("10.0.1.0/24"), scope=7, vni=7)
+PLACE = AddressPool(vpc="v", net="n", network=ip_network("10.0.1.0/24"), scope=7, vni=7)
 ADDRESS = ip_address("10.0.1.12")
 NOW = 1714557601.25
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> VpcCache:
     """With one droplet, and without anybody to write to."""
-    world = World(Planes(), lambda: NOW)
+    cache = VpcCache(Planes(), lambda: NOW)
     host = {
         "metadata": {"name": "node-1", "tenant": "system"},
         "spec": {"ip": "192.0.2.1", "status": "Provisioned"},
     }
-    world.droplets.add_plane(HOME).put(host, Revision(1))
-    return world
+    cache.droplets.add_plane(HOME).put(host, Revision(1))
+    return cache
 
 
-def build(world: World, place: Place = PLACE, **purpose: Any) -> Object:
+def build(cache: VpcCache, pool: AddressPool = PLACE, **purpose: Any) -> Object:
     given = {"owner_uid": "uid-1", "what": "t/ns/pod", "interface": "eth0", **purpose}
-    return addressing.build(world, place, Purpose(**given), ADDRESS)
+    return addressing.build(cache, pool, EndpointPurpose(**given), ADDRESS)
 
 
-def test_an_endpoint_is_whole_in_one_write(world: World) -> None:
+def test_an_endpoint_is_whole_in_one_write(world: VpcCache) -> None:
     endpoint = build(world, droplet="node-1")
     assert endpoint["metadata"] == {"name": "7-10.0.1.12", "labels": {"mizar.com/owner": "uid-1"}}
     assert endpoint["spec"] == {
@@ -45,19 +45,19 @@ def test_an_endpoint_is_whole_in_one_write(world: World) -> None:
     }  # fmt: skip
 
 
-def test_without_a_droplet_it_is_not_provisioned_yet(world: World) -> None:
+def test_without_a_droplet_it_is_not_provisioned_yet(world: VpcCache) -> None:
     assert build(world)["spec"]["status"] == "Init"
     unknown = build(world, droplet="node-9")["spec"]
     assert (unknown["status"], unknown["droplet"]) == ("Init", "node-9")
 
 
-def test_a_services_endpoint_is_everywhere(world: World) -> None:
-    place = Place(vpc="v", network=ip_network("10.96.0.0/16"), scope=7, vni=7)
-    spec = build(world, place, kind=SCALED, interface="")["spec"]
+def test_a_services_endpoint_is_everywhere(world: VpcCache) -> None:
+    pool = AddressPool(vpc="v", network=ip_network("10.96.0.0/16"), scope=7, vni=7)
+    spec = build(world, pool, kind=SCALED, interface="")["spec"]
     assert spec["status"] == "Provisioned" and not {"net", "gw", "itf", "droplet"} & set(spec)
 
 
-def test_settling_moves_it_and_settles_once(world: World) -> None:
+def test_settling_moves_it_and_settles_once(world: VpcCache) -> None:
     endpoint = build(world)
     assert not addressing.is_settled(world, endpoint, "node-1")
     addressing.settle(world, endpoint, "node-1")
@@ -72,18 +72,18 @@ def test_a_shared_range_has_a_number_of_its_own_on_the_wire() -> None:
         "metadata": {"name": "net0"},
         "spec": {"ip": "100.96.0.0", "prefix": 11, "vni": 1, "vpc": "vpc0"},
     }
-    place = addressing.place_in(subnet, vni=4711)
-    assert (place.scope, place.vni, place.vpc, place.net) == (1, 4711, "vpc0", "net0")
-    assert addressing.place_in(subnet).vni == 1
+    pool = addressing.pool_in(subnet, vni=4711)
+    assert (pool.scope, pool.vni, pool.vpc, pool.net) == (1, 4711, "vpc0", "net0")
+    assert addressing.pool_in(subnet).vni == 1
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
         ("10.0.2.5", 'address 10.0.2.5 is outside subnet "n" (10.0.1.0/24)'),
         ("10.0.1.1", 'address 10.0.1.1 is reserved in subnet "n" (10.0.1.0/24)'),
         ("fd00::5", 'address fd00::5 is IPv6, but subnet "n" (10.0.1.0/24) is IPv4'),
     ],
 )
-def test_why_an_address_cannot_be_had(address: str, told: str) -> None:
-    assert addressing.out_of_range(ip_address(address), PLACE) == told
+def test_why_an_address_cannot_be_had(address: str, message: str) -> None:
+    assert addressing.out_of_range(ip_address(address), PLACE) == message

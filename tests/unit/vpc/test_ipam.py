@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from alcove.api.addresses import Address, Network
 from alcove.vpc import ranges
-from alcove.vpc.ipam import RUMOUR_SECONDS_MAX, Pool
+from alcove.vpc.ipam import RESERVATION_SECONDS_MAX, AddressIndex
 
 NETWORKS = ["10.0.0.0/30", "10.0.0.0/28", "10.1.2.0/27", "fd00::/124"]
 
@@ -23,7 +23,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.network: Network = ip_network(network)
         base = self.network.network_address
         taken_out = {base + offset for offset in reserved if offset < self.network.num_addresses}
-        self.pool = Pool(self.network, taken_out)
+        self.pool = AddressIndex(self.network, taken_out)
         self.usable: list[Address] = [
             address
             for address in (base + offset for offset in range(self.network.num_addresses))
@@ -40,7 +40,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.rumoured = {
             address: since
             for address, since in self.rumoured.items()
-            if since + RUMOUR_SECONDS_MAX > self.now
+            if since + RESERVATION_SECONDS_MAX > self.now
         }
 
     def _free(self) -> list[Address]:
@@ -61,13 +61,13 @@ class PoolMachine(RuleBasedStateMachine):
             return
         self._age()
         is_free = address in self._free()
-        assert self.pool.rumour(address, self.now) is is_free
+        assert self.pool.reserve(address, self.now) is is_free
         if is_free:
             self.rumoured[address] = self.now
 
     @rule(offset=st.integers(0, 31))
     def withdraw(self, offset: int) -> None:
-        self.pool.withdraw(self._address(offset))
+        self.pool.cancel_reservation(self._address(offset))
         self.rumoured.pop(self._address(offset), None)
 
     @rule(offset=st.integers(0, 31))
@@ -99,7 +99,7 @@ TestPool = PoolMachine.TestCase
 
 
 def test_what_comes_back_is_given_first() -> None:
-    pool = Pool(ip_network("10.0.0.0/24"))
+    pool = AddressIndex(ip_network("10.0.0.0/24"))
     given = [pool.lowest(0.0) for _ in range(10)]
     assert [str(address) for address in given[:3]] == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
     for address in given:
@@ -111,7 +111,7 @@ def test_what_comes_back_is_given_first() -> None:
 
 
 def test_a_full_range_says_so_and_goes_on_when_room_appears() -> None:
-    pool = Pool(ip_network("10.0.0.0/29"))
+    pool = AddressIndex(ip_network("10.0.0.0/29"))
     while address := pool.lowest(0.0):
         pool.held(address)
     assert pool.free == 0 and pool.used == 5
@@ -120,7 +120,7 @@ def test_a_full_range_says_so_and_goes_on_when_room_appears() -> None:
 
 
 def test_an_address_of_another_range_is_not_counted() -> None:
-    pool = Pool(ip_network("10.0.0.0/24"))
+    pool = AddressIndex(ip_network("10.0.0.0/24"))
     for stray in ("10.0.0.0", "10.0.0.1", "10.0.0.255", "192.168.0.1", "fd00::2"):
         pool.held(ip_address(stray))
     assert pool.used == 0
@@ -128,7 +128,7 @@ def test_an_address_of_another_range_is_not_counted() -> None:
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "fd00::/64"])
 def test_the_cost_grows_neither_with_the_range_nor_with_its_fill(network: str) -> None:
-    pool = Pool(ip_network(network))
+    pool = AddressIndex(ip_network(network))
     seconds = []
     for _ in range(30):
         begin = time.perf_counter()

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.vpc.placement import NOWHERE, place
+from alcove.vpc.placement import NOWHERE, place_copies
 
 droplets = st.frozensets(st.sampled_from([f"node-{number}" for number in range(6)]))
 
@@ -17,7 +17,7 @@ droplets = st.frozensets(st.sampled_from([f"node-{number}" for number in range(6
     load=st.dictionaries(st.sampled_from([f"node-{number}" for number in range(6)]), st.integers(0, 3)),
 )
 def test_laws(wanted: int, placed: dict[int, str], live: frozenset[str], load: dict[str, int]) -> None:
-    found = place(wanted, placed, live, load)
+    found = place_copies(wanted, placed, live, load)
     assert sorted(found) == list(range(wanted))
     used = [droplet for droplet in found.values() if droplet != NOWHERE]
     assert set(used) <= live, "only living droplets"
@@ -26,25 +26,25 @@ def test_laws(wanted: int, placed: dict[int, str], live: frozenset[str], load: d
     for index, droplet in placed.items():
         if index < wanted and droplet in live and list(placed.values()).count(droplet) == 1:
             assert found[index] == droplet, "who lives stays"
-    assert place(wanted, found, live, load) == found, "nothing moves by itself"
+    assert place_copies(wanted, found, live, load) == found, "nothing moves by itself"
 
 
 def test_the_least_burdened_come_first() -> None:
     load = Counter({"a": 3, "b": 1, "c": 2})
-    assert place(2, {}, {"a", "b", "c"}, load) == {0: "b", 1: "c"}
+    assert place_copies(2, {}, {"a", "b", "c"}, load) == {0: "b", 1: "c"}
 
 
 def test_a_dead_droplets_copy_moves_and_no_other() -> None:
-    assert place(2, {0: "a", 1: "b"}, {"b", "c"}, {}) == {0: "c", 1: "b"}
+    assert place_copies(2, {0: "a", 1: "b"}, {"b", "c"}, {}) == {0: "c", 1: "b"}
 
 
 def test_copies_that_share_a_droplet_part_when_another_comes() -> None:
-    assert place(2, {0: "a", 1: "a"}, {"a", "b"}, {}) == {0: "a", 1: "b"}
+    assert place_copies(2, {0: "a", 1: "a"}, {"a", "b"}, {}) == {0: "a", 1: "b"}
 
 
 def test_spread_over_many_duties_is_even() -> None:
     live = {f"node-{number}" for number in range(10)}
     load: Counter[str] = Counter()
     for _ in range(100):
-        load.update(place(2, {}, live, load).values())
+        load.update(place_copies(2, {}, live, load).values())
     assert set(load.values()) == {20}

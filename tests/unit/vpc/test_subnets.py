@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from alcove.api.objects import Object
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
 from alcove.vpc.subnets import check
 
 GOING = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
@@ -23,7 +23,7 @@ def subnet(name: str, cidr: str, state: str = "Init", made: str = "2024-05-01T10
 
 
 @pytest.mark.parametrize(
-    ("cidr", "whole", "told"),
+    ("cidr", "whole", "message"),
     [
         ("192.168.0.0/24", "10.0.0.0/16", 'subnet "a" (192.168.0.0/24) is not inside VPC "v" (10.0.0.0/16)'),
         ("10.0.0.0/8", "10.0.0.0/16", "is not inside"),
@@ -31,15 +31,15 @@ def subnet(name: str, cidr: str, state: str = "Init", made: str = "2024-05-01T10
         ("", "10.0.0.0/16", "spec.ip and spec.prefix are missing"),
     ],
 )
-def test_what_can_never_be(cidr: str, whole: str, told: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_what_can_never_be(cidr: str, whole: str, message: str) -> None:
+    with pytest.raises(RequestRefused) as refused:
         check(subnet("a", cidr), vpc(whole), [])
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("parent", [vpc(""), vpc(**GOING)])
 def test_what_is_waited_for(parent: Object) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(AddressUnavailable):
         check(subnet("a", "10.0.1.0/24"), parent, [])
 
 
@@ -63,5 +63,5 @@ def test_of_two_that_overlap_the_first_wins(other: Object, wins: bool) -> None:
     if wins:
         check(mine, vpc(), [mine, other])
     else:
-        with pytest.raises(Refused, match='overlaps subnet "b"'):
+        with pytest.raises(RequestRefused, match='overlaps subnet "b"'):
             check(mine, vpc(), [mine, other])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from alcove.api.addresses import Network
 from alcove.api.kinds.ranges import gateway
 from alcove.vpc import ranges
-from alcove.vpc.errors import Refused
+from alcove.vpc.errors import RequestRefused
 
 
 def test_a_range_is_read_however_its_prefix_is_written() -> None:
@@ -53,7 +53,7 @@ def test_inside(part: str, whole: str, inside: bool) -> None:
 
 
 def test_fresh_ranges_are_nobodys_while_there_are_such() -> None:
-    usage = ranges.Usage([ip_network("10.0.0.0/16"), ip_network("10.96.0.0/12")])
+    usage = ranges.RangeUsage([ip_network("10.0.0.0/16"), ip_network("10.96.0.0/12")])
     seen = set()
     for _ in range(256 - 1 - 16):
         found = usage.fresh()
@@ -68,7 +68,7 @@ def test_fresh_ranges_are_nobodys_while_there_are_such() -> None:
 
 
 def test_ranges_larger_and_smaller_than_those_made_count_too() -> None:
-    usage = ranges.Usage()
+    usage = ranges.RangeUsage()
     usage.count(ip_network("10.0.0.0/9"), 1)
     usage.count(ip_network("10.128.3.0/24"), 1)
     usage.count(ip_network("172.16.0.0/12"), 1)
@@ -104,7 +104,7 @@ def test_a_free_part_of_a_huge_range_is_found_at_once() -> None:
 
 
 def test_fresh_ranges_are_beside_what_is_to_be_avoided() -> None:
-    usage = ranges.Usage()
+    usage = ranges.RangeUsage()
     assert usage.fresh([ip_network("10.0.0.0/15"), ip_network("fd00::/64")]) == ip_network("10.2.0.0/16")
-    with pytest.raises(Refused, match="no range is left"):
+    with pytest.raises(RequestRefused, match="no range is left"):
         usage.fresh([ip_network("10.0.0.0/8")])

@@ -44,8 +44,8 @@ def main() -> int:
     if command == "VERSION":
         return _tell({"cniVersion": version or VERSIONS[-1], "supportedVersions": list(VERSIONS)})
     if version not in VERSIONS:
-        told = f"cniVersion {version!r} is none of {', '.join(VERSIONS)}"
-        return _tell(_error("", INCOMPATIBLE_VERSION, "incompatible CNI version", told))
+        message = f"cniVersion {version!r} is none of {', '.join(VERSIONS)}"
+        return _tell(_error("", INCOMPATIBLE_VERSION, "incompatible CNI version", message))
     if not command:
         return _tell(_error(version, BAD_ENVIRONMENT, "CNI_COMMAND is missing", ""))
     path = config.get("socket")

@@ -45,7 +45,7 @@ class Command(Enum):
     STATUS = "STATUS"
 
 
-class PodRef(Struct, frozen=True):
+class CniPodRef(Struct, frozen=True):
     tenant: TenantId
     namespace: str
     name: str
@@ -53,7 +53,7 @@ class PodRef(Struct, frozen=True):
     """Empty: whichever has the name."""
 
 
-class Request(Struct, frozen=True):
+class CniRequest(Struct, frozen=True):
     command: Command
     version: str
     network: str
@@ -61,14 +61,14 @@ class Request(Struct, frozen=True):
     namespace: str = ""
     """Path of the network namespace; on DEL it may be gone."""
     interface: str = ""
-    pod: PodRef | None = None
+    pod: CniPodRef | None = None
     previous: dict[str, Any] | None = None
     """The result of ADD, as the runtime remembers it."""
     valid: frozenset[tuple[str, str]] = frozenset()
     """Containers and interfaces that are still in use: for GC."""
 
 
-def read(environment: dict[str, str], config: dict[str, Any]) -> Request:
+def read(environment: dict[str, str], config: dict[str, Any]) -> CniRequest:
     """Raises CniError."""
     version = config.get("cniVersion")
     if version not in VERSIONS:
@@ -76,15 +76,15 @@ def read(environment: dict[str, str], config: dict[str, Any]) -> Request:
     try:
         command = Command(environment.get("CNI_COMMAND", ""))
     except ValueError:
-        told = f"CNI_COMMAND is {environment.get('CNI_COMMAND', '')!r}"
-        raise CniError(BAD_ENVIRONMENT, "unknown CNI_COMMAND", told) from None
+        message = f"CNI_COMMAND is {environment.get('CNI_COMMAND', '')!r}"
+        raise CniError(BAD_ENVIRONMENT, "unknown CNI_COMMAND", message) from None
     _check_age(command, version)
     network = config.get("name")
     if not isinstance(network, str) or not _is_network(network):
         raise CniError(BAD_CONFIG, "missing or invalid network name", f"{network!r}")
     if command in (Command.GC, Command.STATUS):
-        return Request(command, version, network, valid=_valid(command, config))
-    return Request(
+        return CniRequest(command, version, network, valid=_valid(command, config))
+    return CniRequest(
         command,
         version,
         network,
@@ -124,7 +124,7 @@ def _interface(environment: dict[str, str]) -> str:
     return found
 
 
-def _pod(environment: dict[str, str], config: dict[str, Any]) -> PodRef:
+def _pod(environment: dict[str, str], config: dict[str, Any]) -> CniPodRef:
     """Kubernetes names the pod in CNI_ARGS, and Arktos its tenant; what is not said there, the configuration says."""
     arguments: dict[str, str] = {}
     for pair in filter(None, environment.get("CNI_ARGS", "").split(";")):
@@ -136,9 +136,11 @@ def _pod(environment: dict[str, str], config: dict[str, Any]) -> PodRef:
     namespace = arguments.get("K8S_POD_NAMESPACE") or config.get("namespace") or ""
     pod = arguments.get("K8S_POD_NAME", "")
     if not (tenant and namespace and pod):
-        told = "CNI_ARGS must have K8S_POD_NAME, and they or the configuration the tenant and the namespace"
-        raise CniError(BAD_ENVIRONMENT, "which pod it is for is not said", told)
-    return PodRef(TenantId(str(tenant)), str(namespace), pod, arguments.get("K8S_POD_UID", ""))
+        message = (
+            "CNI_ARGS must have K8S_POD_NAME, and they or the configuration the tenant and the namespace"
+        )
+        raise CniError(BAD_ENVIRONMENT, "which pod it is for is not said", message)
+    return CniPodRef(TenantId(str(tenant)), str(namespace), pod, arguments.get("K8S_POD_UID", ""))
 
 
 def _previous(config: dict[str, Any], command: Command) -> dict[str, Any] | None:

@@ -4,14 +4,14 @@ from ipaddress import ip_interface
 from typing import Any
 
 from alcove.agent.network.attachment import Attachment
-from alcove.agent.network.records import Record
+from alcove.agent.network.attachment_records import AttachmentRecord
 from alcove.dns.resolvconf import ResolvConf
 
 _SINCE_NO_IP_VERSION = "1.0.0"
 _SINCE_MTU = "1.1.0"
 
 
-def result_of(record: Record, version: str, names: ResolvConf) -> dict[str, Any]:
+def result_of(record: AttachmentRecord, version: str, names: ResolvConf) -> dict[str, Any]:
     interfaces: list[dict[str, Any]] = []
     ips: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []

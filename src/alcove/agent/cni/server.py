@@ -21,15 +21,15 @@ from alcove.agent.cni.request import (
     TRY_LATER,
     UNKNOWN_CONTAINER,
     CniError,
+    CniPodRef,
+    CniRequest,
     Command,
-    PodRef,
-    Request,
     read,
 )
 from alcove.agent.cni.result import differs, result_of
 from alcove.agent.network.attachment import NetworkNotReady
-from alcove.agent.network.network import Network
-from alcove.agent.network.records import Record
+from alcove.agent.network.attachment_records import AttachmentRecord
+from alcove.agent.network.node_network import NodeNetwork
 from alcove.agent.podkey import PodKey
 from alcove.api.errors import ApiError, NotFound
 from alcove.api.objects import Object
@@ -49,7 +49,7 @@ Answer = dict[str, Any]
 
 
 class CniServer:
-    def __init__(self, network: Network, planes: Planes, path: Path) -> None:
+    def __init__(self, network: NodeNetwork, planes: Planes, path: Path) -> None:
         self._network = network
         self._planes = planes
         self._path = path
@@ -105,7 +105,7 @@ class CniServer:
             self._turns = {name: lock for name, lock in self._turns.items() if lock.locked()}
         return self._turns.setdefault(container, asyncio.Lock())
 
-    async def _carry_out(self, request: Request) -> Answer:
+    async def _carry_out(self, request: CniRequest) -> Answer:
         match request.command:
             case Command.ADD:
                 return await self._add(request)
@@ -120,7 +120,7 @@ class CniServer:
                     raise CniError(NOT_AVAILABLE, "the node's network is starting")
         return {}
 
-    async def _add(self, request: Request) -> Answer:
+    async def _add(self, request: CniRequest) -> Answer:
         assert request.pod is not None
         if any(self._is_meant(record, request) for record in self._network.records()):
             raise CniError(ALREADY_THERE, f"{request.container} has an interface {request.interface} already")
@@ -132,12 +132,12 @@ class CniServer:
         record = next(each for each in self._network.records() if each.key == key)
         return result_of(record, request.version, self._names(record, pod))
 
-    def _names(self, record: Record, pod: Object) -> resolvconf.ResolvConf:
+    def _names(self, record: AttachmentRecord, pod: Object) -> resolvconf.ResolvConf:
         told, spec = record.attachment, pod["spec"]
         node = resolvconf.ResolvConf()
         return resolvconf.for_pod(record.key.namespace, spec, told.nameservers, told.domain, node)
 
-    async def _pod(self, ref: PodRef) -> tuple[PodKey, Object]:
+    async def _pod(self, ref: CniPodRef) -> tuple[PodKey, Object]:
         own = PlaneId(ref.tenant)
         plane = own if own in self._planes.ids() else HOME
         try:
@@ -149,25 +149,25 @@ class CniServer:
             raise CniError(UNKNOWN_CONTAINER, "there is another pod of that name", f"its uid is {uid}")
         return PodKey(plane, ref.tenant, ref.namespace, ref.name, uid), pod
 
-    async def _check(self, request: Request) -> None:
+    async def _check(self, request: CniRequest) -> None:
         record = next((each for each in self._network.records() if self._is_meant(each, request)), None)
         if record is None:
             raise CniError(UNKNOWN_CONTAINER, f"{request.container} is not attached")
-        told = differs(record.attachment, request.previous or {})
-        if told:
-            raise CniError(NOT_AS_WRITTEN, "the pod's network is not as it was", told)
-        if not await self._network.is_plugged(record.key):
+        message = differs(record.attachment, request.previous or {})
+        if message:
+            raise CniError(NOT_AS_WRITTEN, "the pod's network is not as it was", message)
+        if not await self._network.is_attached(record.key):
             raise CniError(NOT_AS_WRITTEN, "the pod's interface is gone")
 
-    async def _remove(self, chosen: Callable[[Record], bool]) -> None:
+    async def _remove(self, chosen: Callable[[AttachmentRecord], bool]) -> None:
         """Of what runtimes asked for; the agent's own pods are not theirs to remove."""
         for record in self._network.records():
             if record.container and chosen(record):
                 await self._network.detach(record.key)
 
-    def _is_meant(self, record: Record, request: Request) -> bool:
+    def _is_meant(self, record: AttachmentRecord, request: CniRequest) -> bool:
         return bool(record.container) and _attachment_of(record) == (request.container, request.interface)
 
 
-def _attachment_of(record: Record) -> tuple[str, str]:
+def _attachment_of(record: AttachmentRecord) -> tuple[str, str]:
     return record.container, record.plugs[0].pod_interface

@@ -12,22 +12,22 @@ from typing import Any
 
 import orjson
 
-from alcove.agent.images.names import path_of
-from alcove.agent.images.tools import Credentials
+from alcove.agent.images.references import path_of
+from alcove.agent.images.tools import RegistryCredentials
 from alcove.api.objects import Object
 
 _CONFIG, _OLD_CONFIG = ".dockerconfigjson", ".dockercfg"
 _PATTERN = frozenset("*?[")
 
 
-def for_image(name: str, secrets: Iterable[Object]) -> list[Credentials]:
+def for_image(name: str, secrets: Iterable[Object]) -> list[RegistryCredentials]:
     """To be tried one after the other; at least one, which may be nobody's."""
-    found: list[Credentials] = []
+    found: list[RegistryCredentials] = []
     for secret in secrets:
         auths = _fitting(_host(name), _entries(secret))
-        if auths and Credentials(auths) not in found:
-            found.append(Credentials(auths))
-    return found or [Credentials()]
+        if auths and RegistryCredentials(auths) not in found:
+            found.append(RegistryCredentials(auths))
+    return found or [RegistryCredentials()]
 
 
 def _host(name: str) -> str:

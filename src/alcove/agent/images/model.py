@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.agent.images.names import repository
+from alcove.agent.images.references import repository
 from alcove.agent.runtime.config import ImageConfig
 from alcove.agent.runtime.users import Accounts
 
@@ -24,7 +24,7 @@ class ImageMissing(ImageFailure):
     pass
 
 
-class NoImage(ImageFailure):
+class ImageUnavailable(ImageFailure):
     def __init__(self, reason: str, message: str, retry_seconds: float = 10.0) -> None:
         super().__init__(message)
         self.reason = reason

@@ -11,8 +11,8 @@ import msgspec
 
 from alcove.agent.images.store import EVERYBODY, ImageStore
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.client.changes import Change
-from alcove.client.client import Selection
+from alcove.client.changes import ObjectChange
+from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.planes import Planes
 from alcove.client.resources import TENANTS
@@ -22,11 +22,11 @@ ROUND_SECONDS_MAX = 60.0
 _Uids = dict[TenantId, str]
 
 
-class Owners:
+class ImageOwners:
     def __init__(self, store: ImageStore, planes: Planes) -> None:
         self._store = store
         self._path = store.folder / "owners.json"
-        self._mirror = planes.mirror(Selection(TENANTS), tenant=SYSTEM, only=HOME)
+        self._mirror = planes.mirror(ListSelection(TENANTS), tenant=SYSTEM, only=HOME)
         self._changed = asyncio.Event()
         self._mirror.subscribe(self._hear)
 
@@ -58,7 +58,7 @@ class Owners:
         if kept != known:
             _write(self._path, kept)
 
-    def _hear(self, _change: Change) -> None:
+    def _hear(self, _change: ObjectChange) -> None:
         self._changed.set()
 
 

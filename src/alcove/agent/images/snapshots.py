@@ -7,13 +7,13 @@
 import os
 from pathlib import Path
 
-from alcove.agent import trees
-from alcove.agent.mounting import MS_NODEV, MountFailed, bind_with_ids_of, mount, unmount, unmount_all
+from alcove.agent import file_trees
+from alcove.agent.mount_calls import MS_NODEV, MountFailed, bind_with_ids_of, mount, unmount, unmount_all
 
-__all__ = ["MountFailed", "Snapshots", "unmount"]
+__all__ = ["MountFailed", "OverlaySnapshots", "unmount"]
 
 
-class Snapshots:
+class OverlaySnapshots:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -44,14 +44,14 @@ class Snapshots:
         home = self._folder / id
         for name in ("root", "lower"):
             unmount_all(home / name)
-        trees.remove(home)
+        file_trees.remove(home)
 
     def ids(self) -> list[str]:
         return sorted(entry.name for entry in self._folder.iterdir())
 
     def written_bytes(self, id: str) -> int:
         """What the container wrote takes this much of the disk."""
-        return trees.used_bytes([self._folder / id / "upper"])[0]
+        return file_trees.used_bytes([self._folder / id / "upper"])[0]
 
 
 def _with_ids_of(user_namespace: str, source: Path, target: Path) -> Path:

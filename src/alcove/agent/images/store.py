@@ -19,13 +19,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from alcove.agent import trees
-from alcove.agent.images import builtin, incoming, tools
+from alcove.agent import file_trees
+from alcove.agent.images import builtin, staging, tools
 from alcove.agent.images.catalogue import Catalogue
-from alcove.agent.images.incoming import Incoming
 from alcove.agent.images.model import Image, ImageMissing
-from alcove.agent.images.names import full, repository, same
-from alcove.agent.images.tools import Credentials, Source, Tools
+from alcove.agent.images.references import full, repository, same
+from alcove.agent.images.staging import StagingDirectory
+from alcove.agent.images.tools import ImageSource, ImageTools, RegistryCredentials
 from alcove.agent.runtime.config import ImageConfig
 from alcove.api.ids import TenantId
 
@@ -43,14 +43,14 @@ class _Record(Struct, frozen=True):
 
 
 class ImageStore:
-    def __init__(self, folder: Path, fetcher: Tools | None = None) -> None:
+    def __init__(self, folder: Path, fetcher: ImageTools | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
-        self._tools = fetcher or Tools()
+        self._tools = fetcher or ImageTools()
         self._catalogue = Catalogue(folder)
         self._fetching: dict[str, asyncio.Lock] = {}
         """One for each image that is being fetched: two who want the same fetch it once, others do not wait."""
-        incoming.clean(folder)
+        staging.clean(folder)
 
     # Finding
 
@@ -77,11 +77,11 @@ class ImageStore:
         program = builtin.find()
         digest = builtin.digest(program)
         if not self._path(digest).exists():
-            with Incoming(self.folder) as made:
+            with StagingDirectory(self.folder) as made:
                 (made / "rootfs").mkdir()
                 builtin.build(program, made / "rootfs")
-                [size_bytes] = trees.used_bytes([made / "rootfs"])
-                trees.flush(made)
+                [size_bytes] = file_trees.used_bytes([made / "rootfs"])
+                file_trees.flush(made)
                 self._keep(made, _Record(digest, builtin.CONFIG, size_bytes))
         self._name(EVERYBODY, (builtin.NAME,), digest)
         return self._image(digest)
@@ -95,7 +95,7 @@ class ImageStore:
             loaded.append(self._image(digest))
         return loaded
 
-    async def pull(self, tenant: TenantId, name: str, credentials: Credentials) -> Image:
+    async def pull(self, tenant: TenantId, name: str, credentials: RegistryCredentials) -> Image:
         """The image as its registry has it now, for this tenant. PullFailed: the registry does not give it."""
         wanted = full(name)
         remote = await self._tools.digest(wanted, credentials)
@@ -150,7 +150,7 @@ class ImageStore:
             doomed = self._forget(record.digest)
             total -= record.size_bytes
             removed.append(record.digest)
-            await asyncio.to_thread(trees.remove, doomed)
+            await asyncio.to_thread(file_trees.remove, doomed)
         return removed
 
     def touch(self, digest: str) -> None:
@@ -159,13 +159,13 @@ class ImageStore:
 
     # Keeping
 
-    async def _load(self, source: Source) -> str:
-        with Incoming(self.folder) as made:
+    async def _load(self, source: ImageSource) -> str:
+        with StagingDirectory(self.folder) as made:
             await self._tools.copy(source, made / "layout")
             return await self._unpack(made, "")
 
-    async def _fetch(self, name: str, remote: str, credentials: Credentials) -> str:
-        with Incoming(self.folder) as made:
+    async def _fetch(self, name: str, remote: str, credentials: RegistryCredentials) -> str:
+        with StagingDirectory(self.folder) as made:
             # By digest: the name may mean another image a moment later.
             await self._tools.fetch(f"{repository(name)}@{remote}", made / "layout", credentials)
             return await self._unpack(made, remote)
@@ -175,9 +175,9 @@ class ImageStore:
         digest, config = tools.config_of(layout)
         if not self._path(digest).exists():
             await self._tools.unpack(layout, made / "rootfs")
-            await asyncio.to_thread(trees.remove, layout)
-            [size_bytes] = await asyncio.to_thread(trees.used_bytes, [made / "rootfs"])
-            await asyncio.to_thread(trees.flush, made)
+            await asyncio.to_thread(file_trees.remove, layout)
+            [size_bytes] = await asyncio.to_thread(file_trees.used_bytes, [made / "rootfs"])
+            await asyncio.to_thread(file_trees.flush, made)
             self._keep(made, _Record(digest, config, size_bytes, remote))
         return digest
 
@@ -221,7 +221,7 @@ class ImageStore:
             for own in names.values():
                 for name in [name for name, known in own.items() if known == digest]:
                     del own[name]
-        return incoming.discarded(self.folder, self._path(digest))
+        return staging.discarded(self.folder, self._path(digest))
 
     def _name(self, tenant: TenantId, names: Collection[str], digest: str) -> None:
         with self._catalogue.changing() as all_names:
@@ -229,7 +229,7 @@ class ImageStore:
         self.touch(digest)
 
 
-def told(images: Collection[Image], count_max: int = 50) -> list[Mapping[str, object]]:
+def node_status_images(images: Collection[Image], count_max: int = 50) -> list[Mapping[str, object]]:
     """A node's `status.images`: the largest, each by all its names."""
     largest = sorted(images, key=lambda image: image.size_bytes, reverse=True)[:count_max]
     return [

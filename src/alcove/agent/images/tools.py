@@ -25,38 +25,38 @@ _MANIFEST_BYTES_MAX = 4 << 20
 _TAG = "image"
 
 
-class Credentials(Struct, frozen=True):
+class RegistryCredentials(Struct, frozen=True):
     """What a tenant's pull secrets say, as Docker's configuration file has it: `{"auths": {…}}`."""
 
     auths: Object = {}
 
 
-class Source(Struct, frozen=True):
+class ImageSource(Struct, frozen=True):
     """Where skopeo takes an image from, and the names it has there."""
 
     location: str
     names: tuple[str, ...] = ()
 
 
-class Tools:
+class ImageTools:
     def __init__(self, insecure_hosts: Sequence[str] = ()) -> None:
         self._insecure = tuple(insecure_hosts)
         """Registries that are reached without TLS."""
 
-    async def digest(self, name: str, credentials: Credentials) -> str:
+    async def digest(self, name: str, credentials: RegistryCredentials) -> str:
         """What the registry has under that name, if these credentials may see it."""
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--tls-verify"), "--authfile", auth)
             raw = await _run("skopeo", "inspect", "--raw", *options, f"docker://{name}")
         return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
-    async def fetch(self, name: str, layout: Path, credentials: Credentials) -> None:
+    async def fetch(self, name: str, layout: Path, credentials: RegistryCredentials) -> None:
         with _AuthFile(credentials) as auth:
             options = (*self._options(name, "--src-tls-verify"), "--src-authfile", auth)
             target = f"oci:{layout}:{_TAG}"
             await _run("skopeo", "copy", "--quiet", *options, f"docker://{name}", target, into=layout.parent)
 
-    async def copy(self, source: Source, layout: Path) -> None:
+    async def copy(self, source: ImageSource, layout: Path) -> None:
         target = f"oci:{layout}:{_TAG}"
         await _run("skopeo", "copy", "--quiet", source.location, target, into=layout.parent)
 
@@ -73,7 +73,7 @@ class Tools:
 class _AuthFile:
     """Credentials in a file that only root can read, and only while they are used."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: RegistryCredentials) -> None:
         self._auths = credentials.auths
 
     def __enter__(self) -> str:
@@ -103,7 +103,7 @@ def config_of(layout: Path) -> tuple[str, ImageConfig]:
     )
 
 
-def sources_in(archive: Path) -> list[Source]:
+def sources_in(archive: Path) -> list[ImageSource]:
     """The images in an archive, as `docker save` or an OCI tool made it."""
     try:
         with tarfile.open(archive) as tar:
@@ -117,18 +117,18 @@ def sources_in(archive: Path) -> list[Source]:
     raise PullFailed(f"{archive.name} is no archive of images")
 
 
-def _oci_sources(archive: Path, index: Object) -> list[Source]:
+def _oci_sources(archive: Path, index: Object) -> list[ImageSource]:
     sources = []
     for manifest in index.get("manifests") or ():
         name = (manifest.get("annotations") or {}).get("org.opencontainers.image.ref.name") or ""
         location = f"oci-archive:{archive}:{name}" if name else f"oci-archive:{archive}"
-        sources.append(Source(location, (name,) if name else ()))
+        sources.append(ImageSource(location, (name,) if name else ()))
     return sources
 
 
-def _docker_sources(archive: Path, manifest: Sequence[Object]) -> list[Source]:
+def _docker_sources(archive: Path, manifest: Sequence[Object]) -> list[ImageSource]:
     return [
-        Source(f"docker-archive:{archive}:@{number}", tuple(entry.get("RepoTags") or ()))
+        ImageSource(f"docker-archive:{archive}:@{number}", tuple(entry.get("RepoTags") or ()))
         for number, entry in enumerate(manifest)
     ]
 
@@ -170,11 +170,11 @@ async def _run(program: str, *arguments: str, into: Path | None = None) -> bytes
     finally:
         if child.returncode is None:
             child.kill()
-        told, complaint = await ending
+        output, complaint = await ending
     if child.returncode:
         # Tenants read this: where images are kept is the node's business.
         raise PullFailed(_reason(complaint.decode(errors="replace").replace(f"{into}/", "")))
-    return told
+    return output
 
 
 def _check_space(folder: Path | None) -> None:

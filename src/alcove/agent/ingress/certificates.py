@@ -12,7 +12,7 @@ from alcove.network.ingress.claims import star_of
 _PROTOCOLS = ["http/1.1"]
 
 
-class Pair(Struct, frozen=True):
+class IngressCertificatePair(Struct, frozen=True):
     """A certificate chain and its key, in PEM."""
 
     chain: bytes
@@ -23,11 +23,11 @@ class Pair(Struct, frozen=True):
         return hashlib.sha256(len(self.chain).to_bytes(8, "big") + self.chain + self.key).digest()
 
 
-class BadPair(Exception):
+class InvalidKeyPair(Exception):
     """It is no certificate and key, or the two do not belong together."""
 
 
-def context_of(pair: Pair) -> ssl.SSLContext:
+def context_of(pair: IngressCertificatePair) -> ssl.SSLContext:
     """Raises BadPair."""
     context = _context()
     chain, key = _in_memory(pair.chain), _in_memory(pair.key)
@@ -35,7 +35,7 @@ def context_of(pair: Pair) -> ssl.SSLContext:
         # A password would be asked for at a terminal; an empty one is just wrong.
         context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{key}", password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
-        raise BadPair(
+        raise InvalidKeyPair(
             error.reason if isinstance(error, ssl.SSLError) and error.reason else str(error)
         ) from error
     finally:
@@ -58,7 +58,7 @@ def _in_memory(data: bytes) -> int:
     return descriptor
 
 
-class Certificates:
+class IngressCertificates:
     def __init__(self) -> None:
         self.context = _context()
         """What servers listen with."""
@@ -66,7 +66,7 @@ class Certificates:
         self._by_host: dict[str, ssl.SSLContext] = {}
         self._by_digest: dict[bytes, ssl.SSLContext] = {}
 
-    def set(self, pairs: Mapping[str, Pair]) -> dict[str, str]:
+    def set(self, pairs: Mapping[str, IngressCertificatePair]) -> dict[str, str]:
         """The hosts' certificates from now on, and of no others; why some could not be used, by host."""
         by_host: dict[str, ssl.SSLContext] = {}
         by_digest: dict[bytes, ssl.SSLContext] = {}
@@ -75,7 +75,7 @@ class Certificates:
             digest = pair.digest
             try:
                 found = by_digest.get(digest) or self._by_digest.get(digest) or context_of(pair)
-            except BadPair as error:
+            except InvalidKeyPair as error:
                 faults[host] = str(error)
                 continue
             by_host[host] = by_digest[digest] = found

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable
 
 from alcove.agent.ingress import headers
-from alcove.agent.ingress.headers import Client
+from alcove.agent.ingress.headers import ForwardedClient
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.agent.ingress.table import Target
+from alcove.agent.ingress.routing_table import IngressTarget
 from alcove.agent.ingress.upstream import BackendConnection, Upstreams
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpHead
@@ -21,7 +21,7 @@ _REPEATABLE = (b"GET", b"HEAD", b"OPTIONS", b"TRACE")
 _BODILESS = (204, 304)
 
 
-class Refused(Exception):
+class IngressError(Exception):
     """The client gets this status from us."""
 
     def __init__(self, status: int, why: str = "") -> None:
@@ -29,11 +29,11 @@ class Refused(Exception):
         self.status = status
 
 
-class Broken(Exception):
+class UpstreamBroken(Exception):
     """The answer had begun: nothing can be said any more but by closing."""
 
 
-class Exchange:
+class HttpExchange:
     def __init__(
         self,
         stream: HttpStream,
@@ -50,7 +50,9 @@ class Exchange:
         self.is_sent = False
         """The whole request was taken from the client."""
 
-    async def run(self, head: HttpHead, host: str, path: bytes, target: Target, client: Client) -> bool:
+    async def run(
+        self, head: HttpHead, host: str, path: bytes, target: IngressTarget, client: ForwardedClient
+    ) -> bool:
         """Whether the client's connection may go on. Raises Refused, Broken."""
         raw = headers.request(head, host, path, client)
         has_body = head.has_body
@@ -59,14 +61,14 @@ class Exchange:
             answer = await self._ask(connection, raw, head, has_body)
         except ConnectionError:
             if not connection.is_used or has_body or head.method not in _REPEATABLE:
-                raise Refused(502, "the backend closed the connection") from None
+                raise IngressError(502, "the backend closed the connection") from None
             # It had been kept, and the backend was about to close it.
             connection.close()
             connection = await self._connect(target, fresh=True)
             try:
                 answer = await self._ask(connection, raw, head, has_body)
             except ConnectionError:
-                raise Refused(502, "the backend closed the connection") from None
+                raise IngressError(502, "the backend closed the connection") from None
         try:
             return await self._relay(connection, head, answer)
         finally:
@@ -74,13 +76,13 @@ class Exchange:
             if not connection.writer.is_closing():
                 self._upstreams.give_back(connection)
 
-    async def _connect(self, target: Target, *, fresh: bool = False) -> BackendConnection:
+    async def _connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
         try:
             return await self._upstreams.connect(target, fresh=fresh)
         except TimeoutError as error:
-            raise Refused(504, "the backend does not accept the connection") from error
+            raise IngressError(504, "the backend does not accept the connection") from error
         except OSError as error:
-            raise Refused(502, "the backend is not reached") from error
+            raise IngressError(502, "the backend is not reached") from error
 
     # The request
 
@@ -163,9 +165,9 @@ class Exchange:
         try:
             return await connection.next(seconds)
         except TimeoutError as error:
-            raise Refused(504, "the backend does not answer") from error
+            raise IngressError(504, "the backend does not answer") from error
         except HttpError as error:
-            raise Refused(502, "the backend's answer is not HTTP") from error
+            raise IngressError(502, "the backend's answer is not HTTP") from error
 
     # The answer
 
@@ -183,9 +185,9 @@ class Exchange:
         try:
             await self._pass_body(connection, out, chunked=chunked, by_end=by_end)
             await self._flush(self._writer, out)
-        except (Refused, OSError, TimeoutError) as error:
+        except (IngressError, OSError, TimeoutError) as error:
             connection.close()
-            raise Broken from error
+            raise UpstreamBroken from error
         if by_end or not answer.keep_alive or not self.is_sent:
             connection.close()
         return keep and self.is_sent
@@ -209,7 +211,7 @@ class Exchange:
     async def _tunnel(self, connection: BackendConnection, head: HttpHead, answer: HttpHead) -> bool:
         """Another protocol from here on, in which bytes are just bytes."""
         if not headers.wants_websocket(head):
-            raise Refused(502, "the backend changed the protocol unasked")
+            raise IngressError(502, "the backend changed the protocol unasked")
         self._told(answer.status)
         self._writer.write(headers.response(answer, chunked=False, keep_alive=True))
         try:

@@ -27,7 +27,7 @@ _FORWARDED = frozenset(
 """Nobody in front of us is to be believed: what a client says of itself here is dropped."""
 
 
-class Client(Struct, frozen=True):
+class ForwardedClient(Struct, frozen=True):
     """Who asks, and how it came here."""
 
     address: str
@@ -50,7 +50,7 @@ def wants_websocket(head: HttpHead) -> bool:
     return head.upgrade and head.method == b"GET" and wanted == "websocket"
 
 
-def request(head: HttpHead, host: str, path: bytes, client: Client) -> bytes:
+def request(head: HttpHead, host: str, path: bytes, client: ForwardedClient) -> bytes:
     """The head that the backend gets. The body follows as it came: by its length, or in chunks."""
     headers = _kept(head, _HOP | _FORWARDED | {b"host"})
     told: list[Field] = [

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from alcove.agent.ingress import headers
-from alcove.agent.ingress.exchange import Broken, Exchange, Refused
-from alcove.agent.ingress.headers import Client
+from alcove.agent.ingress.exchange import HttpExchange, IngressError, UpstreamBroken
+from alcove.agent.ingress.headers import ForwardedClient
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.agent.ingress.table import Table, Target
+from alcove.agent.ingress.routing_table import IngressTarget, RoutingTable
 from alcove.agent.ingress.upstream import Dial, Upstreams
-from alcove.client.keys import Space
+from alcove.client.keys import TenantKey
 from alcove.http.errors import HttpError, MalformedMessage
 from alcove.http.messages import HttpHead
 from alcove.http.streams import HttpStream
@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 BACKLOG = 1_024
 
 
-class Server:
+class IngressServer:
     def __init__(self, dial: Dial, limits: IngressLimits | None = None) -> None:
-        self.table = Table()
+        self.table = RoutingTable()
         """Replaced whenever something changes; requests under way go on."""
         self.limits = limits or IngressLimits()
-        self.answers: Counter[tuple[Space | None, int]] = Counter()
+        self.answers: Counter[tuple[TenantKey | None, int]] = Counter()
         """How often who was answered with which status."""
         self._upstreams = Upstreams(dial, self.limits)
         self._connections = 0
         self._clients: Counter[str] = Counter()
-        self._busy: Counter[Space] = Counter()
+        self._busy: Counter[TenantKey] = Counter()
 
     async def run(
         self, plain: Iterable[socket.socket], secure: Iterable[socket.socket], tls: ssl.SSLContext
@@ -72,7 +72,7 @@ class Server:
         try:
             stream = HttpStream(reader, writer, self.limits, requests=True)
             await _Talk(self, stream, _client(writer, address)).run()
-        except (OSError, ssl.SSLError, TimeoutError, Broken):
+        except (OSError, ssl.SSLError, TimeoutError, UpstreamBroken):
             writer.transport.abort()
         finally:
             self._connections -= 1
@@ -81,34 +81,34 @@ class Server:
                 del self._clients[address]
             writer.close()
 
-    def enter(self, target: Target) -> None:
+    def enter(self, target: IngressTarget) -> None:
         if self._busy[target.space] >= self.limits.requests_per_tenant_max:
-            raise Refused(503, "too many requests at a time")
+            raise IngressError(503, "too many requests at a time")
         self._busy[target.space] += 1
 
-    def leave(self, target: Target) -> None:
+    def leave(self, target: IngressTarget) -> None:
         self._busy[target.space] -= 1
         if not self._busy[target.space]:
             del self._busy[target.space]
 
-    def exchange(self, stream: HttpStream, target: Target) -> Exchange:
+    def exchange(self, stream: HttpStream, target: IngressTarget) -> HttpExchange:
         def told(status: int) -> None:
             self.answers[target.space, status] += 1
 
-        return Exchange(stream, self.limits, self._upstreams, told)
+        return HttpExchange(stream, self.limits, self._upstreams, told)
 
 
-def _client(writer: asyncio.StreamWriter, address: str) -> Client:
+def _client(writer: asyncio.StreamWriter, address: str) -> ForwardedClient:
     tls: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
     own = writer.get_extra_info("sockname") or ("", 0)
     name = getattr(tls, "alcove_name", "") if tls is not None else ""
-    return Client(address, "https" if tls is not None else "http", own[1], name)
+    return ForwardedClient(address, "https" if tls is not None else "http", own[1], name)
 
 
 class _Talk:
     """What is said on one connection of a client, request by request."""
 
-    def __init__(self, server: Server, stream: HttpStream, client: Client) -> None:
+    def __init__(self, server: IngressServer, stream: HttpStream, client: ForwardedClient) -> None:
         self._server = server
         self._limits = server.limits
         self._stream = stream
@@ -120,7 +120,7 @@ class _Talk:
             try:
                 head = await self._head()
             except HttpError as error:
-                await self._refuse(None, Refused(error.status, str(error)))
+                await self._refuse(None, IngressError(error.status, str(error)))
                 return
             if head is None or not await self._answer(head):
                 return
@@ -143,16 +143,16 @@ class _Talk:
 
     async def _answer(self, head: HttpHead) -> bool:
         """Whether the connection goes on."""
-        target: Target | None = None
+        target: IngressTarget | None = None
         try:
-            host, path = asked(head, self._client)
+            host, path = requested_target(head, self._client)
             target = self._server.table.find(_name_of(host), path.partition(b"?")[0].decode("latin-1"))
             if target is None:
-                raise Refused(404)
+                raise IngressError(404)
             if not target.addresses:
-                raise Refused(503, f"there is nobody behind {target.what}")
+                raise IngressError(503, f"there is nobody behind {target.what}")
             if (head.length or 0) > self._limits.body_bytes_max:
-                raise Refused(413)
+                raise IngressError(413)
             self._server.enter(target)
             try:
                 exchange = self._server.exchange(self._stream, target)
@@ -162,14 +162,16 @@ class _Talk:
                 return goes_on
             finally:
                 self._server.leave(target)
-        except Refused as error:
+        except IngressError as error:
             await self._refuse(target, error, head)
             return False
         except HttpError as error:
-            await self._refuse(target, Refused(error.status), head)
+            await self._refuse(target, IngressError(error.status), head)
             return False
 
-    async def _refuse(self, target: Target | None, error: Refused, head: HttpHead | None = None) -> None:
+    async def _refuse(
+        self, target: IngressTarget | None, error: IngressError, head: HttpHead | None = None
+    ) -> None:
         """`head` is None: what was asked is not even known."""
         self._server.answers[target.space if target else None, error.status] += 1
         silent = head is not None and head.method == b"HEAD"
@@ -178,7 +180,7 @@ class _Talk:
             await self._stream.linger()
 
 
-def asked(head: HttpHead, client: Client) -> tuple[str, bytes]:
+def requested_target(head: HttpHead, client: ForwardedClient) -> tuple[str, bytes]:
     """The host, with its port if one is named, and the path, with its query. Raises Refused."""
     host, path = head.headers.get("host", ""), head.target
     if not path.startswith(b"/"):
@@ -187,14 +189,14 @@ def asked(head: HttpHead, client: Client) -> tuple[str, bytes]:
         try:
             split = urlsplit(path.decode("ascii"))
         except ValueError:
-            raise Refused(400, "the target is malformed") from None
+            raise IngressError(400, "the target is malformed") from None
         if split.scheme not in ("http", "https") or not split.netloc:
-            raise Refused(400, "the target is malformed")
+            raise IngressError(400, "the target is malformed")
         host = split.netloc.rpartition("@")[2]
         path = (split.path or "/").encode() + (b"?" + split.query.encode() if split.query else b"")
     if client.name and _name_of(host) != client.name:
         # A certificate was shown for one name: what another name's owner has is not to be had by it.
-        raise Refused(421)
+        raise IngressError(421)
     return host, path
 
 

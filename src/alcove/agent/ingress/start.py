@@ -8,18 +8,18 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from alcove.agent.ingress.certificates import Certificates
-from alcove.agent.ingress.dialing import Exit, gateway_dial
+from alcove.agent.ingress.certificates import IngressCertificates
+from alcove.agent.ingress.gateway_dialer import GatewaySource, gateway_dial
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.agent.ingress.server import Server
-from alcove.agent.ingress.serving import Note, Serving
-from alcove.agent.ingress.targets import Services
-from alcove.client.events import WARNING, Recorder, Told
-from alcove.client.keys import Space
+from alcove.agent.ingress.reconciler import IngressReconciler, Note
+from alcove.agent.ingress.server import IngressServer
+from alcove.agent.ingress.targets import TenantServices
+from alcove.client.events import WARNING, EventRecorder, PendingEvent
+from alcove.client.keys import TenantKey
 from alcove.client.planes import Planes
 from alcove.client.resources import INGRESSES
 from alcove.component.tasks import BackgroundTasks
-from alcove.network.ingress.wanted import Wanted
+from alcove.network.ingress.ingress_spec import DesiredIngress
 
 log = logging.getLogger(__name__)
 
@@ -27,24 +27,28 @@ HTTP_PORT, HTTPS_PORT = 80, 443
 COMPONENT = "alcove-ingress"
 
 
-class Networks(Protocol):
-    """The node's networks, as `agent.network.network.Network` has them."""
+class IngressNetworks(Protocol):
+    """The node's networks, as `agent.network.node_network.NodeNetwork` has them."""
 
-    def present(self) -> Mapping[Space, Services]: ...
-    def exit_of(self, space: Space, network: str) -> Exit | None: ...
+    def present(self) -> Mapping[TenantKey, TenantServices]: ...
+    def exit_of(self, tenant_key: TenantKey, network: str) -> GatewaySource | None: ...
     def open_gateway(self, vni: int) -> int: ...
     def listen(self, told: Callable[[], None]) -> None: ...
 
 
-def noting(recorder: Recorder, node: str) -> Note:
+def noting(recorder: EventRecorder, node: str) -> Note:
     """Tells owners of Ingresses by events."""
 
-    def note(space: Space, ingress: Wanted, reason: str, message: str) -> None:
+    def note(tenant_key: TenantKey, ingress: DesiredIngress, reason: str, message: str) -> None:
         involved = {
             "apiVersion": INGRESSES.api_version, "kind": INGRESSES.kind, "namespace": ingress.namespace,
             "name": ingress.name, "uid": ingress.uid,
         }  # fmt: skip
-        recorder.tell(Told(space.plane, space.tenant, involved, WARNING, reason, message, COMPONENT, node))
+        recorder.record(
+            PendingEvent(
+                tenant_key.plane, tenant_key.tenant, involved, WARNING, reason, message, COMPONENT, node
+            )
+        )
 
     return note
 
@@ -63,16 +67,16 @@ def bind(address: str, port: int) -> list[socket.socket]:
 
 async def serve(
     planes: Planes,
-    networks: Networks,
+    networks: IngressNetworks,
     note: Note,
     plain: Iterable[socket.socket],
     secure: Iterable[socket.socket],
     limits: IngressLimits | None = None,
 ) -> None:
     """HTTP on the plain sockets, HTTPS on the secure ones, until cancelled."""
-    server = Server(gateway_dial(networks.open_gateway, networks.exit_of), limits)
-    certificates = Certificates()
-    serving = Serving(planes, server, certificates, networks.present, note)
+    server = IngressServer(gateway_dial(networks.open_gateway, networks.exit_of), limits)
+    certificates = IngressCertificates()
+    serving = IngressReconciler(planes, server, certificates, networks.present, note)
     networks.listen(serving.touch)
     async with BackgroundTasks() as tasks:
         tasks.fatal("ingress objects", serving.run())

@@ -3,30 +3,32 @@
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from alcove.agent.ingress.table import Target
+from alcove.agent.ingress.routing_table import IngressTarget
 from alcove.api import objects
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
-from alcove.client.keys import Space
-from alcove.network.ingress.wanted import Backend, Wanted
+from alcove.client.keys import TenantKey
+from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend
 
 ADDRESSES_MAX = 256
 
 ServiceId = tuple[str, str]
 
 
-class Services(Protocol):
-    """A tenant's services, as `agent.network.tenant.Tenant` has them."""
+class TenantServices(Protocol):
+    """A tenant's services, as `agent.network.tenant_view.TenantNetworkView` has them."""
 
     @property
-    def space(self) -> Space: ...
+    def tenant_key(self) -> TenantKey: ...
     def service(self, service: ServiceId) -> Object | None: ...
     def slices_of(self, service: ServiceId) -> list[Object]: ...
 
 
-def targets(services: Services, ingresses: Iterable[Wanted]) -> dict[tuple[str, str, Backend], Target]:
+def targets(
+    services: TenantServices, ingresses: Iterable[DesiredIngress]
+) -> dict[tuple[str, str, IngressBackend], IngressTarget]:
     """By network, namespace and backend."""
-    found: dict[tuple[str, str, Backend], Target] = {}
+    found: dict[tuple[str, str, IngressBackend], IngressTarget] = {}
     for ingress in ingresses:
         for backend in (*(rule.backend for rule in ingress.rules), ingress.fallback):
             if backend is None or (ingress.network, ingress.namespace, backend) in found:
@@ -39,9 +41,9 @@ def targets(services: Services, ingresses: Iterable[Wanted]) -> dict[tuple[str, 
                 addresses = tuple(_addresses(service, backend.port, services.slices_of(where)))[
                     :ADDRESSES_MAX
                 ]
-            told = f"{ingress.namespace}/{backend.service}"
-            found[ingress.network, ingress.namespace, backend] = Target(
-                services.space, ingress.network, addresses, told
+            message = f"{ingress.namespace}/{backend.service}"
+            found[ingress.network, ingress.namespace, backend] = IngressTarget(
+                services.tenant_key, ingress.network, addresses, message
             )
     return found
 

@@ -6,14 +6,14 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from alcove.agent.ingress.limits import IngressLimits
-from alcove.agent.ingress.table import Target
-from alcove.client.keys import Space
+from alcove.agent.ingress.routing_table import IngressTarget
+from alcove.client.keys import TenantKey
 from alcove.http.pool import IdleConnections, PoolLimits
 from alcove.http.streams import HttpClientStream
 
-Dial = Callable[[Space, str, str, int], Awaitable[socket.socket]]
+Dial = Callable[[TenantKey, str, str, int], Awaitable[socket.socket]]
 """(tenant, network, address, port) → a connected socket of that network. Raises OSError."""
-BackendKey = tuple[Space, str, str, int]
+BackendKey = tuple[TenantKey, str, str, int]
 
 
 class BackendConnection(HttpClientStream):
@@ -34,7 +34,7 @@ class Upstreams:
             )
         )
 
-    async def connect(self, target: Target, *, fresh: bool = False) -> BackendConnection:
+    async def connect(self, target: IngressTarget, *, fresh: bool = False) -> BackendConnection:
         """An idle connection, unless it has to be `fresh`, or a new one. Raises OSError, TimeoutError."""
         address, port = random.choice(target.addresses)
         backend = (target.space, target.network, address, port)

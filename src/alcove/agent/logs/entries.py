@@ -10,7 +10,7 @@ from msgspec import Struct
 STDOUT, STDERR = b"stdout", b"stderr"
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     time: bytes
     stream: bytes
     is_whole: bool
@@ -18,12 +18,12 @@ class Entry(Struct, frozen=True):
     text: bytes
 
 
-def parse(line: bytes) -> Entry | None:
+def parse(line: bytes) -> LogEntry | None:
     """One line of the file without its end; None if it is none of ours (a disk that was full, …)."""
     parts = line.split(b" ", 3)
     if len(parts) != 4 or parts[1] not in (STDOUT, STDERR):
         return None
-    return Entry(parts[0], parts[1], parts[2].partition(b":")[0] == b"F", parts[3])
+    return LogEntry(parts[0], parts[1], parts[2].partition(b":")[0] == b"F", parts[3])
 
 
 def shown_time(time: bytes) -> bytes:

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from alcove.agent.logs import files
-from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
-from alcove.agent.server.running import Running
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, RuntimeFailure
+from alcove.agent.server.running_containers import RunningContainers
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ REOPEN_SECONDS_MAX = 2.0
 _POLL_SECONDS = 0.02
 
 
-class Rotation:
+class LogRotation:
     def __init__(
         self, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -33,12 +33,12 @@ class Rotation:
         self._files_max = max(2, files_max)
         self._clock = clock
 
-    async def run(self, pods: Running) -> None:
+    async def run(self, pods: RunningContainers) -> None:
         while True:
             await self.sweep(pods)
             await asyncio.sleep(SWEEP_SECONDS)
 
-    async def sweep(self, pods: Running) -> None:
+    async def sweep(self, pods: RunningContainers) -> None:
         """Rotates every log that is full. One that cannot be, stays as it is until the next time."""
         for pod in list(pods.all()):
             for container in list(pod.containers.values()):
@@ -49,7 +49,7 @@ class Rotation:
                         "cannot rotate a log", extra={"path": str(container.log_path), "error": str(error)}
                     )
 
-    async def rotate(self, runtime: Runtime, container: ContainerId, path: Path) -> bool:
+    async def rotate(self, runtime: ContainerRuntime, container: ContainerId, path: Path) -> bool:
         """Whether the log was full and is now a new one."""
         if _size(path) < self._file_bytes_max:
             return False

@@ -9,6 +9,6 @@ records, kernel, network                     pods attached and detached; the loo
 """
 
 from alcove.agent.network.attachment import Attachment, NetworkError, NetworkNotReady
-from alcove.agent.network.network import Network, Place
+from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 
-__all__ = ["Attachment", "Network", "NetworkError", "NetworkNotReady", "Place"]
+__all__ = ["Attachment", "NetworkError", "NetworkNotReady", "NodeNetwork", "NodeNetworkConfig"]

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from alcove.api.kinds.mizar import DOOR, SCALED
+from alcove.api.kinds.mizar import NODE_PORT, SCALED
 from alcove.dataplane.address import Address
-from alcove.network.endpoints import Holding
+from alcove.network.endpoints import EndpointAllocation
 
 
-class Grant(Struct, frozen=True):
+class ServiceGrant(Struct, frozen=True):
     """One service's."""
 
     addresses: frozenset[Address] = frozenset()
@@ -21,18 +21,18 @@ class Grant(Struct, frozen=True):
     outside: frozenset[Address] = frozenset()
 
 
-NOTHING = Grant()
+NOTHING = ServiceGrant()
 
 
-def granted(holdings: Iterable[Holding]) -> Grant:
+def granted(holdings: Iterable[EndpointAllocation]) -> ServiceGrant:
     """`holdings` are those of one service."""
     found = list(holdings)
-    return Grant(
+    return ServiceGrant(
         frozenset(each.address for each in found if each.kind == SCALED and each.address is not None),
-        frozenset(each.node_port for each in found if each.kind == DOOR and each.node_port is not None),
+        frozenset(each.node_port for each in found if each.kind == NODE_PORT and each.node_port is not None),
         frozenset(
             each.address
             for each in found
-            if each.kind == DOOR and each.node_port is None and each.address is not None
+            if each.kind == NODE_PORT and each.node_port is None and each.address is not None
         ),
     )

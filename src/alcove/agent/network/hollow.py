@@ -10,8 +10,8 @@ from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import ListSelection
 from alcove.client.keys import HOME
 from alcove.client.planes import Planes
 from alcove.client.resources import VPC_ENDPOINTS
@@ -31,7 +31,7 @@ class HollowNetwork:
         self._waiting: dict[str, asyncio.Event] = {}
         """Pods by uid that wait for their endpoint."""
         self._endpoints = planes.mirror(
-            Selection(VPC_ENDPOINTS, fields=f"spec.droplet={node}" if node else ""),
+            ListSelection(VPC_ENDPOINTS, fields=f"spec.droplet={node}" if node else ""),
             {"owner": by_owner},
             tenant=SYSTEM,
             only=HOME,
@@ -75,8 +75,8 @@ class HollowNetwork:
         nics = (nic_of(each) for each in self._endpoints.find("owner", HOME, SYSTEM, key.uid))
         return tuple(str(nic.address.ip) for nic in nics if nic is not None and nic.pod == owner)
 
-    def _changed(self, change: Change) -> None:
-        if change.kind is not Kind.DELETED:
+    def _changed(self, change: ObjectChange) -> None:
+        if change.kind is not ChangeType.DELETED:
             for uid in by_owner(change.obj):
                 if uid in self._waiting:
                     self._waiting[uid].set()

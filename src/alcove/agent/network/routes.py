@@ -10,22 +10,22 @@ from typing import Any
 from pyroute2 import IPRoute, NetlinkError
 
 from alcove.api.kinds.ranges import gateway
-from alcove.dataplane.model import Port
+from alcove.dataplane.model import Veth
 from alcove.dataplane.namespaces import inside
 
 FIRST_TABLE = 100
 
 
-def answer_by_own(namespace: int, ports: Sequence[Port]) -> None:
+def add_source_routes(namespace: int, ports: Sequence[Veth]) -> None:
     """Safe to repeat. Not to be called on a thread that runs an event loop."""
     if len(ports) < 2:
         return
     with inside(namespace):
         route = IPRoute()
     with route:
-        for table, port in enumerate(ports[1:], FIRST_TABLE):
-            [index] = route.link_lookup(ifname=port.pod_interface)
-            for one in port.addresses:
+        for table, veth in enumerate(ports[1:], FIRST_TABLE):
+            [index] = route.link_lookup(ifname=veth.pod_interface)
+            for one in veth.addresses:
                 via, family = str(gateway(one.network)), 2 if one.version == 4 else 10
                 _add_rule(route, src=str(one.ip), src_len=one.max_prefixlen, table=table, family=family)
                 route.route("replace", gateway=via, oif=index, table=table, family=family)

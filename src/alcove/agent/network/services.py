@@ -12,14 +12,14 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from alcove.agent.network.fabric import Backing
-from alcove.agent.network.grants import Grant
+from alcove.agent.network.grants import ServiceGrant
+from alcove.agent.network.ring0_objects import NetworkBacking
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.services import types
 from alcove.api.objects import Object
 from alcove.dataplane.address import Address, Prefix, host_prefix
-from alcove.dataplane.model import Backend, Door, Protocol, Service
+from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend
 from alcove.network import wellknown
 
 API_PORT = 6443
@@ -30,21 +30,21 @@ ANY_NODE: dict[int, Address] = {4: ip_address("0.0.0.0"), 6: ip_address("::")}
 PROTOCOLS = {"TCP": Protocol.TCP, "UDP": Protocol.UDP, "SCTP": Protocol.SCTP}
 
 
-class Standpoint(Struct, frozen=True):
+class NodePerspective(Struct, frozen=True):
     """Where services are looked at from."""
 
-    backing: Backing
+    backing: NetworkBacking
     nodes: tuple[Address, ...]
     """The node's own addresses, at most one of each family."""
-    here: frozenset[Address]
+    local_addresses: frozenset[Address]
     """The network's addresses on this node."""
     has_node_address: bool = False
     """Whether the gateway has an address of its own that clients of the world can come as."""
 
 
-class Served(Struct, frozen=True):
-    services: tuple[Service, ...] = ()
-    doors: tuple[Door, ...] = ()
+class ServedServices(Struct, frozen=True):
+    services: tuple[DataplaneService, ...] = ()
+    node_ports: tuple[NodePort, ...] = ()
     prefixes: tuple[Prefix, ...] = ()
     """Addresses beyond the network's own ranges that are services here."""
     is_local: bool = False
@@ -52,23 +52,27 @@ class Served(Struct, frozen=True):
 
 
 class _Target(Struct, frozen=True):
-    backend: Backend
+    backend: ServiceBackend
     is_ready: bool
     is_serving: bool
 
 
-def served(standpoint: Standpoint, service: Object, slices: Iterable[Object], grant: Grant) -> Served:
+def served(
+    standpoint: NodePerspective, service: Object, slices: Iterable[Object], grant: ServiceGrant
+) -> ServedServices:
     """`service` joins the network, and `slices` are its own."""
     addresses = cluster_addresses(service, grant)
     parts = list(slices)
-    services: list[Service] = []
-    doors: list[Door] = []
+    services: list[DataplaneService] = []
+    node_ports: list[NodePort] = []
     for port in (service["spec"].get("ports") or ()) if addresses else ():
         part = _Part(standpoint, service, port, _targets(parts, port))
         services += [*part.virtual(addresses), *part.at_any_node(addresses, grant), *part.at_doors(grant)]
-        doors += part.doors(addresses, grant)
-    extra = dict.fromkeys(host_prefix(door.service_address) for door in doors if door.keep_client)
-    return Served(tuple(services), tuple(doors), tuple(extra), is_local(service["spec"]))
+        node_ports += part.doors(addresses, grant)
+    extra = dict.fromkeys(
+        host_prefix(node_port.service_address) for node_port in node_ports if node_port.keep_client
+    )
+    return ServedServices(tuple(services), tuple(node_ports), tuple(extra), is_local(service["spec"]))
 
 
 def is_local(spec: Object) -> bool:
@@ -76,7 +80,7 @@ def is_local(spec: Object) -> bool:
     return "Local" in (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
 
 
-def cluster_addresses(service: Object, grant: Grant) -> list[Address]:
+def cluster_addresses(service: Object, grant: ServiceGrant) -> list[Address]:
     """The addresses that the service says it has, and has."""
     spec = service["spec"]
     told = spec.get("clusterIPs") or [spec.get("clusterIP")]
@@ -86,7 +90,7 @@ def cluster_addresses(service: Object, grant: Grant) -> list[Address]:
 
 def _targets(slices: Iterable[Object], port: Object) -> list[_Target]:
     """What is behind a service's port, in all its slices."""
-    found: dict[Backend, _Target] = {}
+    found: dict[ServiceBackend, _Target] = {}
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     for each in slices:
         numbers = [
@@ -109,11 +113,15 @@ def _read(endpoint: Object, number: int) -> Iterable[_Target]:
     is_serving = conditions.get("serving", is_ready) is not False
     for text in endpoint.get("addresses") or ():
         yield _Target(
-            Backend(ip_address(text), number), is_ready, is_serving and bool(conditions.get("terminating"))
+            ServiceBackend(ip_address(text), number),
+            is_ready,
+            is_serving and bool(conditions.get("terminating")),
         )
 
 
-def _chosen(targets: Iterable[_Target], version: int, here: frozenset[Address] | None) -> tuple[Backend, ...]:
+def _chosen(
+    targets: Iterable[_Target], version: int, here: frozenset[Address] | None
+) -> tuple[ServiceBackend, ...]:
     """`here`: only backends with these addresses."""
     found = [
         each
@@ -127,7 +135,9 @@ def _chosen(targets: Iterable[_Target], version: int, here: frozenset[Address] |
 class _Part:
     """One port of a service."""
 
-    def __init__(self, standpoint: Standpoint, service: Object, port: Object, targets: list[_Target]) -> None:
+    def __init__(
+        self, standpoint: NodePerspective, service: Object, port: Object, targets: list[_Target]
+    ) -> None:
         self._standpoint = standpoint
         self._service = service
         self._spec = service["spec"]
@@ -137,26 +147,26 @@ class _Part:
         self._protocol = PROTOCOLS[port.get("protocol") or "TCP"]
         self._is_local = self._spec.get("externalTrafficPolicy") == "Local"
 
-    def virtual(self, addresses: Iterable[Address]) -> Iterable[Service]:
+    def virtual(self, addresses: Iterable[Address]) -> Iterable[DataplaneService]:
         is_local = self._spec.get("internalTrafficPolicy") == "Local"
         for address in addresses:
-            yield self._at(address, self._number, self._standpoint.here if is_local else None)
+            yield self._at(address, self._number, self._standpoint.local_addresses if is_local else None)
 
-    def at_any_node(self, addresses: Iterable[Address], grant: Grant) -> Iterable[Service]:
+    def at_any_node(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[DataplaneService]:
         """Node ports as the network's own pods see them: at any node's address, to any backend."""
         if number := self._node_port(grant):
             for address in addresses:
                 yield self._at(ANY_NODE[address.version], number, None)
 
-    def _node_port(self, grant: Grant) -> int:
+    def _node_port(self, grant: ServiceGrant) -> int:
         """0: it has none."""
         number: int = self._port.get("nodePort") or 0
         is_granted = (number, self._protocol.name) in grant.node_ports
         return number if is_granted and types.has_node_ports(self._spec) else 0
 
-    def _at(self, address: Address, number: int, here: frozenset[Address] | None) -> Service:
+    def _at(self, address: Address, number: int, here: frozenset[Address] | None) -> DataplaneService:
         backends = self._own_server(address.version) or _chosen(self._targets, address.version, here)
-        return Service(
+        return DataplaneService(
             self._standpoint.backing.vni,
             address,
             number,
@@ -165,29 +175,29 @@ class _Part:
             affinity_seconds(self._spec),
         )
 
-    def _own_server(self, version: int) -> tuple[Backend, ...]:
+    def _own_server(self, version: int) -> tuple[ServiceBackend, ...]:
         """The network's own two services are served by the gateway of each node."""
         if not wellknown.is_wellknown(self._service):
             return ()
         gateway = self._standpoint.backing.gateway(version)
         number = DNS_PORT if wellknown.is_dns(self._service) else API_PORT
-        return (Backend(gateway, number),) if gateway is not None else ()
+        return (ServiceBackend(gateway, number),) if gateway is not None else ()
 
-    def at_doors(self, grant: Grant) -> Iterable[Service]:
+    def at_doors(self, grant: ServiceGrant) -> Iterable[DataplaneService]:
         """The services that ways in with local backends lead to."""
         if self._is_local:
             for address, number in self._ways(grant):
                 if address.version == self._standpoint.backing.prefixes[0].version:
-                    yield self._at(address, number, self._standpoint.here)
+                    yield self._at(address, number, self._standpoint.local_addresses)
 
-    def doors(self, addresses: Iterable[Address], grant: Grant) -> Iterable[Door]:
+    def doors(self, addresses: Iterable[Address], grant: ServiceGrant) -> Iterable[NodePort]:
         cluster = {each.version: each for each in addresses}
         if not (self._is_local or self._standpoint.has_node_address):
             return
         for address, number in self._ways(grant):
             if address.version in cluster:
                 own = (address, number) if self._is_local else (cluster[address.version], self._number)
-                yield Door(
+                yield NodePort(
                     self._standpoint.backing.vni,
                     address,
                     number,
@@ -196,7 +206,7 @@ class _Part:
                     keep_client=self._is_local,
                 )
 
-    def _ways(self, grant: Grant) -> Iterable[tuple[Address, int]]:
+    def _ways(self, grant: ServiceGrant) -> Iterable[tuple[Address, int]]:
         """Addresses and ports that the world may come to."""
         if number := self._node_port(grant):
             for address in self._standpoint.nodes:

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Iterable
 
+from alcove.agent.network.endpoint_index import EndpointIndex
 from alcove.agent.network.grants import granted
-from alcove.agent.network.holdings import Holdings
-from alcove.agent.network.services import Served, Standpoint, served
-from alcove.agent.network.tenant import ServiceId, Tenant
+from alcove.agent.network.services import NodePerspective, ServedServices, served
+from alcove.agent.network.tenant_view import ServiceId, TenantNetworkView
 from alcove.api.kinds.core.networks import network_of
 from alcove.dataplane.address import Prefix
-from alcove.dataplane.model import Door, Service
+from alcove.dataplane.model import DataplaneService, NodePort
 
 log = logging.getLogger(__name__)
 
@@ -18,22 +18,22 @@ ENTRIES_MAX = 50_000
 
 
 class ServiceTable:
-    def __init__(self, tenant: Tenant, holdings: Holdings) -> None:
+    def __init__(self, tenant: TenantNetworkView, holdings: EndpointIndex) -> None:
         self._tenant = tenant
         self._holdings = holdings
-        self._served: dict[ServiceId, Served] = {}
+        self._served: dict[ServiceId, ServedServices] = {}
         self._stale: set[ServiceId] = set()
-        self._standpoint: Standpoint | None = None
-        self.services: tuple[Service, ...] = ()
-        self.doors: tuple[Door, ...] = ()
+        self._standpoint: NodePerspective | None = None
+        self.services: tuple[DataplaneService, ...] = ()
+        self.node_ports: tuple[NodePort, ...] = ()
         self.prefixes: tuple[Prefix, ...] = ()
 
     def touch(self, services: Iterable[ServiceId]) -> None:
         """Something about these may have changed."""
         self._stale.update(services)
 
-    def refresh(self, standpoint: Standpoint) -> None:
-        """Puts what changed into `services`, `doors` and `prefixes`."""
+    def refresh(self, standpoint: NodePerspective) -> None:
+        """Puts what changed into `services`, `node_ports` and `prefixes`."""
         if self._standpoint != standpoint:
             everybody = self._standpoint is None or _without_here(self._standpoint) != _without_here(
                 standpoint
@@ -47,12 +47,12 @@ class ServiceTable:
         if changed:
             found = self._fitting()
             self.services = tuple(one for each in found for one in each.services)
-            self.doors = tuple(one for each in found for one in each.doors)
+            self.node_ports = tuple(one for each in found for one in each.node_ports)
             self.prefixes = tuple(dict.fromkeys(one for each in found for one in each.prefixes))
 
-    def _fitting(self) -> list[Served]:
+    def _fitting(self) -> list[ServedServices]:
         """The services that there is room for: the kernel's tables are for all networks."""
-        found: list[Served] = []
+        found: list[ServedServices] = []
         entries = 0
         for service in sorted(self._served):
             one = self._served[service]
@@ -63,7 +63,7 @@ class ServiceTable:
             found.append(one)
         return found
 
-    def _renew(self, service: ServiceId, standpoint: Standpoint) -> bool:
+    def _renew(self, service: ServiceId, standpoint: NodePerspective) -> bool:
         before, now = self._served.get(service), None
         try:
             obj = self._tenant.service(service)
@@ -82,5 +82,5 @@ class ServiceTable:
         return True
 
 
-def _without_here(standpoint: Standpoint) -> tuple[object, ...]:
+def _without_here(standpoint: NodePerspective) -> tuple[object, ...]:
     return standpoint.backing, standpoint.nodes, standpoint.has_node_address

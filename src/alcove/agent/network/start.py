@@ -7,20 +7,20 @@ from pathlib import Path
 
 from pyroute2 import IPRoute
 
-from alcove.agent.network.network import Network, Place
-from alcove.agent.network.proxy import Address
+from alcove.agent.network.apiserver_proxy import Address
+from alcove.agent.network.node_network import NodeNetwork, NodeNetworkConfig
 from alcove.client.keys import PlaneId
 from alcove.client.planes import Planes
 from alcove.dataplane.instance import BPF_ROOT
-from alcove.dataplane.model import Interface, Settings
-from alcove.dataplane.plane import Plane
+from alcove.dataplane.model import DataplaneSettings, Interface
+from alcove.dataplane.node_dataplane import DataPlane
 from alcove.dns import resolvconf
 from alcove.dns.upstream import Resolver
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 
 
-def start(
+def start_network(
     planes: Planes,
     *,
     node: str,
@@ -30,18 +30,18 @@ def start(
     instance: str,
     api_server: Callable[[PlaneId], Address],
     bpf_root: Path = BPF_ROOT,
-) -> Network:
+) -> NodeNetwork:
     """Takes up the data plane of that instance, or begins one. Raises DataPlaneError."""
     found = _beside(underlay)
-    settings = Settings(instance, IPv4Address(address), underlay, node6=global6(found))
-    place = Place(
+    settings = DataplaneSettings(instance, IPv4Address(address), underlay, node6=global6(found))
+    config = NodeNetworkConfig(
         node=node,
         address=IPv4Address(address),
         underlay=tuple(dict.fromkeys(each.network for each in found)),
         folder=folder,
         resolvers=resolvers(RESOLV_CONF),
     )
-    return Network(Plane(settings, bpf_root=bpf_root), planes, place, api_server)
+    return NodeNetwork(DataPlane(settings, bpf_root=bpf_root), planes, config, api_server)
 
 
 def _beside(device: str) -> list[Interface]:

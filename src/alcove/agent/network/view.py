@@ -7,37 +7,42 @@ since is the same tuple as before.
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv6Address
 
-from alcove.agent.network.fabric import Backing, Nodes
-from alcove.agent.network.grants import Grant, granted
-from alcove.agent.network.holdings import Holdings
-from alcove.agent.network.names import Names
-from alcove.agent.network.rules import Rules
-from alcove.agent.network.services import Standpoint
+from alcove.agent.network.dns_names import DnsNames
+from alcove.agent.network.endpoint_index import EndpointIndex
+from alcove.agent.network.grants import ServiceGrant, granted
+from alcove.agent.network.policy_rules import PolicyRules
+from alcove.agent.network.ring0_objects import NetworkBacking, Nodes
+from alcove.agent.network.services import NodePerspective
 from alcove.agent.network.servicetable import ServiceTable
-from alcove.agent.network.tenant import Tenant, What, services_of
+from alcove.agent.network.tenant_view import TenantChange, TenantNetworkView, services_of
 from alcove.api import objects
 from alcove.api.kinds.mizar import GATEWAY, SIMPLE
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.planes import Planes
 from alcove.dataplane.address import Address, Prefix
-from alcove.dataplane.model import Endpoint, Gateway, Network
-from alcove.network.endpoints import Holding
+from alcove.dataplane.model import DataplaneNetwork, Gateway, RemoteEndpoint
+from alcove.network.endpoints import EndpointAllocation
 from alcove.network.service_ranges import usable_service_ranges
 
 
-class View:
+class NetworkView:
     def __init__(
-        self, planes: Planes, tenant: Tenant, backing: Backing, domain: str, changed: Callable[[], None]
+        self,
+        planes: Planes,
+        tenant: TenantNetworkView,
+        backing: NetworkBacking,
+        domain: str,
+        changed: Callable[[], None],
     ) -> None:
         self.backing = backing
         self.tenant = tenant
         self._changed = changed
         self._gateways: dict[str, Address] | None = None
-        self.names = Names(tenant, backing, domain)
-        self.holdings = Holdings(planes, f"spec.vni={backing.vni}", self._held, changed)
+        self.names = DnsNames(tenant, backing, domain)
+        self.holdings = EndpointIndex(planes, f"spec.vni={backing.vni}", self._held, changed)
         self.table = ServiceTable(tenant, self.holdings)
-        self.rules = Rules(tenant, self.holdings)
+        self.rules = PolicyRules(tenant, self.holdings)
         self.table.touch(tenant.service_ids())
         tenant.listen(self._told)
 
@@ -48,7 +53,7 @@ class View:
     def is_synced(self) -> bool:
         return self.tenant.is_synced() and self.holdings.is_synced()
 
-    def rebase(self, backing: Backing) -> None:
+    def rebase(self, backing: NetworkBacking) -> None:
         """The network is made of something else now: another subnet, another bouncer."""
         if backing != self.backing:
             self.backing = backing
@@ -57,7 +62,7 @@ class View:
 
     # What changes concern
 
-    def _held(self, holding: Holding) -> None:
+    def _held(self, holding: EndpointAllocation) -> None:
         if holding.kind == SIMPLE:
             self.rules.touch()
             if holding.owner is not None:
@@ -68,27 +73,27 @@ class View:
             self.table.touch([(holding.owner.namespace, holding.owner.name)])
         self._changed()
 
-    def _told(self, what: What, change: Change) -> None:
+    def _told(self, what: TenantChange, change: ObjectChange) -> None:
         match what:
-            case What.SERVICE:
+            case TenantChange.SERVICE:
                 self.names.put_service(change)
                 self.table.touch([(change.key.namespace, change.key.name)])
-            case What.SLICE:
+            case TenantChange.SLICE:
                 self.names.put_slice(change)
                 self.table.touch(services_of(change))
-            case What.POLICY:
+            case TenantChange.POLICY:
                 self.rules.touch()
-            case What.NETWORK:
+            case TenantChange.NETWORK:
                 pass
 
     # What the data plane has to know
 
-    def endpoints(self, nodes: Nodes) -> tuple[Endpoint, ...]:
+    def endpoints(self, nodes: Nodes) -> tuple[RemoteEndpoint, ...]:
         return self.holdings.endpoints(nodes)
 
     def refresh(self, nodes: tuple[Address, ...], here: Iterable[Address], own: Address | None) -> None:
         """`nodes` are this node's own addresses, `here` the network's on it; `own` is the gateway's."""
-        self.table.refresh(Standpoint(self.backing, nodes, frozenset(here), own is not None))
+        self.table.refresh(NodePerspective(self.backing, nodes, frozenset(here), own is not None))
 
     def gateway_address(self, droplet: str) -> Address | None:
         """The address that the gateway on this node, and no other, has."""
@@ -100,11 +105,11 @@ class View:
             }
         return self._gateways.get(droplet)
 
-    def grant(self, service: Object) -> Grant:
+    def grant(self, service: Object) -> ServiceGrant:
         """What ring0 has given to a service of this network."""
         return granted(self.holdings.of(service["metadata"]["uid"]))
 
-    def has_way_out(self) -> bool:
+    def has_egress(self) -> bool:
         network = self.tenant.network(self.backing.owner)
         return bool(network is not None and objects.get(network, "spec", "egress", "enabled", default=False))
 
@@ -114,12 +119,12 @@ class View:
             self.backing.vni,
             self.backing.gateways,
             own if isinstance(own, IPv4Address) else None,
-            self.has_way_out(),
+            self.has_egress(),
             own if isinstance(own, IPv6Address) else None,
         )
 
-    def network(self) -> Network:
-        return Network(self.backing.vni, (*self._service_prefixes(), *self.table.prefixes))
+    def network(self) -> DataplaneNetwork:
+        return DataplaneNetwork(self.backing.vni, (*self._service_prefixes(), *self.table.prefixes))
 
     def _service_prefixes(self) -> tuple[Prefix, ...]:
         network = self.tenant.network(self.backing.owner)

@@ -8,8 +8,8 @@ does not count what it asked for. Pods that are found running are counted withou
 from collections.abc import Mapping
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.containers import wanted
-from alcove.agent.pods.site import PodRefused
+from alcove.agent.pods.containers import desired_containers
+from alcove.agent.pods.executor import PodRejected
 from alcove.api import names, quantity
 from alcove.api.kinds.core.pods.totals import Amounts, pod_requests
 from alcove.api.objects import Object
@@ -38,7 +38,7 @@ class NodeAdmission:
                 continue
             used = self._used(resource)
             if used + requested > capacity:
-                raise PodRefused(
+                raise PodRejected(
                     f"OutOf{resource}",
                     f"Pod was rejected: Node didn't have enough resource: {resource}, "
                     f"requested: {requested}, used: {used}, capacity: {capacity}",
@@ -60,6 +60,6 @@ class NodeAdmission:
 
 def _check_names(pod: Object) -> None:
     """Containers' names become ids and paths on this node; another plane may not have validated them."""
-    for container in wanted(pod["spec"]):
+    for container in desired_containers(pod["spec"]):
         if faults := names.dns_label(container.name):
-            raise PodRefused("InvalidPod", f"container name {container.name[:63]!r}: {faults[0]}")
+            raise PodRejected("InvalidPod", f"container name {container.name[:63]!r}: {faults[0]}")

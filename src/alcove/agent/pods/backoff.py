@@ -6,7 +6,7 @@ HEALTHY_SECONDS = 600.0
 """Whoever ran this long did not crash because of what it did when it started."""
 TRY_SECONDS = 0.2
 TRY_SECONDS_MAX = 20.0
-TOLD_SECONDS = 2.0
+FAILURE_SHOWN_SECONDS = 2.0
 """A failure is shown this long before it is shown as waiting for another try."""
 
 

@@ -2,19 +2,21 @@
 
 from collections.abc import Collection, Sequence
 
-from alcove.agent.pods.containers import Role, Wanted
-from alcove.agent.pods.view import View, Why
-from alcove.agent.runtime.base import Phase
+from alcove.agent.pods.containers import ContainerRole, DesiredContainer
+from alcove.agent.pods.view import PodRuntimeView, TerminationCause
+from alcove.agent.runtime.base import ContainerPhase
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 
 _DISRUPTED = ("Evicted", "Terminated", "NodeShutdown")
 
 
-def of(pod: Object, everything: Sequence[Wanted], view: View, status: Object, now: float) -> list[Object]:
+def of(
+    pod: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView, status: Object, now: float
+) -> list[Object]:
     """`status` has the containers' statuses and the phase already."""
     phase = status["phase"]
-    sidecars = {each.name for each in everything if each.role is Role.SIDECAR}
+    sidecars = {each.name for each in everything if each.role is ContainerRole.SIDECAR}
     ready = _containers_ready(status, phase, sidecars)
     found = [
         _sandbox_ready(view),
@@ -24,7 +26,7 @@ def of(pod: Object, everything: Sequence[Wanted], view: View, status: Object, no
         _condition("PodScheduled", True),
     ]
     end = view.end
-    if end is not None and end.why is Why.FAILED and end.reason in _DISRUPTED:
+    if end is not None and end.why is TerminationCause.FAILED and end.reason in _DISRUPTED:
         found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", end.message))
     if generation := pod["metadata"].get("generation"):
         found = [{**each, "observedGeneration": generation} for each in found]
@@ -48,31 +50,33 @@ def _timed(condition: Object, before: Object | None, now: float) -> Object:
     return {**condition, "lastProbeTime": None, "lastTransitionTime": time or meta.format_time(now)}
 
 
-def _sandbox_ready(view: View) -> Object:
-    holds = view.sandbox is not None and view.sandbox.phase is Phase.RUNNING and not view.is_clean
+def _sandbox_ready(view: PodRuntimeView) -> Object:
+    holds = view.sandbox is not None and view.sandbox.phase is ContainerPhase.RUNNING and not view.is_clean
     return _condition("PodReadyToStartContainers", holds)
 
 
-def _initialized(everything: Sequence[Wanted], view: View, phase: str) -> Object:
+def _initialized(everything: Sequence[DesiredContainer], view: PodRuntimeView, phase: str) -> Object:
     if phase == "Succeeded":
         return _condition("Initialized", True, "PodCompleted")
-    if any(view.seen(each.name).current for each in everything if each.role is Role.MAIN):
+    if any(view.observed(each.name).current for each in everything if each.role is ContainerRole.MAIN):
         return _condition("Initialized", True)
     missing = [each.name for each in everything if not _is_initialized(each, view)]
     if not missing:
         return _condition("Initialized", True)
-    told = f"containers with incomplete status: [{' '.join(missing)}]"
-    return _condition("Initialized", False, "ContainersNotInitialized", told)
+    message = f"containers with incomplete status: [{' '.join(missing)}]"
+    return _condition("Initialized", False, "ContainersNotInitialized", message)
 
 
-def _is_initialized(container: Wanted, view: View) -> bool:
-    seen = view.seen(container.name)
+def _is_initialized(container: DesiredContainer, view: PodRuntimeView) -> bool:
+    observed = view.observed(container.name)
     match container.role:
-        case Role.INIT:
-            return seen.is_over and seen.current is not None and seen.current.status.exit_code == 0
-        case Role.SIDECAR:
-            return seen.is_running and seen.is_started
-        case Role.MAIN | Role.EPHEMERAL:
+        case ContainerRole.INIT:
+            return (
+                observed.is_over and observed.current is not None and observed.current.status.exit_code == 0
+            )
+        case ContainerRole.SIDECAR:
+            return observed.is_running and observed.is_started
+        case ContainerRole.MAIN | ContainerRole.EPHEMERAL:
             return True
 
 
@@ -86,8 +90,8 @@ def _containers_ready(status: Object, phase: str, sidecars: Collection[str]) -> 
     missing = [each["name"] for each in counted if not each["ready"]]
     if not missing:
         return _condition("ContainersReady", True)
-    told = f"containers with unready status: [{' '.join(missing)}]"
-    return _condition("ContainersReady", False, "ContainersNotReady", told)
+    message = f"containers with unready status: [{' '.join(missing)}]"
+    return _condition("ContainersReady", False, "ContainersNotReady", message)
 
 
 def _with_gates(pod: Object, ready: Object) -> Object:
@@ -105,7 +109,7 @@ def _with_gates(pod: Object, ready: Object) -> Object:
     ]
     if not missing:
         return _condition("Ready", True)
-    told = " and ".join(
+    message = " and ".join(
         f'corresponding condition of pod readiness gate "{each}" does not exist.' for each in missing
     )
-    return _condition("Ready", False, "ReadinessGatesNotReady", told)
+    return _condition("Ready", False, "ReadinessGatesNotReady", message)

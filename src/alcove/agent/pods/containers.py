@@ -8,7 +8,7 @@ from alcove.api.kinds.core.pods.totals import is_sidecar
 from alcove.api.objects import Object
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     INIT = "init"
     """Runs to its end before the next begins."""
     SIDECAR = "sidecar"
@@ -18,8 +18,8 @@ class Role(Enum):
     """Joined later by somebody who looks into the pod."""
 
 
-class Wanted(Struct, frozen=True):
-    role: Role
+class DesiredContainer(Struct, frozen=True):
+    role: ContainerRole
     spec: Object
 
     @property
@@ -27,25 +27,27 @@ class Wanted(Struct, frozen=True):
         return str(self.spec["name"])
 
 
-def wanted(spec: Object) -> list[Wanted]:
+def desired_containers(spec: Object) -> list[DesiredContainer]:
     """All containers of a pod's spec: those that start first come first."""
     found = [
-        Wanted(Role.SIDECAR if is_sidecar(each) else Role.INIT, each)
+        DesiredContainer(ContainerRole.SIDECAR if is_sidecar(each) else ContainerRole.INIT, each)
         for each in spec.get("initContainers") or ()
     ]
-    found += [Wanted(Role.MAIN, each) for each in spec.get("containers") or ()]
-    found += [Wanted(Role.EPHEMERAL, each) for each in spec.get("ephemeralContainers") or ()]
+    found += [DesiredContainer(ContainerRole.MAIN, each) for each in spec.get("containers") or ()]
+    found += [
+        DesiredContainer(ContainerRole.EPHEMERAL, each) for each in spec.get("ephemeralContainers") or ()
+    ]
     return found
 
 
-def restarts(container: Wanted, spec: Object, exit_code: int) -> bool:
+def restarts(container: DesiredContainer, spec: Object, exit_code: int) -> bool:
     """Whether a container that ended so runs again."""
     match container.role:
-        case Role.EPHEMERAL:
+        case ContainerRole.EPHEMERAL:
             return False
-        case Role.SIDECAR:
+        case ContainerRole.SIDECAR:
             return True
-        case Role.INIT if exit_code == 0:
+        case ContainerRole.INIT if exit_code == 0:
             return False
     for rule in container.spec.get("restartPolicyRules") or ():
         codes: Object = rule.get("exitCodes") or {}

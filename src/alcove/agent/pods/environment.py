@@ -8,23 +8,23 @@ import base64
 import binascii
 from collections.abc import Mapping
 
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.site import ContainerTrouble
+from alcove.agent.pods.executor import ContainerStartError
 from alcove.agent.volumes import downward
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 
 Variables = list[tuple[str, str]]
 
 
-class NoConfig(ContainerTrouble):
+class ContainerConfigError(ContainerStartError):
     def __init__(self, message: str) -> None:
         super().__init__("Failed", f"Error: {message}", "CreateContainerConfigError")
 
 
-class Environment:
-    def __init__(self, lookup: Lookup, allocatable: Mapping[str, str]) -> None:
+class ContainerEnvironment:
+    def __init__(self, lookup: ObjectLookup, allocatable: Mapping[str, str]) -> None:
         self._lookup = lookup
         self._allocatable = allocatable
 
@@ -61,7 +61,7 @@ class Environment:
                 named = {**ref, "containerName": ref.get("containerName") or container["name"]}
                 return downward.resource(pod, named, self._allocatable)
         except VolumeFailure as error:
-            raise NoConfig(str(error)) from error
+            raise ContainerConfigError(str(error)) from error
         if ref := source.get("configMapKeyRef"):
             return _value(await self._config_map(key, ref), key, ref, "ConfigMap")
         if ref := source.get("secretKeyRef"):
@@ -98,7 +98,7 @@ def _decoded(value: str) -> str:
 
 def _check_optional(ref: Object, kind: str) -> None:
     if not ref.get("optional"):
-        raise NoConfig(f'{kind} "{ref.get("name")}" not found')
+        raise ContainerConfigError(f'{kind} "{ref.get("name")}" not found')
 
 
 def _value(data: Mapping[str, str] | None, key: PodKey, ref: Object, kind: str) -> str | None:
@@ -106,5 +106,7 @@ def _value(data: Mapping[str, str] | None, key: PodKey, ref: Object, kind: str) 
         return None
     value = data.get(ref.get("key") or "")
     if value is None and not ref.get("optional"):
-        raise NoConfig(f"couldn't find key {ref.get('key')} in {kind} {key.namespace}/{ref.get('name')}")
+        raise ContainerConfigError(
+            f"couldn't find key {ref.get('key')} in {kind} {key.namespace}/{ref.get('name')}"
+        )
     return value

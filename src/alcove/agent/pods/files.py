@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from alcove.agent.runtime.config import Mount
+from alcove.agent.runtime.config import BindMount
 from alcove.api.objects import Object
 
 TERMINATION_LOG = "/dev/termination-log"
@@ -72,10 +72,10 @@ def _is(path: Path, content: bytes) -> bool:
         return False
 
 
-def mounts(folder: Path, taken: Sequence[Mount]) -> list[Mount]:
+def mounts(folder: Path, taken: Sequence[BindMount]) -> list[BindMount]:
     """Those files, unless the container has something of its own there."""
     destinations = {mount.destination for mount in taken}
-    own = [Mount(str(folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
+    own = [BindMount(str(folder / name), f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
     return [each for each in own if each.destination not in destinations]
 
 
@@ -88,11 +88,11 @@ def make_message(folder: Path, name: str) -> Path:
     return path
 
 
-def last_words(container: Object, path: Path, log: Path, exit_code: int) -> str:
-    told = _head(path, MESSAGE_BYTES_MAX)
+def termination_message(container: Object, path: Path, log: Path, exit_code: int) -> str:
+    message = _head(path, MESSAGE_BYTES_MAX)
     falls_back = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-    if told or not falls_back or exit_code == 0:
-        return told
+    if message or not falls_back or exit_code == 0:
+        return message
     return _from_log(log)
 
 

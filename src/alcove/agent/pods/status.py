@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from alcove.agent.pods import conditions
-from alcove.agent.pods.containers import Role, Wanted, restarts, wanted
-from alcove.agent.pods.view import Attempt, Seen, View, Waiting, Why
-from alcove.agent.runtime.base import Phase
+from alcove.agent.pods.containers import ContainerRole, DesiredContainer, desired_containers, restarts
+from alcove.agent.pods.view import (
+    ContainerRun,
+    ObservedContainer,
+    PodRuntimeView,
+    TerminationCause,
+    WaitingState,
+)
+from alcove.agent.runtime.base import ContainerPhase
 from alcove.api import meta
 from alcove.api.objects import Object
 
@@ -18,14 +24,14 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 TERMINAL = (SUCCEEDED, FAILED)
 _SIGNALLED = 128
 _FIELDS = {
-    Role.INIT: "initContainerStatuses",
-    Role.SIDECAR: "initContainerStatuses",
-    Role.MAIN: "containerStatuses",
-    Role.EPHEMERAL: "ephemeralContainerStatuses",
+    ContainerRole.INIT: "initContainerStatuses",
+    ContainerRole.SIDECAR: "initContainerStatuses",
+    ContainerRole.MAIN: "containerStatuses",
+    ContainerRole.EPHEMERAL: "ephemeralContainerStatuses",
 }
 
 
-class Host(Struct, frozen=True):
+class HostFacts(Struct, frozen=True):
     """What of the node is told in a pod's status."""
 
     addresses: tuple[str, ...]
@@ -37,10 +43,12 @@ def is_ended(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in TERMINAL
 
 
-def status_of(pod: Object, view: View, host: Host, addresses: Sequence[str], now: float) -> Object:
+def status_of(
+    pod: Object, view: PodRuntimeView, host: HostFacts, addresses: Sequence[str], now: float
+) -> Object:
     """`addresses` are the pod's own, none while it has none; `now` is the wall clock's."""
     spec, before = pod["spec"], pod.get("status") or {}
-    everything = wanted(spec)
+    everything = desired_containers(spec)
     status: Object = {}
     for each in everything:
         told = _container_status(each, spec, view, host)
@@ -56,7 +64,7 @@ def status_of(pod: Object, view: View, host: Host, addresses: Sequence[str], now
     if addresses:
         status["podIP"] = addresses[0]
         status["podIPs"] = [{"ip": each} for each in addresses]
-    if view.end is not None and view.end.why is Why.FAILED and phase == FAILED:
+    if view.end is not None and view.end.why is TerminationCause.FAILED and phase == FAILED:
         status["reason"], status["message"] = view.end.reason, view.end.message
     status["conditions"] = conditions.of(pod, everything, view, status, now)
     return status
@@ -65,22 +73,28 @@ def status_of(pod: Object, view: View, host: Host, addresses: Sequence[str], now
 # Containers
 
 
-def _container_status(container: Wanted, spec: Object, view: View, host: Host) -> Object:
-    seen = view.containers.get(container.name) or Seen()
-    current, previous = seen.current, seen.previous
+def _container_status(
+    container: DesiredContainer, spec: Object, view: PodRuntimeView, host: HostFacts
+) -> Object:
+    observed = view.containers.get(container.name) or ObservedContainer()
+    current, previous = observed.current, observed.previous
     told: Object = {
         "name": container.name,
         "image": (current.image if current else "") or container.spec.get("image", ""),
         "imageID": current.image_id if current else "",
-        "restartCount": seen.restarts,
-        "ready": _is_ready(container, seen),
-        "started": seen.is_running and seen.is_started,
-        "state": _state(container, spec, seen, view, host),
+        "restartCount": observed.restarts,
+        "ready": _is_ready(container, observed),
+        "started": observed.is_running and observed.is_started,
+        "state": _state(container, spec, observed, view, host),
         "lastState": {},
     }
     if current is not None:
         told["containerID"] = _container_id(host, current)
-    if seen.is_running and container.role is not Role.EPHEMERAL and container.spec.get("resources"):
+    if (
+        observed.is_running
+        and container.role is not ContainerRole.EPHEMERAL
+        and container.spec.get("resources")
+    ):
         told["resources"] = container.spec["resources"]
         if asked := container.spec["resources"].get("requests"):
             told["allocatedResources"] = asked
@@ -90,33 +104,39 @@ def _container_status(container: Wanted, spec: Object, view: View, host: Host) -
     return told
 
 
-def _is_ready(container: Wanted, seen: Seen) -> bool:
-    if container.role is Role.INIT:
-        return seen.is_over and seen.current is not None and seen.current.status.exit_code == 0
-    return seen.is_running and seen.is_ready
+def _is_ready(container: DesiredContainer, observed: ObservedContainer) -> bool:
+    if container.role is ContainerRole.INIT:
+        return observed.is_over and observed.current is not None and observed.current.status.exit_code == 0
+    return observed.is_running and observed.is_ready
 
 
-def _state(container: Wanted, spec: Object, seen: Seen, view: View, host: Host) -> Object:
-    current = seen.current
+def _state(
+    container: DesiredContainer,
+    spec: Object,
+    observed: ObservedContainer,
+    view: PodRuntimeView,
+    host: HostFacts,
+) -> Object:
+    current = observed.current
     if current is not None and current.is_running:
         return {"running": {"startedAt": meta.format_time(current.status.started_at)}}
     if current is not None and current.is_over:
         goes_on = view.end is None and restarts(container, spec, current.status.exit_code)
-        if not goes_on or seen.waiting is None:
+        if not goes_on or observed.waiting is None:
             return {"terminated": _terminated(current, host)}
-    waiting = seen.waiting or view.trouble or Waiting(_first_reason(container, spec))
+    waiting = observed.waiting or view.trouble or WaitingState(_first_reason(container, spec))
     told = {"reason": waiting.reason}
     if waiting.message:
         told["message"] = waiting.message
     return {"waiting": told}
 
 
-def _first_reason(container: Wanted, spec: Object) -> str:
-    waits = container.role is Role.MAIN and spec.get("initContainers")
+def _first_reason(container: DesiredContainer, spec: Object) -> str:
+    waits = container.role is ContainerRole.MAIN and spec.get("initContainers")
     return "PodInitializing" if waits else "ContainerCreating"
 
 
-def _terminated(ended: Attempt, host: Host) -> Object:
+def _terminated(ended: ContainerRun, host: HostFacts) -> Object:
     status = ended.status
     told: Object = {"exitCode": status.exit_code, "reason": reason_of(ended)}
     if ended.message:
@@ -127,7 +147,7 @@ def _terminated(ended: Attempt, host: Host) -> Object:
     return told
 
 
-def reason_of(ended: Attempt) -> str:
+def reason_of(ended: ContainerRun) -> str:
     if ended.reason:
         return ended.reason
     if ended.status.oom_killed:
@@ -135,19 +155,19 @@ def reason_of(ended: Attempt) -> str:
     return "Completed" if ended.status.exit_code == 0 else "Error"
 
 
-def _container_id(host: Host, attempt: Attempt) -> str:
+def _container_id(host: HostFacts, attempt: ContainerRun) -> str:
     return f"{host.handler or 'alcove'}://{attempt.status.id}"
 
 
 # The pod
 
 
-def _phase(spec: Object, everything: Sequence[Wanted], view: View, status: Object) -> str:
+def _phase(spec: Object, everything: Sequence[DesiredContainer], view: PodRuntimeView, status: Object) -> str:
     if view.end is not None and not view.has_running:
-        if view.end.why is Why.FAILED:
+        if view.end.why is TerminationCause.FAILED:
             return FAILED
         return SUCCEEDED if _all_succeeded(everything, view) else FAILED
-    inits = [each for each in everything if each.role in (Role.INIT, Role.SIDECAR)]
+    inits = [each for each in everything if each.role in (ContainerRole.INIT, ContainerRole.SIDECAR)]
     if any(_failed_for_good(spec, each, view) for each in inits):
         return FAILED if not view.has_running else PENDING
     if not _is_initialized(inits, everything, view):
@@ -155,28 +175,30 @@ def _phase(spec: Object, everything: Sequence[Wanted], view: View, status: Objec
     return _phase_of_mains(spec, status.get("containerStatuses") or [], view)
 
 
-def _failed_for_good(spec: Object, container: Wanted, view: View) -> bool:
-    seen = view.seen(container.name)
-    if seen.current is None or not seen.is_over or container.role is Role.SIDECAR:
+def _failed_for_good(spec: Object, container: DesiredContainer, view: PodRuntimeView) -> bool:
+    observed = view.observed(container.name)
+    if observed.current is None or not observed.is_over or container.role is ContainerRole.SIDECAR:
         return False
-    code = seen.current.status.exit_code
+    code = observed.current.status.exit_code
     return code != 0 and not restarts(container, spec, code)
 
 
-def _is_initialized(inits: Sequence[Wanted], everything: Sequence[Wanted], view: View) -> bool:
-    if any(view.seen(each.name).current for each in everything if each.role is Role.MAIN):
+def _is_initialized(
+    inits: Sequence[DesiredContainer], everything: Sequence[DesiredContainer], view: PodRuntimeView
+) -> bool:
+    if any(view.observed(each.name).current for each in everything if each.role is ContainerRole.MAIN):
         return True
-    return all(is_through(each, view.seen(each.name)) for each in inits)
+    return all(is_through(each, view.observed(each.name)) for each in inits)
 
 
-def is_through(container: Wanted, seen: Seen) -> bool:
+def is_through(container: DesiredContainer, observed: ObservedContainer) -> bool:
     """An init container is done; a sidecar has started."""
-    if container.role is Role.SIDECAR:
-        return seen.is_running and seen.is_started
-    return seen.current is not None and seen.is_over and seen.current.status.exit_code == 0
+    if container.role is ContainerRole.SIDECAR:
+        return observed.is_running and observed.is_started
+    return observed.current is not None and observed.is_over and observed.current.status.exit_code == 0
 
 
-def _phase_of_mains(spec: Object, statuses: Sequence[Object], view: View) -> str:
+def _phase_of_mains(spec: Object, statuses: Sequence[Object], view: PodRuntimeView) -> str:
     running = waiting = stopped = succeeded = 0
     for each in statuses:
         state, last = each["state"], each["lastState"]
@@ -200,11 +222,11 @@ def _phase_of_mains(spec: Object, statuses: Sequence[Object], view: View) -> str
     return FAILED if spec.get("restartPolicy") == "Never" else RUNNING
 
 
-def _all_succeeded(everything: Sequence[Wanted], view: View) -> bool:
+def _all_succeeded(everything: Sequence[DesiredContainer], view: PodRuntimeView) -> bool:
     for each in everything:
-        if each.role in (Role.SIDECAR, Role.EPHEMERAL):
+        if each.role in (ContainerRole.SIDECAR, ContainerRole.EPHEMERAL):
             continue
-        current = view.seen(each.name).current
-        if current is None or current.status.phase is not Phase.EXITED or current.status.exit_code:
+        current = view.observed(each.name).current
+        if current is None or current.status.phase is not ContainerPhase.EXITED or current.status.exit_code:
             return False
     return True

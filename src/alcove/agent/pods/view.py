@@ -8,22 +8,22 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from alcove.agent.runtime.base import ContainerId, Phase, Status
+from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus
 from alcove.api.objects import Object
 
 
-class Waiting(Struct, frozen=True):
+class WaitingState(Struct, frozen=True):
     """Why a container does not run."""
 
     reason: str
     message: str = ""
 
 
-class Attempt(Struct, frozen=True):
+class ContainerRun(Struct, frozen=True):
     """One run of a container."""
 
     number: int
-    status: Status
+    status: ContainerStatus
     image: str = ""
     image_id: str = ""
     reason: str = ""
@@ -33,21 +33,21 @@ class Attempt(Struct, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        return self.status.phase is Phase.RUNNING
+        return self.status.phase is ContainerPhase.RUNNING
 
     @property
     def is_over(self) -> bool:
-        return self.status.phase is Phase.EXITED
+        return self.status.phase is ContainerPhase.EXITED
 
 
-class Seen(Struct):
+class ObservedContainer(Struct):
     """A container, through all its runs."""
 
-    current: Attempt | None = None
-    previous: Attempt | None = None
+    current: ContainerRun | None = None
+    previous: ContainerRun | None = None
     stale: Sequence[ContainerId] = ()
     """Runs before those, and what never came to be: to be removed."""
-    waiting: Waiting | None = None
+    waiting: WaitingState | None = None
     """What keeps it from being started, as it was told last."""
     next_attempt: int = 0
     retry_at: float = 0.0
@@ -74,7 +74,7 @@ class Seen(Struct):
         return max(self.next_attempt - 1, 0)
 
 
-class Why(Enum):
+class TerminationCause(Enum):
     DELETED = "deleted"
     """By the API, or by whoever took it from there."""
     FAILED = "failed"
@@ -83,34 +83,34 @@ class Why(Enum):
     """Its containers have ended and do not run again."""
 
 
-class End(Struct, frozen=True):
+class PodTermination(Struct, frozen=True):
     """The pod is to end as a whole."""
 
-    why: Why
+    why: TerminationCause
     grace_seconds: float = 0.0
     reason: str = ""
     message: str = ""
 
 
-class View(Struct):
-    containers: dict[str, Seen] = field(default_factory=dict)
-    sandbox: Status | None = None
+class PodRuntimeView(Struct):
+    containers: dict[str, ObservedContainer] = field(default_factory=dict)
+    sandbox: ContainerStatus | None = None
     next_sandbox: int = 0
     is_set_up: bool = False
     """Its network, volumes and control group are there, as far as this process knows."""
     retry_at: float = 0.0
     """Neither is tried again before."""
     failures: int = 0
-    trouble: Waiting | None = None
+    trouble: WaitingState | None = None
     """What keeps the pod as a whole from starting."""
-    end: End | None = None
+    end: PodTermination | None = None
     is_clean: bool = False
     """Nothing of it is left on the node."""
     given: list[Object] | None = None
     """What its containers were allowed to use; None: nothing yet."""
 
-    def seen(self, name: str) -> Seen:
-        return self.containers.setdefault(name, Seen())
+    def observed(self, name: str) -> ObservedContainer:
+        return self.containers.setdefault(name, ObservedContainer())
 
     @property
     def has_running(self) -> bool:

@@ -10,33 +10,46 @@ import asyncio
 import logging
 from typing import assert_never
 
-from alcove.agent.pods import backoff, hooks, marks
-from alcove.agent.pods.containers import Wanted, wanted
-from alcove.agent.pods.lives import Lives, is_hollow
-from alcove.agent.pods.marks import Mark
+from alcove.agent.pods import backoff, container_labels, lifecycle_hooks
+from alcove.agent.pods.container_labels import ContainerMark
+from alcove.agent.pods.container_watcher import ContainerWatcher, is_hollow
+from alcove.agent.pods.containers import DesiredContainer, desired_containers
+from alcove.agent.pods.executor import ContainerStartError, PodExecutor, PodRejected, PodSetupError
 from alcove.agent.pods.plan import (
-    Discard,
-    Dismantle,
-    DropSandbox,
     MakeSandbox,
-    Plan,
-    Resize,
-    Resume,
-    SetUp,
-    Start,
+    PodPlan,
+    RemoveContainer,
+    RemoveSandbox,
+    ResizeContainers,
+    SetUpPod,
+    StartContainer,
+    StartCreatedContainer,
     Step,
+    TearDownPod,
     finished,
     grace_of_pod,
     plan,
     resources_of,
 )
-from alcove.agent.pods.report import Report
-from alcove.agent.pods.site import ContainerTrouble, PodRefused, PodTrouble, Site
 from alcove.agent.pods.status import is_ended
-from alcove.agent.pods.surroundings import NORMAL, WARNING, Surroundings
-from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.view import Attempt, End, Seen, View, Waiting, Why
-from alcove.agent.runtime.base import ContainerId, CreateFailed, Phase, RuntimeFailure, Status
+from alcove.agent.pods.status_reporter import StatusReporter
+from alcove.agent.pods.status_writer import StatusWriter
+from alcove.agent.pods.view import (
+    ContainerRun,
+    ObservedContainer,
+    PodRuntimeView,
+    PodTermination,
+    TerminationCause,
+    WaitingState,
+)
+from alcove.agent.pods.worker_context import NORMAL, WARNING, WorkerContext
+from alcove.agent.runtime.base import (
+    ContainerId,
+    ContainerPhase,
+    ContainerStatus,
+    CreateFailed,
+    RuntimeFailure,
+)
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 from alcove.component import request_ids
@@ -45,26 +58,33 @@ log = logging.getLogger(__name__)
 
 READINESS = "arktos.futurewei.com/network-readiness"
 """Of the pod's network: an annotation."""
-TELL_SECONDS = 1.0
+STATUS_SECONDS = 1.0
 """A step that takes longer does not keep back what is known."""
 
 
-class Worker:
-    def __init__(self, site: Site, pod: Object, view: View, telling: Telling, around: Surroundings) -> None:
-        self.key = site.key
-        self.site = site
+class PodWorker:
+    def __init__(
+        self,
+        executor: PodExecutor,
+        pod: Object,
+        view: PodRuntimeView,
+        writer: StatusWriter,
+        around: WorkerContext,
+    ) -> None:
+        self.key = executor.key
+        self.executor = executor
         self.pod = pod
         self.view = view
-        self._telling = telling
+        self._writer = writer
         self._around = around
         self._woken = asyncio.Event()
         self.cleaned = asyncio.Event()
         """Nothing of the pod is left on the node."""
         self._tasks = asyncio.TaskGroup()
-        self._lives = Lives(site, view, around, self._tasks, lambda: self.pod, self.wake)
-        self._report = Report(telling, around.addresses, around.wall, is_final=is_ended(pod))
-        if self._report.is_final:
-            self.view.end = End(Why.FINISHED, grace_of_pod(pod["spec"]))
+        self._watcher = ContainerWatcher(executor, view, around, self._tasks, lambda: self.pod, self.wake)
+        self._reporter = StatusReporter(writer, around.addresses, around.wall, is_final=is_ended(pod))
+        if self._reporter.is_final:
+            self.view.end = PodTermination(TerminationCause.FINISHED, grace_of_pod(pod["spec"]))
         self._began = self._start_of(pod)
         self.change(pod)
 
@@ -74,29 +94,33 @@ class Worker:
         """The pod as the API has it now; None: the API has it no more."""
         if pod is None:
             self._around.admission.release(self.key)
-            self._telling.set_gone()
-            self._end(End(Why.DELETED, grace_of_pod(self.pod["spec"])))
+            self._writer.set_gone()
+            self._end(PodTermination(TerminationCause.DELETED, grace_of_pod(self.pod["spec"])))
             return
         if objects.annotations(self.pod).get(READINESS) != objects.annotations(pod).get(READINESS):
             self.view.retry_at = 0.0  # What was missing may be there now.
         self.pod = pod
-        self._report.listen(pod)
+        self._reporter.listen(pod)
         if "deletionTimestamp" in pod["metadata"]:
             grace = pod["metadata"].get("deletionGracePeriodSeconds")
-            self._end(End(Why.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])))
+            self._end(
+                PodTermination(
+                    TerminationCause.DELETED, float(grace) if grace is not None else grace_of_pod(pod["spec"])
+                )
+            )
         self.wake()
 
     def fail(self, reason: str, message: str, grace_seconds: float) -> None:
         """The node ends the pod, unless it is ending already."""
         if self.view.end is None:
-            self._end(End(Why.FAILED, grace_seconds, reason, message))
+            self._end(PodTermination(TerminationCause.FAILED, grace_seconds, reason, message))
 
     def wake(self) -> None:
         self._woken.set()
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: PodTermination) -> None:
         self.view.end = end
-        if end.why is not Why.DELETED:
+        if end.why is not TerminationCause.DELETED:
             self._around.admission.release(self.key)
         self.wake()
 
@@ -108,38 +132,38 @@ class Worker:
             try:
                 if self.view.sandbox is not None and self.view.end is None:
                     self._around.admission.adopt(self.key, self.pod)
-                self._lives.adopt()
+                self._watcher.adopt()
                 await self._work()
             finally:
-                self._lives.leave()
-                self._telling.stop()
+                self._watcher.leave()
+                self._writer.stop()
 
     async def _work(self) -> None:
         while True:
             self._woken.clear()
             planned = self._plan()
-            if planned.step is None or not self._report.has_told:
+            if planned.step is None or not self._reporter.has_reported:
                 # What changes from step to step, in a moment, is not worth a write each.
                 self._tell()
             if planned.step is not None:
                 await self._carry_out(planned.step)
             elif planned.is_over:
                 self._around.admission.release(self.key)
-                await self._telling.delete()
-                await self.site.forget()
+                await self._writer.delete()
+                await self.executor.forget()
                 return
             else:
                 await self._sleep(planned.wake_at)
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> PodPlan:
         self._check_deadline()
         if self.view.end is None:
-            end = finished(self.pod["spec"], wanted(self.pod["spec"]), self.view)
+            end = finished(self.pod["spec"], desired_containers(self.pod["spec"]), self.view)
             if end is not None:
                 self._end(end)
         planned = plan(self.pod["spec"], self.view, self._around.clock())
         for stop in planned.stops:
-            self._lives.stop(stop)
+            self._watcher.stop(stop)
         return planned
 
     async def _sleep(self, until: float | None) -> None:
@@ -155,7 +179,7 @@ class Worker:
         task = self._tasks.create_task(self._guarded(step), name=f"{type(step).__name__} {self.key}")
         while not task.done():
             woken = asyncio.create_task(self._woken.wait())
-            await asyncio.wait((task, woken), timeout=TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, woken), timeout=STATUS_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             woken.cancel()
             if not task.done():
                 self._tell()
@@ -164,13 +188,13 @@ class Worker:
                     task.cancel()
                     await asyncio.wait((task,))
 
-    def _is_unwanted(self, step: Step, planned: Plan) -> bool:
+    def _is_unwanted(self, step: Step, planned: PodPlan) -> bool:
         if planned.step == step:
             return False
-        if not isinstance(step, Start | Resume) or self.view.end is not None:
+        if not isinstance(step, StartContainer | StartCreatedContainer) or self.view.end is not None:
             return True
         # A container that runs is still being started while its postStart hook is.
-        return not self.view.seen(step.container).is_running
+        return not self.view.observed(step.container).is_running
 
     async def _guarded(self, step: Step) -> None:
         """Troubles are written down, and tried again later."""
@@ -179,29 +203,29 @@ class Worker:
         request_ids.current.set(request_ids.new())
         try:
             await self._do(step)
-        except PodRefused as error:
+        except PodRejected as error:
             self._note(WARNING, error.reason, str(error))
-            self._end(End(Why.FAILED, 0.0, error.reason, str(error)))
-        except (PodTrouble, RuntimeFailure, OSError) as error:
+            self._end(PodTermination(TerminationCause.FAILED, 0.0, error.reason, str(error)))
+        except (PodSetupError, RuntimeFailure, OSError) as error:
             self._trouble(step, error)
-            if not isinstance(step, SetUp | MakeSandbox):
+            if not isinstance(step, SetUpPod | MakeSandbox):
                 await asyncio.sleep(backoff.try_seconds(self.view.failures))
         else:
             seconds = round(self._around.clock() - began, 4)
             log.debug(
                 "pod step done", extra={"pod": str(self.key), "step": type(step).__name__, "seconds": seconds}
             )
-            if not isinstance(step, SetUp):
+            if not isinstance(step, SetUpPod):
                 self.view.failures, self.view.trouble = 0, None
 
     def _trouble(self, step: Step, error: Exception) -> None:
         view = self.view
-        is_end = isinstance(step, Discard | DropSandbox | Dismantle)
+        is_end = isinstance(step, RemoveContainer | RemoveSandbox | TearDownPod)
         view.failures += 1
         view.retry_at = self._around.clock() + backoff.try_seconds(view.failures)
         usual = "FailedKillPod" if is_end else "FailedCreatePodSandBox"
-        event = error.event if isinstance(error, PodTrouble) else usual
-        view.trouble = Waiting(error.reason if isinstance(error, PodTrouble) else "ContainerCreating")
+        event = error.event if isinstance(error, PodSetupError) else usual
+        view.trouble = WaitingState(error.reason if isinstance(error, PodSetupError) else "ContainerCreating")
         log.info("pod in trouble", extra={"pod": str(self.key), "error": str(error)})
         if event and view.failures > 1:
             # The first time it is most often only a matter of order: the network is told a moment later.
@@ -209,25 +233,25 @@ class Worker:
 
     async def _do(self, step: Step) -> None:
         match step:
-            case SetUp():
+            case SetUpPod():
                 self._around.admission.admit(self.key, self.pod)
-                await self.site.set_up(self.pod)
+                await self.executor.set_up(self.pod)
                 self.view.is_set_up, self.view.given = True, resources_of(self.pod["spec"])
             case MakeSandbox(attempt=attempt):
                 await self._make_sandbox(attempt)
-            case Start(container=name, attempt=attempt):
+            case StartContainer(container=name, attempt=attempt):
                 await self._start(self._wanted(name), attempt)
-            case Resume(container=name, id=id):
+            case StartCreatedContainer(container=name, id=id):
                 await self._resume(self._wanted(name), id)
-            case Discard(container=name, id=id):
-                await self.site.discard(id)
-                seen = self.view.seen(name)
-                seen.stale = [each for each in seen.stale if each != id]
-            case Resize():
+            case RemoveContainer(container=name, id=id):
+                await self.executor.discard(id)
+                observed = self.view.observed(name)
+                observed.stale = [each for each in observed.stale if each != id]
+            case ResizeContainers():
                 await self._resize()
-            case DropSandbox():
+            case RemoveSandbox():
                 await self._drop_sandbox()
-            case Dismantle():
+            case TearDownPod():
                 await self._dismantle()
             case _:
                 assert_never(step)
@@ -237,40 +261,42 @@ class Worker:
     async def _make_sandbox(self, attempt: int) -> None:
         """The view changes when it is done: while it is not, the plan must go on saying the same."""
         found = self.view.sandbox
-        id = found.id if found is not None else marks.sandbox_id(self.key, attempt)
+        id = found.id if found is not None else container_labels.sandbox_id(self.key, attempt)
         async with self._around.starts:
             try:
                 if found is None:
-                    await self.site.make_sandbox(self.pod, attempt)
-                await self.site.runtime.start(id)
-                running = await self.site.runtime.status(id)
+                    await self.executor.make_sandbox(self.pod, attempt)
+                await self.executor.runtime.start(id)
+                running = await self.executor.runtime.status(id)
             except BaseException:
                 # Two sandboxes of one pod would share its network: there is none before this one is gone.
-                await asyncio.shield(self.site.discard(id))
+                await asyncio.shield(self.executor.discard(id))
                 self.view.sandbox, self.view.next_sandbox = None, attempt + 1
                 raise
         self.view.sandbox, self.view.next_sandbox = running, attempt + 1
-        self._lives.watch("", id)
+        self._watcher.watch("", id)
 
-    async def _start(self, container: Wanted, attempt: int) -> None:
-        sandbox, seen = self.view.sandbox, self.view.seen(container.name)
+    async def _start(self, container: DesiredContainer, attempt: int) -> None:
+        sandbox, observed = self.view.sandbox, self.view.observed(container.name)
         assert sandbox is not None
-        mark: Mark | None = None
+        mark: ContainerMark | None = None
         try:
-            await self.site.fetch(self.pod, container, attempt)
+            await self.executor.fetch(self.pod, container, attempt)
             async with self._around.starts:
-                mark = await self.site.make_container(self.pod, container, attempt, sandbox)
+                mark = await self.executor.make_container(self.pod, container, attempt, sandbox)
                 self._note(NORMAL, "Created", f"Created container: {container.name}")
-                await self.site.runtime.start(marks.container_id(self.key, container.name, attempt))
-        except ContainerTrouble as error:
-            self._container_trouble(seen, error)
+                await self.executor.runtime.start(
+                    container_labels.container_id(self.key, container.name, attempt)
+                )
+        except ContainerStartError as error:
+            self._container_trouble(observed, error)
         except CreateFailed as error:
             await self._could_not_run(container, attempt, mark, str(error))
         except (RuntimeFailure, OSError) as error:
             # The node's trouble, not the container's: a full disk, most likely.
-            await self.site.discard(marks.container_id(self.key, container.name, attempt))
+            await self.executor.discard(container_labels.container_id(self.key, container.name, attempt))
             self._container_trouble(
-                seen, ContainerTrouble("Failed", f"Error: {error}", "CreateContainerError")
+                observed, ContainerStartError("Failed", f"Error: {error}", "CreateContainerError")
             )
         except BaseException:
             if mark is not None:
@@ -282,82 +308,86 @@ class Worker:
             self._note(NORMAL, "Started", f"Started container {container.name}")
             await self._after_start(container)
 
-    async def _resume(self, container: Wanted, id: ContainerId) -> None:
-        current = self.view.seen(container.name).current
-        mark = marks.read(current.status.labels) if current is not None else None
+    async def _resume(self, container: DesiredContainer, id: ContainerId) -> None:
+        current = self.view.observed(container.name).current
+        mark = container_labels.read(current.status.labels) if current is not None else None
         assert mark is not None
         try:
-            await self.site.runtime.start(id)
+            await self.executor.runtime.start(id)
         except (RuntimeFailure, OSError) as error:
             await self._could_not_run(container, mark.attempt, mark, str(error))
             return
         await self._began_running(container, mark)
         await self._after_start(container)
 
-    async def _began_running(self, container: Wanted, mark: Mark) -> None:
-        id = marks.container_id(self.key, container.name, mark.attempt)
-        seen = self.view.seen(container.name)
-        found = await self.site.runtime.status(id)
-        self._advance(seen, Attempt(mark.attempt, found, mark.image, mark.image_id))
-        seen.waiting, seen.doom, seen.failures = None, "", 0
-        seen.is_started = seen.is_ready = False
-        self._lives.watch(container.name, id)
+    async def _began_running(self, container: DesiredContainer, mark: ContainerMark) -> None:
+        id = container_labels.container_id(self.key, container.name, mark.attempt)
+        observed = self.view.observed(container.name)
+        found = await self.executor.runtime.status(id)
+        self._advance(observed, ContainerRun(mark.attempt, found, mark.image, mark.image_id))
+        observed.waiting, observed.doom, observed.failures = None, "", 0
+        observed.is_started = observed.is_ready = False
+        self._watcher.watch(container.name, id)
 
-    async def _after_start(self, container: Wanted) -> None:
+    async def _after_start(self, container: DesiredContainer) -> None:
         hook = (container.spec.get("lifecycle") or {}).get("postStart")
-        seen = self.view.seen(container.name)
-        if hook and seen.current is not None and seen.is_running and not is_hollow(self.site):
+        observed = self.view.observed(container.name)
+        if hook and observed.current is not None and observed.is_running and not is_hollow(self.executor):
             try:
-                await hooks.run(hook, container.spec, self.site, seen.current.status.id)
-            except hooks.HookFailed as error:
+                await lifecycle_hooks.run(hook, container.spec, self.executor, observed.current.status.id)
+            except lifecycle_hooks.HookFailed as error:
                 self._note(WARNING, "FailedPostStartHook", f"PostStartHook failed: {error}")
-                seen.doom = f"FailedPostStartHook: container {container.name}"
+                observed.doom = f"FailedPostStartHook: container {container.name}"
                 return
-        self._lives.probe(container)
+        self._watcher.probe(container)
 
-    def _advance(self, seen: Seen, attempt: Attempt) -> None:
-        before = seen.current
+    def _advance(self, observed: ObservedContainer, attempt: ContainerRun) -> None:
+        before = observed.current
         if before is not None and before.number != attempt.number:
-            if seen.previous is not None and seen.previous.status.created_at:
-                seen.stale = (*seen.stale, seen.previous.status.id)
-            seen.previous = before
-        seen.current = attempt
-        seen.next_attempt = max(seen.next_attempt, attempt.number + 1)
+            if observed.previous is not None and observed.previous.status.created_at:
+                observed.stale = (*observed.stale, observed.previous.status.id)
+            observed.previous = before
+        observed.current = attempt
+        observed.next_attempt = max(observed.next_attempt, attempt.number + 1)
 
-    def _container_trouble(self, seen: Seen, error: ContainerTrouble) -> None:
-        seen.failures += 1
+    def _container_trouble(self, observed: ObservedContainer, error: ContainerStartError) -> None:
+        observed.failures += 1
         waits = error.retry_seconds
         if waits is None:
-            waits = backoff.try_seconds(seen.failures)
+            waits = backoff.try_seconds(observed.failures)
         elif error.reason == "ErrImagePull":
-            waits = min(waits, backoff.TOLD_SECONDS)  # The next time it says that it waits.
-        seen.retry_at = self._around.clock() + waits
-        seen.waiting = Waiting(error.reason, str(error))
+            waits = min(waits, backoff.FAILURE_SHOWN_SECONDS)  # The next time it says that it waits.
+        observed.retry_at = self._around.clock() + waits
+        observed.waiting = WaitingState(error.reason, str(error))
         if error.event:
             self._note(WARNING, error.event, str(error))
 
-    async def _could_not_run(self, container: Wanted, attempt: int, mark: Mark | None, why: str) -> None:
+    async def _could_not_run(
+        self, container: DesiredContainer, attempt: int, mark: ContainerMark | None, why: str
+    ) -> None:
         """Its image is there, but its command is not, or the runtime cannot run it: an end like any other."""
-        id = marks.container_id(self.key, container.name, attempt)
-        await self.site.discard(id)
+        id = container_labels.container_id(self.key, container.name, attempt)
+        await self.executor.discard(id)
         sandbox, now = self.view.sandbox, self._around.wall()
         code = 127 if "not found" in why or "no such file" in why.lower() else 128
-        ended = Status(id, sandbox.id if sandbox else id, Phase.EXITED, {}, 0.0, 0.0, now, code)
-        seen = self.view.seen(container.name)
+        ended = ContainerStatus(
+            id, sandbox.id if sandbox else id, ContainerPhase.EXITED, {}, 0.0, 0.0, now, code
+        )
+        observed = self.view.observed(container.name)
         image = (mark.image, mark.image_id) if mark else (str(container.spec.get("image", "")), "")
-        self._advance(seen, Attempt(attempt, ended, *image, "ContainerCannotRun", why))
+        self._advance(observed, ContainerRun(attempt, ended, *image, "ContainerCannotRun", why))
         self._note(WARNING, "Failed", f"Error: {why}")
-        self._lives.ended(container, seen, Waiting("RunContainerError", why))
+        self._watcher.ended(container, observed, WaitingState("RunContainerError", why))
 
     async def _resize(self) -> None:
         spec = self.pod["spec"]
         running = {}
-        for each in wanted(spec):
-            seen = self.view.seen(each.name)
-            if seen.current is not None and seen.is_running:
-                running[seen.current.status.id] = each.spec
+        for each in desired_containers(spec):
+            observed = self.view.observed(each.name)
+            if observed.current is not None and observed.is_running:
+                running[observed.current.status.id] = each.spec
         try:
-            await self.site.resize(self.pod, running)
+            await self.executor.resize(self.pod, running)
         except OSError as error:
             # Less memory than it uses, most likely: it keeps what it has.
             self._note(WARNING, "FailedResize", str(error))
@@ -367,23 +397,23 @@ class Worker:
         sandbox = self.view.sandbox
         assert sandbox is not None
         self._note(NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
-        await self.site.drop_sandbox(sandbox.id)
-        for seen in self.view.containers.values():
-            seen.stale = ()
+        await self.executor.drop_sandbox(sandbox.id)
+        for observed in self.view.containers.values():
+            observed.stale = ()
         self.view.sandbox, self.view.is_set_up = None, False
 
     async def _dismantle(self) -> None:
         # Told before it is forgotten: after this, nobody could find out how its containers ended.
         self._tell()
-        await self._report.finish()
-        await self.site.dismantle()
+        await self._reporter.finish()
+        await self.executor.dismantle()
         self.view.sandbox, self.view.is_set_up, self.view.is_clean = None, False, True
         self.cleaned.set()
 
     # Telling
 
     def _tell(self) -> None:
-        self._report.tell(self.pod, self.view, self.site)
+        self._reporter.update(self.pod, self.view, self.executor)
 
     def _note(self, type_: str, reason: str, message: str) -> None:
         self._around.note(self.key, type_, reason, message)
@@ -403,8 +433,8 @@ class Worker:
     def _check_deadline(self) -> None:
         deadline = self._deadline()
         if deadline is not None and self._around.clock() >= deadline:
-            told = "Pod was active on the node longer than the specified deadline"
-            self.fail("DeadlineExceeded", told, grace_of_pod(self.pod["spec"]))
+            message = "Pod was active on the node longer than the specified deadline"
+            self.fail("DeadlineExceeded", message, grace_of_pod(self.pod["spec"]))
 
-    def _wanted(self, name: str) -> Wanted:
-        return next(each for each in wanted(self.pod["spec"]) if each.name == name)
+    def _wanted(self, name: str) -> DesiredContainer:
+        return next(each for each in desired_containers(self.pod["spec"]) if each.name == name)

@@ -12,9 +12,9 @@ import ssl
 
 from msgspec import Struct
 
-from alcove.agent.pods.site import Site
+from alcove.agent.pods.executor import PodExecutor
 from alcove.agent.probes import grpc
-from alcove.agent.runtime.base import ContainerId, Exec, RuntimeFailure
+from alcove.agent.runtime.base import ContainerId, ExecSession, RuntimeFailure
 from alcove.api.objects import Object
 
 OUTPUT_BYTES_MAX = 1_024
@@ -22,28 +22,28 @@ HEAD_BYTES_MAX = 16_384
 USER_AGENT = "kube-probe/1.36"
 
 
-class Found(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     is_good: bool
     message: str = ""
 
 
-async def check(handler: Object, container: Object, site: Site, id: ContainerId) -> Found:
+async def check(handler: Object, container: Object, executor: PodExecutor, id: ContainerId) -> ProbeResult:
     """`handler` is a probe or hook; whoever calls bounds its time."""
     try:
         if "exec" in handler:
-            return await _exec(handler["exec"].get("command") or [], site, id)
+            return await _exec(handler["exec"].get("command") or [], executor, id)
         if "httpGet" in handler:
-            return await _http(handler["httpGet"], container, site)
+            return await _http(handler["httpGet"], container, executor)
         if "tcpSocket" in handler:
-            (await site.dial(port_of(handler["tcpSocket"].get("port"), container))).close()
-            return Found(True)
+            (await executor.dial(port_of(handler["tcpSocket"].get("port"), container))).close()
+            return ProbeResult(True)
         if "grpc" in handler:
             asked = handler["grpc"]
-            dialled = await site.dial(int(asked["port"]))
-            return Found(*(await grpc.is_serving(dialled, asked.get("service") or "")))
+            dialled = await executor.dial(int(asked["port"]))
+            return ProbeResult(*(await grpc.is_serving(dialled, asked.get("service") or "")))
     except (OSError, RuntimeFailure, ValueError, EOFError, asyncio.LimitOverrunError) as error:
-        return Found(False, str(error) or type(error).__name__)
-    return Found(False, "missing probe handler")
+        return ProbeResult(False, str(error) or type(error).__name__)
+    return ProbeResult(False, "missing probe handler")
 
 
 def port_of(port: object, container: Object) -> int:
@@ -58,10 +58,10 @@ def port_of(port: object, container: Object) -> int:
     raise ValueError(f"couldn't find port: {port}")
 
 
-async def _exec(command: list[str], site: Site, id: ContainerId) -> Found:
+async def _exec(command: list[str], executor: PodExecutor, id: ContainerId) -> ProbeResult:
     reading, writing = os.pipe()
     try:
-        code = await site.runtime.exec(id, Exec(command, stdout=writing, stderr=writing))
+        code = await executor.runtime.exec(id, ExecSession(command, stdout=writing, stderr=writing))
     finally:
         os.close(writing)
         os.set_blocking(reading, False)
@@ -70,13 +70,13 @@ async def _exec(command: list[str], site: Site, id: ContainerId) -> Found:
         except BlockingIOError:
             said = b""
         os.close(reading)
-    return Found(code == 0, said.decode(errors="replace").strip() or f"command ended with {code}")
+    return ProbeResult(code == 0, said.decode(errors="replace").strip() or f"command ended with {code}")
 
 
-async def _http(asked: Object, container: Object, site: Site) -> Found:
+async def _http(asked: Object, container: Object, executor: PodExecutor) -> ProbeResult:
     port = port_of(asked.get("port"), container)
-    dialled = await site.dial(port)
-    address = site.addresses[0] if site.addresses else "localhost"
+    dialled = await executor.dial(port)
+    address = executor.addresses[0] if executor.addresses else "localhost"
     is_tls = (asked.get("scheme") or "HTTP") == "HTTPS"
     reader, writer = await asyncio.open_connection(
         sock=dialled,
@@ -92,9 +92,9 @@ async def _http(asked: Object, container: Object, site: Site) -> Found:
         writer.close()
     words = line.split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        return Found(False, "malformed HTTP response")
+        return ProbeResult(False, "malformed HTTP response")
     code = int(words[1])
-    return Found(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
+    return ProbeResult(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
 
 
 def request(asked: Object, host: str) -> bytes:

@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from alcove.agent.pods.site import Site
-from alcove.agent.probes.checks import Found, check
+from alcove.agent.pods.executor import PodExecutor
+from alcove.agent.probes.checks import ProbeResult, check
 from alcove.agent.runtime.base import ContainerId
 from alcove.api.objects import Object
 
 STARTUP, LIVENESS, READINESS = "startup", "liveness", "readiness"
 
 
-class Streak(Struct):
+class ResultStreak(Struct):
     """Equal results in a row."""
 
     success_threshold: int
@@ -41,33 +41,35 @@ class Streak(Struct):
         return True
 
 
-class Heard(Struct, frozen=True):
+class ProbeCallbacks(Struct, frozen=True):
     """What the prober tells of a container."""
 
     started: Callable[[], None]
     ready: Callable[[bool], None]
-    doomed: Callable[[str], None]
+    restart_needed: Callable[[str], None]
     """A probe's kind: the container has to be started anew."""
     unhealthy: Callable[[str, str], None]
     """A probe's kind, and what it said: for those who read events."""
 
 
 class Prober:
-    def __init__(self, site: Site, container: Object, id: ContainerId, heard: Heard) -> None:
-        self._site = site
+    def __init__(
+        self, executor: PodExecutor, container: Object, id: ContainerId, callbacks: ProbeCallbacks
+    ) -> None:
+        self._executor = executor
         self._container = container
         self._id = id
-        self._heard = heard
+        self._callbacks = callbacks
 
     async def run(self, is_started: bool) -> None:
         """Until cancelled, or until there is nothing left to probe."""
         startup = self._container.get("startupProbe")
         if startup and not is_started and not await self._startup(startup):
             return
-        self._heard.started()
+        self._callbacks.started()
         liveness, readiness = self._container.get("livenessProbe"), self._container.get("readinessProbe")
         if not readiness:
-            self._heard.ready(True)
+            self._callbacks.ready(True)
         async with asyncio.TaskGroup() as tasks:
             if liveness:
                 tasks.create_task(self._liveness(liveness))
@@ -80,7 +82,7 @@ class Prober:
         while True:
             if streak.add(await self._once(STARTUP, probe)):
                 if not streak.is_good:
-                    self._heard.doomed(STARTUP)
+                    self._callbacks.restart_needed(STARTUP)
                 return streak.is_good
             await asyncio.sleep(_period(probe))
 
@@ -89,7 +91,7 @@ class Prober:
         await _delay(probe)
         while True:
             if streak.add(await self._once(LIVENESS, probe)) and not streak.is_good:
-                self._heard.doomed(LIVENESS)
+                self._callbacks.restart_needed(LIVENESS)
                 return
             await asyncio.sleep(_period(probe))
 
@@ -98,23 +100,25 @@ class Prober:
         await _delay(probe)
         while True:
             if streak.add(await self._once(READINESS, probe)):
-                self._heard.ready(streak.is_good)
+                self._callbacks.ready(streak.is_good)
             await asyncio.sleep(_period(probe))
 
     async def _once(self, kind: str, probe: Object) -> bool:
         seconds = float(probe.get("timeoutSeconds") or 1)
         try:
             async with asyncio.timeout(seconds):
-                found = await check(probe, self._container, self._site, self._id)
+                found = await check(probe, self._container, self._executor, self._id)
         except TimeoutError:
-            found = Found(False, f"no answer within {seconds:.0f}s")
+            found = ProbeResult(False, f"no answer within {seconds:.0f}s")
         if not found.is_good:
-            self._heard.unhealthy(kind, found.message)
+            self._callbacks.unhealthy(kind, found.message)
         return found.is_good
 
 
-def _streak(probe: Object, *, is_good: bool) -> Streak:
-    return Streak(int(probe.get("successThreshold") or 1), int(probe.get("failureThreshold") or 3), is_good)
+def _streak(probe: Object, *, is_good: bool) -> ResultStreak:
+    return ResultStreak(
+        int(probe.get("successThreshold") or 1), int(probe.get("failureThreshold") or 3), is_good
+    )
 
 
 def _period(probe: Object) -> float:

@@ -19,7 +19,7 @@ from typing import NewType, Protocol
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import Usage
+from alcove.agent.cgroups import CgroupUsage
 from alcove.api.objects import Object
 
 ContainerId = NewType("ContainerId", str)
@@ -34,7 +34,7 @@ class NoSuchContainer(RuntimeFailure):
     pass
 
 
-class AlreadyThere(RuntimeFailure):
+class ContainerExists(RuntimeFailure):
     pass
 
 
@@ -61,7 +61,7 @@ class Isolation(Enum):
     """A kernel of its own."""
 
 
-class Phase(Enum):
+class ContainerPhase(Enum):
     BROKEN = "broken"
     """It never came to be: whoever was making it was stopped. To be deleted."""
     CREATED = "created"
@@ -88,10 +88,10 @@ class ContainerSpec(Struct, frozen=True):
         return self.id == self.sandbox
 
 
-class Status(Struct, frozen=True):
+class ContainerStatus(Struct, frozen=True):
     id: ContainerId
     sandbox: ContainerId
-    phase: Phase
+    phase: ContainerPhase
     labels: Mapping[str, str]
     created_at: float
     """Times are seconds since the epoch; zero: not yet."""
@@ -108,7 +108,7 @@ class Status(Struct, frozen=True):
         return self.id == self.sandbox
 
 
-class Exec(Struct, frozen=True):
+class ExecSession(Struct, frozen=True):
     """A process to run inside a container. Streams are descriptors of the caller's; None: nothing."""
 
     args: Sequence[str]
@@ -122,7 +122,7 @@ class Exec(Struct, frozen=True):
     size. The streams then only carry what the runtime has to say, if it cannot start the process."""
 
 
-class Runtime(Protocol):
+class ContainerRuntime(Protocol):
     handler: HandlerName
     isolation: Isolation
 
@@ -134,13 +134,13 @@ class Runtime(Protocol):
         """Idempotent; a container that has exited is not started again."""
         ...
 
-    async def status(self, container: ContainerId) -> Status: ...
+    async def status(self, container: ContainerId) -> ContainerStatus: ...
 
-    async def list(self) -> Sequence[Status]:
+    async def list(self) -> Sequence[ContainerStatus]:
         """Everything that was made and not deleted, also by those before us."""
         ...
 
-    async def wait(self, container: ContainerId) -> Status:
+    async def wait(self, container: ContainerId) -> ContainerStatus:
         """Returns when it has exited, at once if it already has."""
         ...
 
@@ -152,11 +152,11 @@ class Runtime(Protocol):
         """Whatever it does, it is over and nothing of it is left but its log. Idempotent. Sandboxes go last."""
         ...
 
-    async def exec(self, container: ContainerId, process: Exec) -> int:
+    async def exec(self, container: ContainerId, process: ExecSession) -> int:
         """The process' exit code. Cancelled, it ends the process."""
         ...
 
-    async def stats(self, container: ContainerId) -> Usage: ...
+    async def stats(self, container: ContainerId) -> CgroupUsage: ...
 
     async def reopen_log(self, container: ContainerId) -> None:
         """Its log was renamed: go on in a new file at the old path."""

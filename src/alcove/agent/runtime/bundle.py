@@ -22,7 +22,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from alcove.agent.runtime.base import AlreadyThere, ContainerId, ContainerSpec, NoSuchContainer, SpecRefused
+from alcove.agent.runtime.base import (
+    ContainerExists,
+    ContainerId,
+    ContainerSpec,
+    NoSuchContainer,
+    SpecRefused,
+)
 from alcove.agent.runtime.flavors import FAILED, STARTED
 from alcove.api.objects import Object
 
@@ -38,7 +44,7 @@ def _runtime_id(id: ContainerId) -> str:
     return f"{id}_"
 
 
-class Record(Struct, frozen=True):
+class ContainerRecord(Struct, frozen=True):
     id: ContainerId
     sandbox: ContainerId
     labels: Mapping[str, str]
@@ -47,20 +53,20 @@ class Record(Struct, frozen=True):
     created_at: float
 
 
-class Process(Struct, frozen=True):
+class ProcessIdentity(Struct, frozen=True):
     """A process, told from a later one of the same id by its start time."""
 
     id: int
     start: int
 
 
-def process_of(pid: int) -> Process | None:
+def process_of(pid: int) -> ProcessIdentity | None:
     """The process of that id as it is now; None: there is none, or only what is left of one."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in ("Z", "X") else Process(pid, int(fields[19]))
+    return None if fields[0] in ("Z", "X") else ProcessIdentity(pid, int(fields[19]))
 
 
 class Bundle:
@@ -84,34 +90,36 @@ class Bundle:
         try:
             bundle.path.mkdir(mode=0o700)
         except FileExistsError:
-            raise AlreadyThere(spec.id) from None
+            raise ContainerExists(spec.id) from None
         cgroup = spec.config["linux"]["cgroupsPath"]
-        record = Record(spec.id, spec.sandbox, dict(spec.labels), str(spec.log_path), cgroup, time.time())
+        record = ContainerRecord(
+            spec.id, spec.sandbox, dict(spec.labels), str(spec.log_path), cgroup, time.time()
+        )
         bundle._write("record.json", msgspec.json.encode(record))
         told = {_KIND: "sandbox" if spec.is_sandbox else "container", _SANDBOX: _runtime_id(spec.sandbox)}
         bundle._write(_LOST, str(UNKNOWN_EXIT_CODE).encode())
         bundle._write("config.json", msgspec.json.encode({**spec.config, "annotations": told}))
         return bundle
 
-    def record(self) -> Record:
+    def record(self) -> ContainerRecord:
         """Raises NoSuchContainer if it is gone, unreadable, or was being made when its maker was stopped."""
         try:
-            return msgspec.json.decode((self.path / "record.json").read_bytes(), type=Record)
+            return msgspec.json.decode((self.path / "record.json").read_bytes(), type=ContainerRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             raise NoSuchContainer(self.id) from None
 
     def config(self) -> Object:
         return msgspec.json.decode((self.path / "config.json").read_bytes())  # type: ignore[no-any-return]
 
-    def process(self) -> Process | None:
+    def process(self) -> ProcessIdentity | None:
         """Its first process, alive or not; None: it was never made."""
         try:
-            return msgspec.json.decode((self.path / "process").read_bytes(), type=Process)
+            return msgspec.json.decode((self.path / "process").read_bytes(), type=ProcessIdentity)
         except FileNotFoundError:
             pid = self._number("pid")
         if pid is None:
             return None
-        process = process_of(pid) or Process(pid, 0)
+        process = process_of(pid) or ProcessIdentity(pid, 0)
         self._write("process", msgspec.json.encode(process))
         return process
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from alcove.agent.cgroups import Cgroups, Limits
+from alcove.agent.cgroups import CgroupLimits, Cgroups
 from alcove.agent.runtime import seccomp, security
-from alcove.agent.runtime.base import ContainerId, ContainerSpec, Runtime, RuntimeFailure
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerSpec, RuntimeFailure
 from alcove.agent.runtime.config import (
+    ContainerContext,
     ImageConfig,
-    Namespaces,
-    Place,
+    NamespacePaths,
     container_config,
     sandbox_config,
     shared_namespaces,
@@ -40,7 +40,7 @@ class Canary:
         self._folder = folder
         self._network = f"alcove-canary-{os.getpid()}"
 
-    async def __call__(self, runtime: Runtime) -> None:
+    async def __call__(self, runtime: ContainerRuntime) -> None:
         """CanaryDied, or the runtime's own failure."""
         os.close(namespaces.make(self._network))
         try:
@@ -51,40 +51,40 @@ class Canary:
             namespaces.remove(self._network)
             Cgroups.of_machine().remove(self._group)
 
-    async def _clean(self, runtime: Runtime) -> None:
+    async def _clean(self, runtime: ContainerRuntime) -> None:
         for container in (_CONTAINER, _SANDBOX):
             await runtime.delete(container)
 
-    async def _fly(self, runtime: Runtime) -> None:
+    async def _fly(self, runtime: ContainerRuntime) -> None:
         network = str(namespaces.path_of(self._network))
-        place = self._place(runtime, _SANDBOX, Namespaces(network=network))
-        await self._run(runtime, _SANDBOX, sandbox_config({}, place, "canary"))
+        context = self._place(runtime, _SANDBOX, NamespacePaths(network=network))
+        await self._run(runtime, _SANDBOX, sandbox_config({}, context, "canary"))
         process = (await runtime.status(_SANDBOX)).process
         shared = shared_namespaces({}, runtime.isolation, network, process, None)
         container = {"command": ["sh", "-c", f"echo {WORD}; exit {EXIT_CODE}"]}
         image = ImageConfig(env=("PATH=/bin",))
-        place = self._place(runtime, _CONTAINER, shared)
+        context = self._place(runtime, _CONTAINER, shared)
         log = await self._run(
-            runtime, _CONTAINER, container_config({}, container, image, (), User(0, 0), (), place)
+            runtime, _CONTAINER, container_config({}, container, image, (), User(0, 0), (), context)
         )
         status = await runtime.wait(_CONTAINER)
         said = [line.split(" ", 3)[3:] for line in _lines(log)]
         if status.exit_code != EXIT_CODE or [WORD] not in said:
             raise CanaryDied(f"a container ended with {status.exit_code} and said {said}")
 
-    async def _run(self, runtime: Runtime, id: ContainerId, config: dict[str, object]) -> Path:
+    async def _run(self, runtime: ContainerRuntime, id: ContainerId, config: dict[str, object]) -> Path:
         log = self._folder / f"{id}.log"
         await runtime.create(ContainerSpec(id, _SANDBOX, config, log))
         await runtime.start(id)
         return log
 
-    def _place(self, runtime: Runtime, id: ContainerId, shared: Namespaces) -> Place:
-        return Place(
+    def _place(self, runtime: ContainerRuntime, id: ContainerId, shared: NamespacePaths) -> ContainerContext:
+        return ContainerContext(
             isolation=runtime.isolation,
             policy=security.TENANT,
             rootfs=str(self._rootfs),
             cgroup=f"{self._group}/{id}",
-            limits=Limits(1_000, 1_024, 256 << 20, PROCESSES_MAX),
+            limits=CgroupLimits(1_000, 1_024, 256 << 20, PROCESSES_MAX),
             seccomp=seccomp.load(),
             namespaces=shared,
             oom_score=int(Path("/proc/self/oom_score_adj").read_text()),

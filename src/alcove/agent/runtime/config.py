@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import Limits
+from alcove.agent.cgroups import CgroupLimits
 from alcove.agent.runtime import security
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.agent.runtime.expand import environment, expand
@@ -33,7 +33,7 @@ class ImageConfig(Struct, frozen=True):
     stop_signal: str = ""
 
 
-class Mount(Struct, frozen=True):
+class BindMount(Struct, frozen=True):
     """A file or directory of the node inside the container."""
 
     source: str
@@ -53,7 +53,7 @@ NODE = "node"
 """In a path's place: it is the node's own that is shared."""
 
 
-class Namespaces(Struct, frozen=True):
+class NamespacePaths(Struct, frozen=True):
     """Paths of what a container shares; empty: it gets its own. An empty network is the node's."""
 
     network: str = ""
@@ -63,22 +63,22 @@ class Namespaces(Struct, frozen=True):
     user: str = ""
 
 
-def sandbox_namespaces(pod: Object, network: str) -> Namespaces:
+def sandbox_namespaces(pod: Object, network: str) -> NamespacePaths:
     """What the sandbox of a pod does not make for it."""
     pid, ipc = (NODE if pod.get(field) else "" for field in ("hostPID", "hostIPC"))
-    return Namespaces(network=network, pid=pid, ipc=ipc)
+    return NamespacePaths(network=network, pid=pid, ipc=ipc)
 
 
 def shared_namespaces(
     pod: Object, isolation: Isolation, network: str, sandbox_process: int, mapping: IdMapping | None
-) -> Namespaces:
+) -> NamespacePaths:
     """What the containers of a pod share: what their sandbox holds, which is `sandbox_process` on the node."""
     shares_processes = bool(pod.get("shareProcessNamespace"))
     if isolation is not Isolation.NAMESPACES:
         # Within gVisor's sandbox all is shared but processes, and those among all who name the same file.
-        return Namespaces(network=network, pid="/proc/self/ns/pid" if shares_processes else "")
+        return NamespacePaths(network=network, pid="/proc/self/ns/pid" if shares_processes else "")
     own, given = f"/proc/{sandbox_process}/ns", sandbox_namespaces(pod, network)
-    return Namespaces(
+    return NamespacePaths(
         network=network,
         ipc=given.ipc or f"{own}/ipc",
         uts=f"{own}/uts",
@@ -87,17 +87,17 @@ def shared_namespaces(
     )
 
 
-class Place(Struct, frozen=True):
+class ContainerContext(Struct, frozen=True):
     """Where and how strictly a container is run."""
 
     isolation: Isolation
-    policy: security.Policy
+    policy: security.SecurityPolicy
     rootfs: str
     cgroup: str
-    limits: Limits
+    limits: CgroupLimits
     seccomp: Object
     """As `seccomp.load` gave it."""
-    namespaces: Namespaces = Namespaces()
+    namespaces: NamespacePaths = NamespacePaths()
     mapping: IdMapping | None = None
     unified_cgroups: bool = False
     oom_score: int = 0
@@ -105,9 +105,9 @@ class Place(Struct, frozen=True):
     """What the node can give at all."""
 
 
-def sandbox_config(pod: Object, place: Place, hostname: str) -> Object:
+def sandbox_config(pod: Object, context: ContainerContext, hostname: str) -> Object:
     """The sandbox of a pod: it holds the namespaces, the pod's name and its sysctls."""
-    security.check_pod(pod, place.policy)
+    security.check_pod(pod, context.policy)
     process = {
         "user": {"uid": 0, "gid": 0},
         "args": list(PAUSE),
@@ -115,13 +115,13 @@ def sandbox_config(pod: Object, place: Place, hostname: str) -> Object:
         "cwd": "/",
         "noNewPrivileges": True,
         "capabilities": _capability_sets(()),
-        "oomScoreAdj": place.oom_score,
+        "oomScoreAdj": context.oom_score,
     }
-    config = _config(place, process, ())
+    config = _config(context, process, ())
     config["hostname"] = hostname
     config["root"]["readonly"] = True
-    config["linux"]["sysctl"] = _sysctls(pod, place)
-    config["linux"]["seccomp"] = security.seccomp_profile({}, {}, (), place.policy, place.seccomp)
+    config["linux"]["sysctl"] = _sysctls(pod, context)
+    config["linux"]["seccomp"] = security.seccomp_profile({}, {}, (), context.policy, context.seccomp)
     return config
 
 
@@ -131,11 +131,11 @@ def container_config(
     image: ImageConfig,
     variables: Sequence[tuple[str, str]],
     user: User,
-    mounts: Iterable[Mount],
-    place: Place,
+    mounts: Iterable[BindMount],
+    context: ContainerContext,
 ) -> Object:
     """`variables` are the container's own, resolved but not expanded, in order."""
-    have = security.capabilities(container, place.policy, place.capabilities)
+    have = security.capabilities(container, context.policy, context.capabilities)
     env = _environment(container, image, variables, user)
     own: Object = container.get("securityContext") or {}
     process = {
@@ -146,12 +146,14 @@ def container_config(
         "cwd": container.get("workingDir") or image.working_dir or "/",
         "noNewPrivileges": security.no_new_privileges(container),
         "capabilities": _capability_sets(have),
-        "oomScoreAdj": place.oom_score,
+        "oomScoreAdj": context.oom_score,
     }
-    config = _config(place, process, mounts)
+    config = _config(context, process, mounts)
     config["root"]["readonly"] = bool(own.get("readOnlyRootFilesystem"))
-    config["linux"]["seccomp"] = security.seccomp_profile(pod, container, have, place.policy, place.seccomp)
-    if security.is_privileged(container, place.policy):
+    config["linux"]["seccomp"] = security.seccomp_profile(
+        pod, container, have, context.policy, context.seccomp
+    )
+    if security.is_privileged(container, context.policy):
         config["linux"] |= {"maskedPaths": [], "readonlyPaths": []}
         config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
     return config
@@ -185,33 +187,33 @@ def _capability_sets(have: Sequence[str]) -> Object:
     return {name: list(have) for name in ("bounding", "effective", "permitted")}
 
 
-def _config(place: Place, process: Object, mounts: Iterable[Mount]) -> Object:
+def _config(context: ContainerContext, process: Object, mounts: Iterable[BindMount]) -> Object:
     linux: Object = {
-        "cgroupsPath": place.cgroup,
-        "namespaces": _namespaces(place),
-        "resources": oci_resources(place.limits),
+        "cgroupsPath": context.cgroup,
+        "namespaces": _namespaces(context),
+        "resources": oci_resources(context.limits),
         "maskedPaths": list(security.MASKED_PATHS),
         "readonlyPaths": list(security.READONLY_PATHS),
         "rootfsPropagation": "private",
     }
-    if place.mapping is not None and not place.namespaces.user:
-        mapping = {"containerID": 0, "hostID": place.mapping.host_start, "size": place.mapping.count}
+    if context.mapping is not None and not context.namespaces.user:
+        mapping = {"containerID": 0, "hostID": context.mapping.host_start, "size": context.mapping.count}
         linux |= {"uidMappings": [mapping], "gidMappings": [mapping]}
     return {
         "ociVersion": OCI_VERSION,
         "process": process,
-        "root": {"path": place.rootfs, "readonly": False},
-        "mounts": [*_own_mounts(place), *_mounts(mounts, place)],
+        "root": {"path": context.rootfs, "readonly": False},
+        "mounts": [*_own_mounts(context), *_mounts(mounts, context)],
         "linux": linux,
     }
 
 
-def _namespaces(place: Place) -> list[Object]:
-    shared = place.namespaces
+def _namespaces(context: ContainerContext) -> list[Object]:
+    shared = context.namespaces
     wanted = {"pid": shared.pid, "ipc": shared.ipc, "uts": shared.uts, "mount": "", "cgroup": ""}
     if shared.network:
         wanted["network"] = shared.network
-    if place.mapping is not None:
+    if context.mapping is not None:
         wanted["user"] = shared.user
     return [
         {"type": kind, "path": path} if path else {"type": kind}
@@ -220,7 +222,7 @@ def _namespaces(place: Place) -> list[Object]:
     ]
 
 
-def _own_mounts(place: Place) -> list[Object]:
+def _own_mounts(context: ContainerContext) -> list[Object]:
     """What every container has. In a user namespace of its own it may not mount the network's part of /sys."""
     mounts = [
         _mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
@@ -228,24 +230,24 @@ def _own_mounts(place: Place) -> list[Object]:
         _mount(
             "/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"
         ),
-        _shared_memory(place),
+        _shared_memory(context),
     ]
-    if place.mapping is None:
+    if context.mapping is None:
         mounts.append(_mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", "ro"))
     else:
         mounts.append(
             _mount("/sys", "tmpfs", "tmpfs", "nosuid", "noexec", "nodev", "ro", "mode=755", "size=0")
         )
-    if place.isolation is Isolation.NAMESPACES:
+    if context.isolation is Isolation.NAMESPACES:
         mounts.append(_mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"))
-        if place.unified_cgroups and place.mapping is None:
+        if context.unified_cgroups and context.mapping is None:
             options = ("nosuid", "noexec", "nodev", "relatime", "ro")
             mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", *options))
     return mounts
 
 
-def _shared_memory(place: Place) -> Object:
-    if place.namespaces.ipc == NODE:
+def _shared_memory(context: ContainerContext) -> Object:
+    if context.namespaces.ipc == NODE:
         return _mount("/dev/shm", "bind", "/dev/shm", "rbind", "rw", "nosuid", "noexec", "nodev")
     return _mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", f"size={SHM_BYTES}")
 
@@ -254,13 +256,13 @@ def _mount(destination: str, kind: str, source: str, *options: str) -> Object:
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}
 
 
-def _mounts(mounts: Iterable[Mount], place: Place) -> list[Object]:
+def _mounts(mounts: Iterable[BindMount], context: ContainerContext) -> list[Object]:
     """In order of depth: what is mounted inside another mount comes after it."""
     ordered = sorted(mounts, key=lambda mount: len(PurePosixPath(mount.destination).parts))
     told = []
     for mount in ordered:
         options = ["rbind", mount.propagation, "ro" if mount.read_only else "rw", "nodev"]
-        if place.mapping is not None:
+        if context.mapping is not None:
             options.append("idmap")
         told.append(_mount(mount.destination, "bind", mount.source, *options))
     return told
@@ -285,8 +287,8 @@ def _asked(pod: Object) -> dict[str, str]:
     return {each["name"]: each["value"] for each in sysctls}
 
 
-def _sysctls(pod: Object, place: Place) -> dict[str, str]:
+def _sysctls(pod: Object, context: ContainerContext) -> dict[str, str]:
     others = {name: value for name, value in _asked(pod).items() if not _is_of_network(name)}
-    if place.mapping is not None or not place.namespaces.network:
+    if context.mapping is not None or not context.namespaces.network:
         return others
     return {**network_sysctls(pod), **others}

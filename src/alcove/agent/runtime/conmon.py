@@ -34,9 +34,9 @@ async def create(program: str, runtime: Path, bundle: Bundle, spec: ContainerSpe
         raise
     finally:
         os.close(writing)
-    told = await _read(reading)
+    output = await _read(reading)
     await process.wait()
-    _check(told)
+    _check(output)
 
 
 def _arguments(runtime: Path, bundle: Bundle, spec: ContainerSpec) -> Sequence[str]:
@@ -71,10 +71,10 @@ async def _read(descriptor: int) -> bytes:
         transport.close()
 
 
-def _check(told: bytes) -> None:
-    if not told:
+def _check(output: bytes) -> None:
+    if not output:
         raise CreateFailed("conmon ended without a word")
-    answer = orjson.loads(told)
+    answer = orjson.loads(output)
     if answer.get("data", -1) < 0:
         raise CreateFailed((answer.get("message") or "the runtime gave no reason").strip())
 

@@ -23,7 +23,7 @@ OnTerminal = Callable[[int], None]
 """Called with a terminal's upper end, which is then the callee's."""
 
 
-class Terminal(Struct, frozen=True):
+class ConsoleOptions(Struct, frozen=True):
     """How the runtime is to be called."""
 
     options: Sequence[str] = ()
@@ -33,10 +33,12 @@ class Terminal(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def opened(folder: Path, on_terminal: OnTerminal | None, is_handed: bool) -> AsyncIterator[Terminal]:
+async def opened(
+    folder: Path, on_terminal: OnTerminal | None, is_handed: bool
+) -> AsyncIterator[ConsoleOptions]:
     """`is_handed`: by the runtime. Without `on_terminal`, nobody wants one."""
     if on_terminal is None:
-        yield Terminal()
+        yield ConsoleOptions()
     elif is_handed:
         async with _handed_over(folder, on_terminal) as terminal:
             yield terminal
@@ -44,13 +46,13 @@ async def opened(folder: Path, on_terminal: OnTerminal | None, is_handed: bool) 
         upper, lower = os.openpty()
         on_terminal(upper)
         try:
-            yield Terminal(prefix=("setsid", "--ctty"), descriptor=lower)
+            yield ConsoleOptions(prefix=("setsid", "--ctty"), descriptor=lower)
         finally:
             os.close(lower)
 
 
 @asynccontextmanager
-async def _handed_over(folder: Path, on_terminal: OnTerminal) -> AsyncIterator[Terminal]:
+async def _handed_over(folder: Path, on_terminal: OnTerminal) -> AsyncIterator[ConsoleOptions]:
     # By its descriptor: the whole path may be too long for a socket.
     place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -59,7 +61,7 @@ async def _handed_over(folder: Path, on_terminal: OnTerminal) -> AsyncIterator[T
         listener.listen(1)
         taking = asyncio.create_task(_take(listener, on_terminal), name="console socket")
         try:
-            yield Terminal(("--console-socket", f"/proc/{os.getpid()}/fd/{place}/{_NAME}"))
+            yield ConsoleOptions(("--console-socket", f"/proc/{os.getpid()}/fd/{place}/{_NAME}"))
         finally:
             await stop(taking)
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import Cgroups, Layout
+from alcove.agent.cgroups import CgroupLayout, Cgroups
 from alcove.agent.runtime.base import HandlerName, Isolation
 
 _DIRECT = """\
@@ -66,7 +66,7 @@ GO, START_LOG = "go", "start.log"
 """The pipe by which one who stands in is told to start, and what the runtime has to say about it."""
 
 
-class Flavor(Struct, frozen=True):
+class RuntimeFlavor(Struct, frozen=True):
     handler: HandlerName
     binary: str
     isolation: Isolation
@@ -78,21 +78,21 @@ class Flavor(Struct, frozen=True):
         return shutil.which(self.binary, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
-CRUN = Flavor(HandlerName("crun"), "crun", Isolation.NAMESPACES)
-RUNC = Flavor(HandlerName("runc"), "runc", Isolation.NAMESPACES)
-GVISOR = Flavor(
+CRUN = RuntimeFlavor(HandlerName("crun"), "crun", Isolation.NAMESPACES)
+RUNC = RuntimeFlavor(HandlerName("runc"), "runc", Isolation.NAMESPACES)
+GVISOR = RuntimeFlavor(
     HandlerName("gvisor"),
     "runsc",
     Isolation.SANDBOX,
     ("--platform=systrap", "--overlay2=none", "--network=sandbox"),
 )
-GVISOR_HIDING = Flavor(
+GVISOR_HIDING = RuntimeFlavor(
     GVISOR.handler, GVISOR.binary, GVISOR.isolation, GVISOR.options, hides_proc_sys_net=True
 )
 """For kernels whose /proc/sys/net the version of gVisor does not understand."""
 
 
-def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
+def script(flavor: RuntimeFlavor, program: str, root: Path, cgroups: Cgroups) -> str:
     """The text of the script that calls `program` with its state in `root`."""
     words = [program, f"--root={root}", *flavor.options]
     call = plain = shlex.join(words)
@@ -114,9 +114,9 @@ def script(flavor: Flavor, program: str, root: Path, cgroups: Cgroups) -> str:
     return _DIRECT.format(call=call, plain=plain)
 
 
-def _hiding(flavor: Flavor, cgroups: Cgroups) -> str:
+def _hiding(flavor: RuntimeFlavor, cgroups: Cgroups) -> str:
     if flavor.hides_proc_sys_net:
         return "mount -t tmpfs -o ro tmpfs /proc/sys/net"
-    if flavor.binary == CRUN.binary and cgroups.layout is Layout.HYBRID:
+    if flavor.binary == CRUN.binary and cgroups.layout is CgroupLayout.HYBRID:
         return f"umount {shlex.quote(str(cgroups.unified))}"
     return ""

@@ -13,14 +13,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.base import HandlerName, Isolation, NoSuchHandler, Runtime, RuntimeFailure
-from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, Flavor
+from alcove.agent.runtime.base import ContainerRuntime, HandlerName, Isolation, NoSuchHandler, RuntimeFailure
+from alcove.agent.runtime.flavors import CRUN, GVISOR, GVISOR_HIDING, RUNC, RuntimeFlavor
 from alcove.agent.runtime.oci import OciRuntime
-from alcove.agent.runtime.proofs import FOLDER, Proofs
+from alcove.agent.runtime.proven_runtimes import FOLDER, ProvenRuntimes
 
 CANARY_SECONDS_MAX = 30.0
 ALIASES = {HandlerName("runsc"): GVISOR.handler}
-TRIED: Mapping[HandlerName, tuple[Flavor, ...]] = {
+TRIED: Mapping[HandlerName, tuple[RuntimeFlavor, ...]] = {
     CRUN.handler: (CRUN,),
     RUNC.handler: (RUNC,),
     GVISOR.handler: (GVISOR, GVISOR_HIDING),
@@ -29,18 +29,18 @@ TRIED: Mapping[HandlerName, tuple[Flavor, ...]] = {
 _STRONGEST_FIRST = (GVISOR.handler, CRUN.handler, RUNC.handler)
 _ORDINARY_FIRST = (CRUN.handler, RUNC.handler, GVISOR.handler)
 
-Canary = Callable[[Runtime], Awaitable[None]]
+Canary = Callable[[ContainerRuntime], Awaitable[None]]
 """Really runs something; raises RuntimeFailure where that does not go well."""
 
 log = logging.getLogger(__name__)
 
 
-class Handlers(Struct):
-    proven: dict[HandlerName, Runtime]
+class RuntimeHandlers(Struct):
+    proven: dict[HandlerName, ContainerRuntime]
     failed: dict[HandlerName, str]
     """Installed, but what they ran did not run well: why."""
 
-    def pick(self, asked: str, *, is_ring0: bool) -> Runtime:
+    def pick(self, asked: str, *, is_ring0: bool) -> ContainerRuntime:
         """The runtime of a pod; `asked` is the handler its RuntimeClass names, empty without one."""
         if asked:
             name = HandlerName(asked)
@@ -65,23 +65,23 @@ class Handlers(Struct):
         """What the node may tell the world that it has."""
         return sorted([*self.proven, *(alias for alias, name in ALIASES.items() if name in self.proven)])
 
-    def _proven(self, name: HandlerName) -> Runtime:
+    def _proven(self, name: HandlerName) -> ContainerRuntime:
         if name in self.proven:
             return self.proven[name]
         why = self.failed.get(name, "it is not installed")
         raise NoSuchHandler(f'no runtime for "{name}" is configured: {why}')
 
 
-async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
+async def prove_all(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:
     """Tries every handler that is installed and was not proven since the machine was started."""
-    handlers = Handlers({}, {})
+    handlers = RuntimeHandlers({}, {})
     await prove_more(handlers, folder, cgroups, canary)
     return handlers
 
 
-async def prove_more(handlers: Handlers, folder: Path, cgroups: Cgroups, canary: Canary) -> bool:
+async def prove_more(handlers: RuntimeHandlers, folder: Path, cgroups: Cgroups, canary: Canary) -> bool:
     """Tries those that are installed and not proven, also what failed before; whether there are more now."""
-    proofs, before = Proofs(folder / FOLDER), len(handlers.proven)
+    proofs, before = ProvenRuntimes(folder / FOLDER), len(handlers.proven)
     for name, flavors in TRIED.items():
         if flavors[0].find() is None or name in handlers.proven:
             continue
@@ -96,9 +96,9 @@ async def prove_more(handlers: Handlers, folder: Path, cgroups: Cgroups, canary:
 
 
 async def _prove(
-    handlers: Handlers,
+    handlers: RuntimeHandlers,
     name: HandlerName,
-    flavors: tuple[Flavor, ...],
+    flavors: tuple[RuntimeFlavor, ...],
     folder: Path,
     cgroups: Cgroups,
     canary: Canary,

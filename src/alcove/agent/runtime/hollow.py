@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, structs
 
-from alcove.agent.cgroups import Usage
+from alcove.agent.cgroups import CgroupUsage
 from alcove.agent.runtime.base import (
-    AlreadyThere,
+    ContainerExists,
     ContainerId,
+    ContainerPhase,
     ContainerSpec,
+    ContainerStatus,
     CreateFailed,
-    Exec,
+    ExecSession,
     HandlerName,
     Isolation,
     NoSuchContainer,
-    Phase,
     RuntimeFailure,
-    Status,
 )
 
 HANDLER = HandlerName("hollow")
@@ -32,7 +32,7 @@ _SIGNALLED = 128
 
 
 class _Hollow(Struct):
-    status: Status
+    status: ContainerStatus
     ends: bool
     ended: asyncio.Event
 
@@ -46,26 +46,30 @@ class HollowRuntime:
 
     async def create(self, spec: ContainerSpec) -> None:
         if spec.id in self._containers:
-            raise AlreadyThere(spec.id)
+            raise ContainerExists(spec.id)
         if not spec.is_sandbox and spec.sandbox not in self._containers:
             raise CreateFailed(f"there is no sandbox {spec.sandbox}")
-        status = Status(spec.id, spec.sandbox, Phase.CREATED, dict(spec.labels), self._clock())
+        status = ContainerStatus(
+            spec.id, spec.sandbox, ContainerPhase.CREATED, dict(spec.labels), self._clock()
+        )
         self._containers[spec.id] = _Hollow(status, bool(spec.config.get(ENDS)), asyncio.Event())
 
     async def start(self, container: ContainerId) -> None:
         found = self._find(container)
-        if found.status.phase is Phase.CREATED:
-            found.status = structs.replace(found.status, phase=Phase.RUNNING, started_at=self._clock())
+        if found.status.phase is ContainerPhase.CREATED:
+            found.status = structs.replace(
+                found.status, phase=ContainerPhase.RUNNING, started_at=self._clock()
+            )
             if found.ends:
                 self._end(found, 0)
 
-    async def status(self, container: ContainerId) -> Status:
+    async def status(self, container: ContainerId) -> ContainerStatus:
         return self._find(container).status
 
-    async def list(self) -> Sequence[Status]:
+    async def list(self) -> Sequence[ContainerStatus]:
         return [found.status for found in self._containers.values()]
 
-    async def wait(self, container: ContainerId) -> Status:
+    async def wait(self, container: ContainerId) -> ContainerStatus:
         found = self._find(container)
         await found.ended.wait()
         return found.status
@@ -73,7 +77,7 @@ class HollowRuntime:
     async def kill(self, container: ContainerId, signal: int) -> None:
         found = self._find(container)
         for each in list(self._containers.values()) if found.status.is_sandbox else [found]:
-            if each.status.sandbox == found.status.sandbox and each.status.phase is Phase.RUNNING:
+            if each.status.sandbox == found.status.sandbox and each.status.phase is ContainerPhase.RUNNING:
                 self._end(each, _SIGNALLED + signal)
 
     async def delete(self, container: ContainerId) -> None:
@@ -81,13 +85,13 @@ class HollowRuntime:
         if found is not None:
             self._end(found, _SIGNALLED + 9)
 
-    async def exec(self, container: ContainerId, process: Exec) -> int:
+    async def exec(self, container: ContainerId, process: ExecSession) -> int:
         self._find(container)
         raise RuntimeFailure(f"{container} is hollow: there is nothing to run {process.args[0]} in")
 
-    async def stats(self, container: ContainerId) -> Usage:
+    async def stats(self, container: ContainerId) -> CgroupUsage:
         self._find(container)
-        return Usage()
+        return CgroupUsage()
 
     async def reopen_log(self, container: ContainerId) -> None:
         self._find(container)
@@ -99,9 +103,9 @@ class HollowRuntime:
         return found
 
     def _end(self, found: _Hollow, code: int) -> None:
-        if found.status.phase is not Phase.EXITED:
+        if found.status.phase is not ContainerPhase.EXITED:
             ended = structs.replace(
-                found.status, phase=Phase.EXITED, exit_code=code, finished_at=self._clock()
+                found.status, phase=ContainerPhase.EXITED, exit_code=code, finished_at=self._clock()
             )
             found.status = ended
         found.ended.set()

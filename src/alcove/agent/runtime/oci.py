@@ -19,21 +19,21 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from alcove.agent.cgroups import Cgroups, Usage
+from alcove.agent.cgroups import Cgroups, CgroupUsage
 from alcove.agent.runtime import conmon, console
 from alcove.agent.runtime.base import (
     ContainerId,
+    ContainerPhase,
     ContainerSpec,
+    ContainerStatus,
     CreateFailed,
-    Exec,
+    ExecSession,
     Isolation,
     NoSuchContainer,
-    Phase,
     RuntimeFailure,
-    Status,
 )
-from alcove.agent.runtime.bundle import Bundle, Record, process_of
-from alcove.agent.runtime.flavors import GO, START_LOG, Flavor, script
+from alcove.agent.runtime.bundle import Bundle, ContainerRecord, process_of
+from alcove.agent.runtime.flavors import GO, START_LOG, RuntimeFlavor, script
 
 CALL_SECONDS_MAX = 30.0
 MONITOR_SECONDS_MAX = 5.0
@@ -46,7 +46,7 @@ _POLL_SECONDS = 0.01
 class OciRuntime:
     """Everything of it on this machine is below `folder`, which must not survive a reboot, and `cgroup`."""
 
-    def __init__(self, flavor: Flavor, folder: Path, cgroups: Cgroups) -> None:
+    def __init__(self, flavor: RuntimeFlavor, folder: Path, cgroups: Cgroups) -> None:
         program, monitor = flavor.find(), shutil.which(conmon.PROGRAM)
         if program is None or monitor is None:
             raise RuntimeFailure(f"{flavor.binary if program is None else conmon.PROGRAM} is not installed")
@@ -80,7 +80,7 @@ class OciRuntime:
 
     async def start(self, container: ContainerId) -> None:
         bundle = self._find(container)
-        if container not in self._fresh and (await self._status(bundle)).phase is not Phase.CREATED:
+        if container not in self._fresh and (await self._status(bundle)).phase is not ContainerPhase.CREATED:
             return
         self._fresh.discard(container)
         if self.isolation is Isolation.SANDBOX:
@@ -89,10 +89,10 @@ class OciRuntime:
             await self._call("start", bundle.runtime_id)
             bundle.set_started()
 
-    async def status(self, container: ContainerId) -> Status:
+    async def status(self, container: ContainerId) -> ContainerStatus:
         return await self._status(self._find(container))
 
-    async def list(self) -> Sequence[Status]:
+    async def list(self) -> Sequence[ContainerStatus]:
         found = []
         for path in sorted(self._bundles.iterdir()):
             bundle = Bundle(self._bundles, ContainerId(path.name))
@@ -104,18 +104,18 @@ class OciRuntime:
                 await self._delete(bundle)  # Its maker was stopped before it could write down what it makes.
         return found
 
-    async def wait(self, container: ContainerId) -> Status:
+    async def wait(self, container: ContainerId) -> ContainerStatus:
         bundle = self._find(container)
         while True:
             status = await self._status(bundle)
-            if status.phase in (Phase.EXITED, Phase.BROKEN):
+            if status.phase in (ContainerPhase.EXITED, ContainerPhase.BROKEN):
                 return status
             process = bundle.process()
             await _ended(bundle.monitor() or (process.id if process is not None else 0))
 
     async def kill(self, container: ContainerId, signal: int) -> None:
         bundle = self._find(container)
-        if (await self._status(bundle)).phase is not Phase.RUNNING:
+        if (await self._status(bundle)).phase is not ContainerPhase.RUNNING:
             return
         try:
             await self._call("kill", bundle.runtime_id, str(signal))
@@ -128,15 +128,15 @@ class OciRuntime:
         if bundle.path.exists():
             await self._delete(bundle)
 
-    async def exec(self, container: ContainerId, process: Exec) -> int:
+    async def exec(self, container: ContainerId, process: ExecSession) -> int:
         bundle = self._find(container)
-        if (await self._status(bundle)).phase is not Phase.RUNNING:
+        if (await self._status(bundle)).phase is not ContainerPhase.RUNNING:
             raise NoSuchContainer(f"{container} is not running")
         told = bundle.config()["process"] | {"args": [*process.args], "terminal": process.tty}
         with _scratch(bundle, msgspec.json.encode(told)) as folder:
             return await self._exec(bundle, Path(folder), process)
 
-    async def stats(self, container: ContainerId) -> Usage:
+    async def stats(self, container: ContainerId) -> CgroupUsage:
         bundle = self._find(container)
         record = bundle.record()
         if self.isolation is not Isolation.SANDBOX or record.id == record.sandbox:
@@ -144,7 +144,7 @@ class OciRuntime:
         told = orjson.loads(await self._call("events", "--stats", bundle.runtime_id))["data"]
         memory = told["memory"]["usage"].get("usage", 0)
         cpu = told["cpu"]["usage"].get("total", 0)
-        return Usage(cpu, memory, memory, told["pids"].get("current", 0))
+        return CgroupUsage(cpu, memory, memory, told["pids"].get("current", 0))
 
     async def reopen_log(self, container: ContainerId) -> None:
         conmon.reopen_log(self._find(container))
@@ -185,17 +185,24 @@ class OciRuntime:
             await asyncio.sleep(_POLL_SECONDS)
         raise CreateFailed(f"start did not end within {CALL_SECONDS_MAX:.0f} seconds")
 
-    async def _status(self, bundle: Bundle) -> Status:
+    async def _status(self, bundle: Bundle) -> ContainerStatus:
         record = bundle.record()
         phase = await self._phase(bundle)
-        oom_killed = phase is Phase.EXITED and bundle.oom_killed
-        if phase is Phase.EXITED and not oom_killed and self._cgroups.oom_kills(self._limited(record)):
+        oom_killed = phase is ContainerPhase.EXITED and bundle.oom_killed
+        if (
+            phase is ContainerPhase.EXITED
+            and not oom_killed
+            and self._cgroups.oom_kills(self._limited(record))
+        ):
             oom_killed = True
             with suppress(OSError):  # For later; a disk that is full must not keep it from being told now.
                 bundle.set_oom_killed()
         process = bundle.process()
-        is_seen = phase in (Phase.CREATED, Phase.RUNNING) and self.isolation is not Isolation.SANDBOX
-        return Status(
+        is_seen = (
+            phase in (ContainerPhase.CREATED, ContainerPhase.RUNNING)
+            and self.isolation is not Isolation.SANDBOX
+        )
+        return ContainerStatus(
             id=record.id,
             sandbox=record.sandbox,
             phase=phase,
@@ -208,7 +215,7 @@ class OciRuntime:
             process=process.id if process is not None and is_seen else 0,
         )
 
-    def _limited(self, record: Record) -> str:
+    def _limited(self, record: ContainerRecord) -> str:
         """The group whose memory the container uses up: in gVisor all of a sandbox is one process."""
         if self.isolation is not Isolation.SANDBOX:
             return record.cgroup
@@ -217,22 +224,22 @@ class OciRuntime:
         except NoSuchContainer:
             return record.cgroup
 
-    async def _phase(self, bundle: Bundle) -> Phase:
+    async def _phase(self, bundle: Bundle) -> ContainerPhase:
         if bundle.exit_code() is not None:
-            return Phase.EXITED
+            return ContainerPhase.EXITED
         if bundle.process() is None:
-            return Phase.BROKEN
+            return ContainerPhase.BROKEN
         if bundle.is_alive():
             if bundle.started_at:
-                return Phase.RUNNING
+                return ContainerPhase.RUNNING
             # Started or not: whoever started it may have been stopped before writing it down.
             if await self._is_running(bundle):
                 bundle.set_started()
-                return Phase.RUNNING
-            return Phase.CREATED
+                return ContainerPhase.RUNNING
+            return ContainerPhase.CREATED
         if bundle.monitor() is None and bundle.exit_code() is None:
             bundle.set_lost()
-        return Phase.EXITED if bundle.exit_code() is not None else Phase.RUNNING
+        return ContainerPhase.EXITED if bundle.exit_code() is not None else ContainerPhase.RUNNING
 
     async def _is_running(self, bundle: Bundle) -> bool:
         try:
@@ -241,7 +248,7 @@ class OciRuntime:
             return False
         return bool(told.get("status") == "running")
 
-    async def _exec(self, bundle: Bundle, folder: Path, process: Exec) -> int:
+    async def _exec(self, bundle: Bundle, folder: Path, process: ExecSession) -> int:
         pid_option = "--internal-pid-file" if self.isolation is Isolation.SANDBOX else "--pid-file"
         async with console.opened(folder, process.on_terminal, self._hands_over_terminals) as terminal:
             arguments = [
@@ -253,7 +260,7 @@ class OciRuntime:
                 process = structs.replace(process, stdin=lower, stdout=lower, stderr=lower)
             return await self._run(bundle, folder, process, arguments)
 
-    async def _run(self, bundle: Bundle, folder: Path, process: Exec, arguments: Sequence[str]) -> int:
+    async def _run(self, bundle: Bundle, folder: Path, process: ExecSession, arguments: Sequence[str]) -> int:
         child = await asyncio.create_subprocess_exec(
             *arguments,
             stdin=_stream(process.stdin),
@@ -340,7 +347,7 @@ class OciRuntime:
         )  # fmt: skip
         try:
             async with asyncio.timeout(CALL_SECONDS_MAX):
-                told, complaint = await child.communicate()
+                output, complaint = await child.communicate()
         except TimeoutError:
             raise CreateFailed(f"{arguments[0]} did not end within {CALL_SECONDS_MAX:.0f} seconds") from None
         finally:
@@ -349,7 +356,7 @@ class OciRuntime:
                 await child.wait()
         if child.returncode:
             raise CreateFailed(complaint.decode(errors="replace").strip() or f"{arguments[0]} failed")
-        return told
+        return output
 
 
 def _tell_to_start(bundle: Bundle) -> bool:

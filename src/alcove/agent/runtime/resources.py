@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import CPU_PERIOD_US, Limits
+from alcove.agent.cgroups import CPU_PERIOD_US, CgroupLimits
 from alcove.api.kinds.core.pods.totals import Amounts, container_limits, container_requests, qos_class
 from alcove.api.objects import Object
 from alcove.api.quantity import of
@@ -13,7 +13,7 @@ _SHARES_MIN, _SHARES_MAX = 2, 262_144
 _GUARANTEED_OOM_SCORE, _BEST_EFFORT_OOM_SCORE = -997, 1_000
 
 
-class Machine(Struct, frozen=True):
+class NodeCapacity(Struct, frozen=True):
     """What the node has and the agent may do."""
 
     memory_bytes: int
@@ -25,16 +25,16 @@ def shares_of(cpu_milli: int) -> int:
     return min(max(cpu_milli * 1_024 // 1_000, _SHARES_MIN), _SHARES_MAX)
 
 
-def container_limits_of(container: Object) -> Limits:
+def container_limits_of(container: Object) -> CgroupLimits:
     resources: Object = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     cpu = of(limits["cpu"]).milli if "cpu" in limits else 0
     asked = of(requests["cpu"]).milli if "cpu" in requests else cpu
     memory = of(limits["memory"]).value if "memory" in limits else 0
-    return Limits(cpu, shares_of(asked), memory, PROCESSES_MAX)
+    return CgroupLimits(cpu, shares_of(asked), memory, PROCESSES_MAX)
 
 
-def pod_limits_of(pod: Object) -> Limits:
+def pod_limits_of(pod: Object) -> CgroupLimits:
     """A limit holds for the pod only where every container has one; its sandbox' overhead comes on top."""
     limits, requests = container_limits(pod), container_requests(pod)
     containers = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
@@ -43,7 +43,7 @@ def pod_limits_of(pod: Object) -> Limits:
     more_memory = overhead["memory"].value if "memory" in overhead else 0
     cpu = limits["cpu"].milli + more_cpu if _all_have(containers, "cpu") else 0
     memory = limits["memory"].value + more_memory if _all_have(containers, "memory") else 0
-    return Limits(cpu, shares_of(_milli(requests) + more_cpu), memory, PROCESSES_MAX)
+    return CgroupLimits(cpu, shares_of(_milli(requests) + more_cpu), memory, PROCESSES_MAX)
 
 
 def _all_have(containers: list[Object], resource: str) -> bool:
@@ -54,7 +54,7 @@ def _milli(amounts: Amounts) -> int:
     return amounts["cpu"].milli if "cpu" in amounts else 0
 
 
-def oom_score(pod: Object, container: Object, machine: Machine) -> int:
+def oom_score(pod: Object, container: Object, machine: NodeCapacity) -> int:
     """Who is killed first when the node's memory is full: those who promised least, as the kubelet scores."""
     match qos_class(pod):
         case "Guaranteed":
@@ -69,7 +69,7 @@ def oom_score(pod: Object, container: Object, machine: Machine) -> int:
     return max(score, machine.oom_score_floor)
 
 
-def oci_resources(limits: Limits) -> Object:
+def oci_resources(limits: CgroupLimits) -> Object:
     """As the OCI runtime specification has them; swap is never used."""
     cpu: Object = {"shares": limits.cpu_shares or _SHARES_MIN}
     if limits.cpu_milli:

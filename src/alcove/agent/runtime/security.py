@@ -46,7 +46,7 @@ SAFE_SYSCTLS = frozenset(
 )
 
 
-class Policy(Struct, frozen=True):
+class SecurityPolicy(Struct, frozen=True):
     """What a pod may ask for beyond the ordinary."""
 
     privileged: bool
@@ -57,23 +57,25 @@ class Policy(Struct, frozen=True):
     host_namespaces: bool
 
 
-TENANT = Policy(
+TENANT = SecurityPolicy(
     privileged=False, unconfined=False, any_capability=False, any_sysctl=False, host_namespaces=False
 )
-TENANT_SANDBOXED = Policy(
+TENANT_SANDBOXED = SecurityPolicy(
     privileged=False, unconfined=True, any_capability=True, any_sysctl=False, host_namespaces=False
 )
 """Behind a kernel of its own: what capabilities allow ends there, and so does every system call."""
-RING0 = Policy(privileged=True, unconfined=True, any_capability=True, any_sysctl=True, host_namespaces=True)
+RING0 = SecurityPolicy(
+    privileged=True, unconfined=True, any_capability=True, any_sysctl=True, host_namespaces=True
+)
 
 
-def policy_of(is_ring0: bool, isolation: Isolation) -> Policy:
+def policy_of(is_ring0: bool, isolation: Isolation) -> SecurityPolicy:
     if is_ring0:
         return RING0
     return TENANT_SANDBOXED if isolation is Isolation.SANDBOX else TENANT
 
 
-def check_pod(pod: Object, policy: Policy) -> None:
+def check_pod(pod: Object, policy: SecurityPolicy) -> None:
     """SpecRefused where the pod asks for what only ring0 may have."""
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field) and not policy.host_namespaces:
@@ -83,7 +85,7 @@ def check_pod(pod: Object, policy: Policy) -> None:
             raise SpecRefused(f"forbidden sysctl: {sysctl['name']!r} is not allowed")
 
 
-def is_privileged(container: Object, policy: Policy) -> bool:
+def is_privileged(container: Object, policy: SecurityPolicy) -> bool:
     asked = bool((container.get("securityContext") or {}).get("privileged"))
     if asked and not policy.privileged:
         raise SpecRefused("privileged containers are not allowed for pods of tenants")
@@ -96,7 +98,7 @@ def held(mask: int) -> tuple[str, ...]:
 
 
 def capabilities(
-    container: Object, policy: Policy, everything: Sequence[str] = ALL_CAPABILITIES
+    container: Object, policy: SecurityPolicy, everything: Sequence[str] = ALL_CAPABILITIES
 ) -> tuple[str, ...]:
     """The capabilities that a container's processes may have at most; `everything` is what the node can give."""
     if is_privileged(container, policy):
@@ -116,7 +118,7 @@ def _full_name(name: str) -> str:
     return upper if upper.startswith("CAP_") else f"CAP_{upper}"
 
 
-def _check_added(added: Sequence[str], policy: Policy) -> None:
+def _check_added(added: Sequence[str], policy: SecurityPolicy) -> None:
     for name in added:
         if name not in ALL_CAPABILITIES:
             raise SpecRefused(f"unknown capability {name}")
@@ -125,7 +127,7 @@ def _check_added(added: Sequence[str], policy: Policy) -> None:
 
 
 def seccomp_profile(
-    pod: Object, container: Object, have: Sequence[str], policy: Policy, raw: Object
+    pod: Object, container: Object, have: Sequence[str], policy: SecurityPolicy, raw: Object
 ) -> Object | None:
     """The container's seccomp profile; None: none. `raw` is what `seccomp.load` gave."""
     if is_privileged(container, policy):

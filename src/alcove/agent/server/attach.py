@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from alcove.agent.runtime.base import ContainerId
 from alcove.agent.server import channels
-from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
+from alcove.agent.server.channels import STDERR, STDOUT, RequestedStreams, StreamChannels
 from alcove.component.tasks import stop
 
 PACKET_BYTES_MAX = 8 << 10
@@ -32,7 +32,11 @@ class Attachable(Protocol):
 
 
 async def run(
-    runtime: Attachable, container: ContainerId, stream: socket.socket, wanted: Wanted, client: Channels
+    runtime: Attachable,
+    container: ContainerId,
+    stream: socket.socket,
+    wanted: RequestedStreams,
+    client: StreamChannels,
 ) -> None:
     """Until the container's process ends, or the client leaves. Raises ConnectionError."""
     feeding = [asyncio.create_task(_copy_in(stream, client), name="attach stdin")] if wanted.stdin else []
@@ -45,7 +49,7 @@ async def run(
     await client.finish(channels.success())
 
 
-async def _copy_out(stream: socket.socket, wanted: Wanted, client: Channels) -> None:
+async def _copy_out(stream: socket.socket, wanted: RequestedStreams, client: StreamChannels) -> None:
     loop = asyncio.get_running_loop()
     while packet := await _received(loop, stream):
         is_errors = packet[0] == _FROM_ERRORS
@@ -62,7 +66,7 @@ async def _received(loop: asyncio.AbstractEventLoop, stream: socket.socket) -> b
         return b""
 
 
-async def _copy_in(stream: socket.socket, client: Channels) -> None:
+async def _copy_in(stream: socket.socket, client: StreamChannels) -> None:
     loop = asyncio.get_running_loop()
     try:
         while data := await client.stdin.get():
@@ -73,7 +77,7 @@ async def _copy_in(stream: socket.socket, client: Channels) -> None:
         pass  # The container has ended; what comes out says so.
 
 
-async def _resize(runtime: Attachable, container: ContainerId, client: Channels) -> None:
+async def _resize(runtime: Attachable, container: ContainerId, client: StreamChannels) -> None:
     async for size in channels.sizes_of(client.sizes):
         runtime.resize(container, size.width, size.height)
         # Of two that it finds at once, conmon takes the first; the last is the one that counts.

@@ -14,13 +14,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import NameOID
 
 from alcove.api.errors import Forbidden
-from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER
+from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER
 from alcove.client.keys import PlaneId
 
 _ORGANIZATION = "tenant:system"
 
 
-class Callers:
+class AuthorizedCallers:
     """The server's side of TLS, and the planes that may call."""
 
     def __init__(self, pair: Path) -> None:

@@ -18,7 +18,7 @@ from alcove.agent.server import websocket
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.requests import NodeRequest
-from alcove.agent.server.spdy.session import Session, Stream
+from alcove.agent.server.spdy.session import SpdySession, SpdyStream
 from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, V4, V4_TEXT, V5, WebSocket
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
@@ -36,7 +36,7 @@ STREAMS_SECONDS_MAX = 30.0
 SIZE_BYTES_MAX = 1 << 10
 
 
-class Wanted(Struct, frozen=True):
+class RequestedStreams(Struct, frozen=True):
     """Which streams the client asked for."""
 
     stdin: bool = False
@@ -45,7 +45,7 @@ class Wanted(Struct, frozen=True):
     tty: bool = False
 
     @classmethod
-    def of(cls, request: NodeRequest) -> Wanted:
+    def of(cls, request: NodeRequest) -> RequestedStreams:
         """Raises BadRequest."""
         tty = request.flag("tty")
         wanted = cls(request.flag("stdin"), request.flag("stdout"), request.flag("stderr") and not tty, tty)
@@ -54,12 +54,12 @@ class Wanted(Struct, frozen=True):
         return wanted
 
 
-class Size(Struct, frozen=True):
+class TerminalSize(Struct, frozen=True):
     width: int
     height: int
 
 
-class Channels(Protocol):
+class StreamChannels(Protocol):
     stdin: Inbox
     sizes: Inbox
 
@@ -77,12 +77,14 @@ class Channels(Protocol):
 
 
 @asynccontextmanager
-async def opened(connection: HttpServerStream, request: NodeRequest, wanted: Wanted) -> AsyncIterator[_Open]:
+async def opened(
+    connection: HttpServerStream, request: NodeRequest, wanted: RequestedStreams
+) -> AsyncIterator[_Open]:
     """The streams, once both sides agree on how; raises BadRequest before anything was agreed."""
-    if websocket.is_asked(request):
+    if websocket.is_upgrade_request(request):
         protocol = websocket.chosen(request, (V5, *BEFORE_V5))
         socket = await WebSocket.accept(connection, request, protocol)
-        channels: Channels = WebSocketChannels(
+        channels: StreamChannels = WebSocketChannels(
             socket, may_end=protocol == V5, tells_status=protocol in _TELL_STATUS
         )
         reading = asyncio.create_task(channels.run(), name="WebSocket channels")
@@ -103,7 +105,7 @@ async def opened(connection: HttpServerStream, request: NodeRequest, wanted: Wan
 
 
 class _Open(Struct, frozen=True):
-    channels: Channels
+    channels: StreamChannels
     reading: asyncio.Task[None]
 
     async def during(self, work: Coroutine[Any, Any, None]) -> None:
@@ -167,18 +169,18 @@ class WebSocketChannels:
 
 
 class SpdyChannels:
-    def __init__(self, session: Session, streams: dict[int, Stream]) -> None:
+    def __init__(self, session: SpdySession, streams: dict[int, SpdyStream]) -> None:
         self.stdin = streams[STDIN].inbox if STDIN in streams else Inbox()
         self.sizes = streams[RESIZE].inbox if RESIZE in streams else Inbox()
         self._session = session
         self._streams = streams
 
     @classmethod
-    async def gather(cls, session: Session, wanted: Wanted) -> SpdyChannels:
+    async def gather(cls, session: SpdySession, wanted: RequestedStreams) -> SpdyChannels:
         """Waits for the streams that the client said it would open. Raises ConnectionError, TimeoutError."""
         asked = {STDIN: wanted.stdin, STDOUT: wanted.stdout, STDERR: wanted.stderr, RESIZE: wanted.tty}
         missing = {ERROR, *(channel for channel, is_wanted in asked.items() if is_wanted)}
-        streams: dict[int, Stream] = {}
+        streams: dict[int, SpdyStream] = {}
         async with asyncio.timeout(STREAMS_SECONDS_MAX):
             while missing:
                 stream = await session.accept()
@@ -206,16 +208,16 @@ class SpdyChannels:
         await self._streams[ERROR].end()
 
 
-async def _accept_spdy(connection: HttpServerStream, request: NodeRequest) -> Session:
+async def _accept_spdy(connection: HttpServerStream, request: NodeRequest) -> SpdySession:
     offered = [each.strip() for each in request.headers.get("x-stream-protocol-version", "").split(",")]
     if V4 not in offered:
         raise BadRequest(f"unable to upgrade: none of the protocols {offered} is {V4}")
     headers = {"Upgrade": SPDY, "Connection": "Upgrade", "X-Stream-Protocol-Version": V4}
     await connection.switch(headers)
-    return Session(connection)
+    return SpdySession(connection)
 
 
-async def sizes_of(inbox: Inbox) -> AsyncIterator[Size]:
+async def sizes_of(inbox: Inbox) -> AsyncIterator[TerminalSize]:
     """Window sizes as clients send them: one flat JSON object after the other."""
     unread = b""
     while data := await inbox.get():
@@ -227,7 +229,7 @@ async def sizes_of(inbox: Inbox) -> AsyncIterator[Size]:
                 yield size
 
 
-def _size(text: bytes) -> Size | None:
+def _size(text: bytes) -> TerminalSize | None:
     try:
         told = orjson.loads(text)
         width, height = told["Width"], told["Height"]
@@ -235,7 +237,7 @@ def _size(text: bytes) -> Size | None:
         return None
     if not all(isinstance(each, int) and 0 < each <= 0xFFFF for each in (width, height)):
         return None
-    return Size(width, height)
+    return TerminalSize(width, height)
 
 
 def success() -> Object:

@@ -7,7 +7,7 @@ from asyncio import Future
 READ_BYTES = 32 << 10
 
 
-class Source:
+class DescriptorReader:
     """The reading end of a pipe, or a terminal's upper end."""
 
     def __init__(self, descriptor: int) -> None:
@@ -44,7 +44,7 @@ class Source:
             loop.remove_reader(self._descriptor)
 
 
-class Sink:
+class DescriptorWriter:
     """The writing end of a pipe, or a terminal's upper end. Takes what nobody reads any more, and drops it."""
 
     def __init__(self, descriptor: int) -> None:

@@ -10,16 +10,20 @@ import termios
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from alcove.agent.runtime.base import ContainerId, Exec, Runtime, RuntimeFailure
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ExecSession, RuntimeFailure
 from alcove.agent.server import channels
-from alcove.agent.server.channels import STDERR, STDOUT, Channels, Wanted
-from alcove.agent.server.descriptors import Sink, Source
+from alcove.agent.server.channels import STDERR, STDOUT, RequestedStreams, StreamChannels
+from alcove.agent.server.descriptors import DescriptorReader, DescriptorWriter
 from alcove.api.objects import Object
 from alcove.component.tasks import stop
 
 
 async def run(
-    runtime: Runtime, container: ContainerId, command: Sequence[str], wanted: Wanted, client: Channels
+    runtime: ContainerRuntime,
+    container: ContainerId,
+    command: Sequence[str],
+    wanted: RequestedStreams,
+    client: StreamChannels,
 ) -> None:
     """Runs the command to its end and tells the client how it ended. Raises ConnectionError."""
     with ExitStack() as closing:
@@ -30,7 +34,7 @@ async def run(
         await client.finish(outcome)
 
 
-async def _outcome(runtime: Runtime, container: ContainerId, process: Exec) -> Object:
+async def _outcome(runtime: ContainerRuntime, container: ContainerId, process: ExecSession) -> Object:
     try:
         return channels.exited(await runtime.exec(container, process))
     except RuntimeFailure as error:
@@ -40,10 +44,10 @@ async def _outcome(runtime: Runtime, container: ContainerId, process: Exec) -> O
 class _Copying:
     """What goes between the client and the process; descriptors are closed with the stack."""
 
-    def __init__(self, client: Channels, closing: ExitStack) -> None:
+    def __init__(self, client: StreamChannels, closing: ExitStack) -> None:
         self._client = client
         self._closing = closing
-        self._sources: list[Source] = []
+        self._sources: list[DescriptorReader] = []
         self._out: list[asyncio.Task[None]] = []
         self._in: list[asyncio.Task[None]] = []
 
@@ -59,20 +63,20 @@ class _Copying:
             source.finish()
         await asyncio.gather(*self._out)
 
-    def pipes(self, command: Sequence[str], wanted: Wanted) -> Exec:
+    def pipes(self, command: Sequence[str], wanted: RequestedStreams) -> ExecSession:
         stdin = self._input() if wanted.stdin else None
         stdout = self._output(STDOUT) if wanted.stdout else None
         stderr = self._output(STDERR) if wanted.stderr else None
-        return Exec(command, False, stdin, stdout, stderr)
+        return ExecSession(command, False, stdin, stdout, stderr)
 
-    def terminal(self, command: Sequence[str]) -> Exec:
+    def terminal(self, command: Sequence[str]) -> ExecSession:
         complaints = self._output(STDOUT)
-        return Exec(command, True, None, complaints, complaints, self._take_terminal)
+        return ExecSession(command, True, None, complaints, complaints, self._take_terminal)
 
     def _take_terminal(self, upper: int) -> None:
         self._closing.callback(os.close, upper)
         self._copy_out(upper, STDOUT)
-        self._in.append(asyncio.create_task(self._copy_in(Sink(upper)), name="exec stdin"))
+        self._in.append(asyncio.create_task(self._copy_in(DescriptorWriter(upper)), name="exec stdin"))
         self._in.append(asyncio.create_task(self._resize(upper), name="exec resize"))
 
     def _output(self, channel: int) -> int:
@@ -87,19 +91,19 @@ class _Copying:
         self._closing.callback(os.close, reading)
         end = self._closing.enter_context(ExitStack())
         end.callback(os.close, writing)
-        self._in.append(asyncio.create_task(self._copy_in(Sink(writing), end), name="exec stdin"))
+        self._in.append(asyncio.create_task(self._copy_in(DescriptorWriter(writing), end), name="exec stdin"))
         return reading
 
     def _copy_out(self, descriptor: int, channel: int) -> None:
-        source = Source(descriptor)
+        source = DescriptorReader(descriptor)
         self._sources.append(source)
         self._out.append(asyncio.create_task(self._tell(source, channel), name="exec output"))
 
-    async def _tell(self, source: Source, channel: int) -> None:
+    async def _tell(self, source: DescriptorReader, channel: int) -> None:
         while data := await source.read():
             await self._client.write(channel, data)
 
-    async def _copy_in(self, sink: Sink, end: ExitStack | None = None) -> None:
+    async def _copy_in(self, sink: DescriptorWriter, end: ExitStack | None = None) -> None:
         while data := await self._client.stdin.get():
             await sink.write(data)
         if end is not None:

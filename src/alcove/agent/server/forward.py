@@ -17,9 +17,9 @@ from alcove.agent.server import websocket
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.requests import NodeRequest
-from alcove.agent.server.running import PodHandle
-from alcove.agent.server.spdy.session import Session, Stream
-from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, Tunnel, WebSocket
+from alcove.agent.server.running_containers import PodHandle
+from alcove.agent.server.spdy.session import SpdySession, SpdyStream
+from alcove.agent.server.websocket import ANSWER_SECONDS_MAX, BEFORE_V5, WebSocket, WebSocketTunnel
 from alcove.api.errors import BadRequest
 from alcove.component.tasks import TaskSet, stop
 from alcove.http.streams import HttpServerStream
@@ -32,7 +32,7 @@ PORTS_MAX = 64
 DIAL_SECONDS_MAX = 10.0
 
 
-class Data(Protocol):
+class ForwardedStream(Protocol):
     """The client's side of one connection."""
 
     async def read(self) -> bytes: ...
@@ -44,11 +44,11 @@ class Data(Protocol):
 
 async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHandle) -> None:
     """Until the client leaves. Raises BadRequest before anything was agreed."""
-    if websocket.is_asked(request):
+    if websocket.is_upgrade_request(request):
         protocol = websocket.chosen(request, (TUNNELLED, *BEFORE_V5))
         if protocol == TUNNELLED:
-            tunnel = Tunnel(await WebSocket.accept(connection, request, protocol))
-            await _serve_session(Session(tunnel), pod)
+            tunnel = WebSocketTunnel(await WebSocket.accept(connection, request, protocol))
+            await _serve_session(SpdySession(tunnel), pod)
         else:
             ports = _ports(request)
             await _Plain(await WebSocket.accept(connection, request, protocol), pod, ports).run()
@@ -57,13 +57,13 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
             raise BadRequest(f"unable to upgrade: the protocol {FORWARD} is needed")
         headers = {"Upgrade": SPDY, "Connection": "Upgrade", "X-Stream-Protocol-Version": FORWARD}
         await connection.switch(headers)
-        await _serve_session(Session(connection), pod)
+        await _serve_session(SpdySession(connection), pod)
     else:
         raise BadRequest("unable to upgrade: missing upgrade headers in request")
 
 
-async def _serve_session(session: Session, pod: PodHandle) -> None:
-    waiting: dict[str, Stream] = {}
+async def _serve_session(session: SpdySession, pod: PodHandle) -> None:
+    waiting: dict[str, SpdyStream] = {}
     """The first stream of a pair, until the second comes."""
     reading = asyncio.create_task(session.run(), name="SPDY session")
     connections = TaskSet()
@@ -80,28 +80,28 @@ async def _serve_session(session: Session, pod: PodHandle) -> None:
         await stop(reading)
 
 
-def _pair(stream: Stream) -> str:
+def _pair(stream: SpdyStream) -> str:
     """What the streams of a connection have in common; the oldest clients name no request."""
     return stream.headers.get("requestid") or f"port {stream.headers.get('port', '')}"
 
 
-def _is_data(stream: Stream) -> bool:
+def _is_data(stream: SpdyStream) -> bool:
     return stream.headers.get("streamtype") == "data"
 
 
-async def _forward_streams(pod: PodHandle, data: Stream, errors: Stream) -> None:
+async def _forward_streams(pod: PodHandle, data: SpdyStream, errors: SpdyStream) -> None:
     text = data.headers.get("port", "")
     try:
-        told = await _forward(pod, int(text), data) if _is_port(text) else f'"{text}" is not a port'
-        if told:
-            await errors.write(told.encode())
+        message = await _forward(pod, int(text), data) if _is_port(text) else f'"{text}" is not a port'
+        if message:
+            await errors.write(message.encode())
         await errors.close()
         await data.close()
     except ConnectionError:
         return  # The client is gone.
 
 
-async def _forward(pod: PodHandle, port: int, data: Data) -> str:
+async def _forward(pod: PodHandle, port: int, data: ForwardedStream) -> str:
     """One connection, to its end; what went wrong, if anything. Raises ConnectionError where the client left."""
     try:
         async with asyncio.timeout(DIAL_SECONDS_MAX):
@@ -120,7 +120,7 @@ async def _forward(pod: PodHandle, port: int, data: Data) -> str:
     return ""
 
 
-async def _copy_in(data: Data, dialed: socket.socket) -> None:
+async def _copy_in(data: ForwardedStream, dialed: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     try:
         while part := await data.read():
@@ -130,7 +130,7 @@ async def _copy_in(data: Data, dialed: socket.socket) -> None:
         pass  # Its other half says so too.
 
 
-async def _copy_out(dialed: socket.socket, data: Data) -> None:
+async def _copy_out(dialed: socket.socket, data: ForwardedStream) -> None:
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -202,9 +202,9 @@ class _Plain:
                 await self._data[channel // 2].inbox.put(data)
 
     async def _forward(self, index: int) -> None:
-        told = await _forward(self._pod, self._ports[index], self._data[index])
-        if told:
-            await self._socket.send(bytes([2 * index + 1]) + told.encode())
+        message = await _forward(self._pod, self._ports[index], self._data[index])
+        if message:
+            await self._socket.send(bytes([2 * index + 1]) + message.encode())
 
 
 async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:

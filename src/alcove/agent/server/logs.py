@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from alcove.agent.logs import reading
-from alcove.agent.logs.reading import Options
-from alcove.agent.runtime.base import ContainerId, Runtime, RuntimeFailure
+from alcove.agent.logs import reader
+from alcove.agent.logs.reader import LogOptions
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, RuntimeFailure
 from alcove.agent.server.requests import NodeRequest
-from alcove.agent.server.running import PodHandle
+from alcove.agent.server.running_containers import PodHandle
 from alcove.api import meta
 from alcove.api.errors import BadRequest, NotFound
 from alcove.component.tasks import stop
@@ -27,12 +27,12 @@ async def serve(connection: HttpServerStream, request: NodeRequest, pod: PodHand
     path = container.log_path
     if request.flag("previous"):
         if container.previous_log_path is None:
-            told = f'previous terminated container "{name}" in pod "{pod.key.name}" not found'
-            raise BadRequest(told)
+            message = f'previous terminated container "{name}" in pod "{pod.key.name}" not found'
+            raise BadRequest(message)
         path = container.previous_log_path
     await connection.begin("text/plain")
     ended = asyncio.Event()
-    tasks = [asyncio.create_task(reading.read(path, options, ended, connection.chunk))]
+    tasks = [asyncio.create_task(reader.read(path, options, ended, connection.chunk))]
     if options.follow:
         tasks.append(asyncio.create_task(_gone(connection)))
     waiting = asyncio.create_task(_wait(pod.runtime, container.id, ended)) if options.follow else None
@@ -51,7 +51,7 @@ async def _gone(connection: HttpServerStream) -> None:
         pass
 
 
-async def _wait(runtime: Runtime, container: ContainerId, ended: asyncio.Event) -> None:
+async def _wait(runtime: ContainerRuntime, container: ContainerId, ended: asyncio.Event) -> None:
     try:
         await runtime.wait(container)
     except RuntimeFailure:
@@ -60,7 +60,7 @@ async def _wait(runtime: Runtime, container: ContainerId, ended: asyncio.Event) 
         ended.set()
 
 
-def _options(request: NodeRequest) -> Options:
+def _options(request: NodeRequest) -> LogOptions:
     since: float | None = None
     if (seconds := request.number("sinceSeconds")) is not None:
         since = time.time() - seconds
@@ -72,7 +72,7 @@ def _options(request: NodeRequest) -> Options:
     stream = request.first("stream")
     if stream not in _STREAMS:
         raise BadRequest(f'stream: "{stream}" is none of All, Stdout, Stderr')
-    return Options(
+    return LogOptions(
         request.flag("follow") and not request.flag("previous"),
         request.flag("timestamps"),
         since,

@@ -12,17 +12,17 @@ from functools import partial
 
 import msgspec
 
-from alcove.agent.network.dialing import connect_node
-from alcove.agent.runtime.base import NoSuchContainer, Phase, RuntimeFailure
+from alcove.agent.network.network_dialer import connect_node
+from alcove.agent.runtime.base import ContainerPhase, NoSuchContainer, RuntimeFailure
 from alcove.agent.server import attach, channels, forward, logs, tunnel
 from alcove.agent.server import exec as execution
 from alcove.agent.server.attach import Attachable
-from alcove.agent.server.callers import Callers
-from alcove.agent.server.channels import Wanted
-from alcove.agent.server.nodeanswers import NodeAnswers
+from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.channels import RequestedStreams
+from alcove.agent.server.node_api import NodeApi
 from alcove.agent.server.requests import NodeRequest, read_request, refuse
-from alcove.agent.server.running import ContainerHandle, PodHandle, Running
-from alcove.agent.server.usage import Meter
+from alcove.agent.server.running_containers import ContainerHandle, PodHandle, RunningContainers
+from alcove.agent.server.usage import UsageMeter
 from alcove.api.errors import (
     ApiError,
     BadRequest,
@@ -33,7 +33,7 @@ from alcove.api.errors import (
     ServiceUnavailable,
 )
 from alcove.api.ids import TenantId
-from alcove.api.nodeapi import POD_VERBS, PORT
+from alcove.api.node_api import POD_VERBS, PORT
 from alcove.client.keys import HOME, PlaneId
 from alcove.component import request_ids
 from alcove.component.tasks import BackgroundTasks, spawn, stop
@@ -48,29 +48,29 @@ CLOSE_SECONDS_MAX = 5.0
 _ESTABLISHED = 1
 
 
-class Server:
+class AgentServer:
     """`async with Server(…)` listens; leaving it hangs up on everybody."""
 
     def __init__(
         self,
-        pods: Running,
-        callers: Callers,
+        pods: RunningContainers,
+        callers: AuthorizedCallers,
         host: str = "0.0.0.0",
         port: int = PORT,
-        meter: Meter | None = None,
+        meter: UsageMeter | None = None,
         node: str = "",
         metrics: Callable[[], bytes] = bytes,
     ) -> None:
         self._pods = pods
         self._callers = callers
         self._host, self._port = host, port
-        self._meter = meter or Meter(pods)
-        self._answers = NodeAnswers(node, pods, self._meter, metrics)
+        self._meter = meter or UsageMeter(pods)
+        self._answers = NodeApi(node, pods, self._meter, metrics)
         self._connections: dict[asyncio.Task[None], StreamWriter] = {}
         self._listener: asyncio.Server | None = None
         self._background = BackgroundTasks()
 
-    async def __aenter__(self) -> Server:
+    async def __aenter__(self) -> AgentServer:
         self._listener = await asyncio.start_server(
             self._accept, self._host, self._port,
             ssl=self._callers.context, ssl_handshake_timeout=LIMITS.handshake_seconds_max,
@@ -189,7 +189,7 @@ class Server:
 
 
 async def _exec(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
-    command, wanted = request.query.get("command", []), Wanted.of(request)
+    command, wanted = request.query.get("command", []), RequestedStreams.of(request)
     if not command:
         raise BadRequest("you must specify at least 1 argument for the command")
     container = await _running(pod, name)
@@ -198,7 +198,7 @@ async def _exec(connection: HttpServerStream, request: NodeRequest, pod: PodHand
 
 
 async def _attach(connection: HttpServerStream, request: NodeRequest, pod: PodHandle, name: str) -> None:
-    wanted = Wanted.of(request)
+    wanted = RequestedStreams.of(request)
     container = await _running(pod, name)
     runtime = pod.runtime
     if not isinstance(runtime, Attachable):
@@ -220,7 +220,7 @@ async def _running(pod: PodHandle, name: str) -> ContainerHandle:
         status = await pod.runtime.status(container.id)
     except NoSuchContainer as error:
         raise _not_running(name) from error
-    if status.phase is not Phase.RUNNING:
+    if status.phase is not ContainerPhase.RUNNING:
         raise _not_running(name)
     return container
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from alcove.agent.server.requests import NodeRequest
 from alcove.api.errors import BadRequest, ServiceUnavailable
-from alcove.api.nodeapi import TUNNEL
+from alcove.api.node_api import TUNNEL
 from alcove.component.tasks import stop
 from alcove.http.limits import READ_BYTES
 from alcove.http.streams import HttpServerStream

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import Usage as Used
+from alcove.agent.cgroups import CgroupUsage
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, Isolation, Phase, Runtime, RuntimeFailure
-from alcove.agent.server.running import PodHandle, Running
-from alcove.api.nodeapi import ContainerUsage, PodUsage, Summary, Usage
+from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerRuntime, Isolation, RuntimeFailure
+from alcove.agent.server.running_containers import PodHandle, RunningContainers
+from alcove.api.node_api import ContainerUsage, NodeSummary, PodUsage, ResourceUsage
 from alcove.client.keys import HOME, PlaneId
 
 WINDOW_SECONDS_MIN = 1.0
@@ -30,19 +30,19 @@ _NANOSECONDS = 1_000_000_000
 _Measured = tuple[PodKey, str, ContainerId]
 
 
-class Look(Struct, frozen=True):
+class UsageSnapshot(Struct, frozen=True):
     """All of a node at one moment."""
 
     at: float
-    node: Used
-    containers: Mapping[_Measured, Used]
+    node: CgroupUsage
+    containers: Mapping[_Measured, CgroupUsage]
 
 
-class Meter:
+class UsageMeter:
     def __init__(
         self,
-        pods: Running,
-        node: Callable[[], Used] = lambda: machine(),
+        pods: RunningContainers,
+        node: Callable[[], CgroupUsage] = lambda: machine(),
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -50,17 +50,17 @@ class Meter:
         self._node = node
         self._clock = clock
         self._sleep = sleep
-        self._before: Look | None = None
-        self._now: Look | None = None
+        self._before: UsageSnapshot | None = None
+        self._now: UsageSnapshot | None = None
         self._turn = asyncio.Lock()
 
-    async def summary(self, plane: PlaneId) -> Summary:
+    async def summary(self, plane: PlaneId) -> NodeSummary:
         """What the plane may know: its own pods; the node as a whole is ring0's."""
         async with self._turn:
             before, now = await self._looks()
         return _summary(before, now, plane)
 
-    async def _looks(self) -> tuple[Look, Look]:
+    async def _looks(self) -> tuple[UsageSnapshot, UsageSnapshot]:
         """Two looks that are far enough apart; who asks at once sees the same."""
         before, now = self._before, self._now
         if before is not None and now is not None and self._clock() - now.at < WINDOW_SECONDS_MIN:
@@ -74,18 +74,20 @@ class Meter:
         return now, latest
 
     @staticmethod
-    def _compares(before: Look, now: Look) -> bool:
+    def _compares(before: UsageSnapshot, now: UsageSnapshot) -> bool:
         window = now.at - before.at
         is_apart = WINDOW_SECONDS_MIN <= window <= WINDOW_SECONDS_MAX
         return is_apart and now.containers.keys() <= before.containers.keys()
 
-    async def _look(self) -> Look:
+    async def _look(self) -> UsageSnapshot:
         room = asyncio.Semaphore(AT_ONCE_MAX)
         found = await asyncio.gather(*(_used(pod, room) for pod in self._pods.all()))
-        return Look(self._clock(), self._node(), {key: used for each in found for key, used in each.items()})
+        return UsageSnapshot(
+            self._clock(), self._node(), {key: used for each in found for key, used in each.items()}
+        )
 
 
-async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, Used]:
+async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, CgroupUsage]:
     """What each container of the pod has used that runs."""
     containers = {name: handle.id for name, handle in pod.containers.items()}
     async with room:
@@ -93,7 +95,7 @@ async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, Used
             containers = await _running(pod.runtime, containers)
             if len(containers) == 1:
                 return await _used_in_sandbox(pod, *containers.popitem())
-        found: dict[_Measured, Used] = {}
+        found: dict[_Measured, CgroupUsage] = {}
         for name, id in containers.items():
             used = await _stats(pod.runtime, id)
             if used is not None:
@@ -101,7 +103,7 @@ async def _used(pod: PodHandle, room: asyncio.Semaphore) -> dict[_Measured, Used
         return found
 
 
-async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_Measured, Used]:
+async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_Measured, CgroupUsage]:
     """A container that is alone in its sandbox uses what that uses, which is what limits are on. To look into the
     sandbox takes a hundred times as long."""
     try:
@@ -111,18 +113,20 @@ async def _used_in_sandbox(pod: PodHandle, name: str, id: ContainerId) -> dict[_
     return {(pod.key, name, id): used} if used is not None else {}
 
 
-async def _running(runtime: Runtime, containers: Mapping[str, ContainerId]) -> dict[str, ContainerId]:
+async def _running(
+    runtime: ContainerRuntime, containers: Mapping[str, ContainerId]
+) -> dict[str, ContainerId]:
     found: dict[str, ContainerId] = {}
     for name, id in containers.items():
         try:
-            if (await runtime.status(id)).phase is Phase.RUNNING:
+            if (await runtime.status(id)).phase is ContainerPhase.RUNNING:
                 found[name] = id
         except RuntimeFailure:
             continue
     return found
 
 
-async def _stats(runtime: Runtime, container: ContainerId) -> Used | None:
+async def _stats(runtime: ContainerRuntime, container: ContainerId) -> CgroupUsage | None:
     """None where nothing runs."""
     try:
         used = await runtime.stats(container)
@@ -131,7 +135,7 @@ async def _stats(runtime: Runtime, container: ContainerId) -> Used | None:
     return used if used.processes or used.cpu_nanoseconds else None
 
 
-def _summary(before: Look, now: Look, plane: PlaneId) -> Summary:
+def _summary(before: UsageSnapshot, now: UsageSnapshot, plane: PlaneId) -> NodeSummary:
     window = max(now.at - before.at, 0.001)
     pods: dict[PodKey, list[ContainerUsage]] = {}
     for key, used in now.containers.items():
@@ -140,7 +144,7 @@ def _summary(before: Look, now: Look, plane: PlaneId) -> Summary:
         if earlier is not None and pod.plane == plane:
             usage = _usage(earlier, used, window)
             pods.setdefault(pod, []).append(ContainerUsage(name, usage))
-    return Summary(
+    return NodeSummary(
         now.at,
         window,
         _usage(before.node, now.node, window) if plane == HOME else None,
@@ -151,12 +155,12 @@ def _summary(before: Look, now: Look, plane: PlaneId) -> Summary:
     )
 
 
-def _usage(before: Used, now: Used, window: float) -> Usage:
+def _usage(before: CgroupUsage, now: CgroupUsage, window: float) -> ResourceUsage:
     spent = max(0, now.cpu_nanoseconds - before.cpu_nanoseconds)
-    return Usage(int(spent / window), now.working_set_bytes)
+    return ResourceUsage(int(spent / window), now.working_set_bytes)
 
 
-def machine(proc: Path = Path("/proc")) -> Used:
+def machine(proc: Path = Path("/proc")) -> CgroupUsage:
     """All of this machine."""
     ticks = [int(each) for each in (proc / "stat").read_text().splitlines()[0].split()[1:9]]
     user, nice, system, _idle, _iowait, *interrupts = ticks
@@ -164,4 +168,4 @@ def machine(proc: Path = Path("/proc")) -> Used:
     fields = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines())
     total, available = (int(fields[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
     cpu = busy * _NANOSECONDS // os.sysconf("SC_CLK_TCK")
-    return Used(cpu, total - available, total - available)
+    return CgroupUsage(cpu, total - available, total - available)

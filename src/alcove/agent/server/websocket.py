@@ -33,7 +33,7 @@ ANSWER_SECONDS_MAX = 5.0
 """How long a client has to answer a close. One that is hung up on before may take what it was told for cut off."""
 
 
-class Piece(Struct, frozen=True):
+class WebSocketPiece(Struct, frozen=True):
     """A part of a message, or all of it."""
 
     data: bytes
@@ -41,7 +41,7 @@ class Piece(Struct, frozen=True):
     is_last: bool
 
 
-def is_asked(request: NodeRequest) -> bool:
+def is_upgrade_request(request: NodeRequest) -> bool:
     return request.headers.get("upgrade", "").lower() == "websocket"
 
 
@@ -62,7 +62,7 @@ class WebSocket:
     def __init__(self, connection: HttpServerStream) -> None:
         self._connection = connection
         self._frames = Frames(ConnectionType.SERVER)
-        self._pieces: list[Piece] = []
+        self._pieces: list[WebSocketPiece] = []
         self._is_first = True
 
     @classmethod
@@ -80,7 +80,7 @@ class WebSocket:
         await connection.switch(headers | ({"Sec-WebSocket-Protocol": protocol} if protocol else {}))
         return TextWebSocket(connection) if protocol in (V4_TEXT, OLDEST_TEXT) else cls(connection)
 
-    async def receive(self) -> Piece | None:
+    async def receive(self) -> WebSocketPiece | None:
         """The next part of a message; None when the other side has ended, or has lost its way."""
         while not self._pieces:
             data = await self._connection.read()
@@ -121,7 +121,7 @@ class WebSocket:
 
     def _keep(self, event: BytesMessage | TextMessage) -> None:
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
-        self._pieces.append(Piece(data, self._is_first, event.message_finished))
+        self._pieces.append(WebSocketPiece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
 
 
@@ -148,11 +148,11 @@ class TextWebSocket(WebSocket):
         whole = len(text) if event.message_finished else len(text) - len(text) % 4
         self._undecoded = text[whole:]
         data = channel + base64.b64decode(text[:whole], validate=True)
-        self._pieces.append(Piece(data, self._is_first, event.message_finished))
+        self._pieces.append(WebSocketPiece(data, self._is_first, event.message_finished))
         self._is_first = event.message_finished
 
 
-class Tunnel:
+class WebSocketTunnel:
     """A connection inside a WebSocket: binary messages, whose bounds mean nothing. A `Wire`."""
 
     def __init__(self, socket: WebSocket) -> None:

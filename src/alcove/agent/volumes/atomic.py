@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from alcove.agent.volumes.files import File
+from alcove.agent.volumes.files import VolumeFile
 
 DATA = "..data"
 _DRAFT = "..data_tmp"
@@ -22,7 +22,7 @@ _DRAFT = "..data_tmp"
 Checkpoint = Callable[[str], None]
 
 
-def write(folder: Path, files: Mapping[str, File], group: int | None, checkpoint: Checkpoint) -> bool:
+def write(folder: Path, files: Mapping[str, VolumeFile], group: int | None, checkpoint: Checkpoint) -> bool:
     """Whether anything changed. Safe to repeat, and from any point on where another was stopped."""
     current = _current(folder)
     is_new = current is None or not _is_same(current, files, group)
@@ -50,7 +50,7 @@ def _current(folder: Path) -> Path | None:
         return None
 
 
-def _is_same(current: Path, files: Mapping[str, File], group: int | None) -> bool:
+def _is_same(current: Path, files: Mapping[str, VolumeFile], group: int | None) -> bool:
     try:
         found = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
         return found == set(files) and all(
@@ -60,14 +60,14 @@ def _is_same(current: Path, files: Mapping[str, File], group: int | None) -> boo
         return False
 
 
-def _is_as(path: Path, file: File, group: int | None) -> bool:
+def _is_as(path: Path, file: VolumeFile, group: int | None) -> bool:
     state = path.stat()
     owner = (file.uid, group or 0, file.mode)
     is_alike = (state.st_uid, state.st_gid, state.st_mode & 0o777) == owner
     return is_alike and state.st_size == len(file.content) and path.read_bytes() == file.content
 
 
-def _fill(made: Path, files: Mapping[str, File], group: int | None) -> None:
+def _fill(made: Path, files: Mapping[str, VolumeFile], group: int | None) -> None:
     made.chmod(0o755)
     for path, file in files.items():
         target = made / path

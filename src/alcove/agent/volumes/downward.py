@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api import objects, quantity
 from alcove.api.objects import Object
 

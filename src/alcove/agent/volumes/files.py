@@ -10,20 +10,20 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 
 MODE = 0o644
 MODE_MAX = 0o777
 
 
-class File(Struct, frozen=True):
+class VolumeFile(Struct, frozen=True):
     content: bytes
     mode: int
     uid: int = 0
 
 
-Files = dict[str, File]
+Files = dict[str, VolumeFile]
 
 
 def of_config_map(found: Object | None, source: Object, default_mode: int) -> Files:
@@ -47,7 +47,7 @@ def of_secret(found: Object | None, source: Object, default_mode: int) -> Files:
 
 
 def file(path: str, content: bytes, mode: int, uid: int = 0) -> Files:
-    return {checked(path): File(content, mode & MODE_MAX, uid)}
+    return {checked(path): VolumeFile(content, mode & MODE_MAX, uid)}
 
 
 def checked(path: str) -> str:
@@ -60,17 +60,17 @@ def checked(path: str) -> str:
     return "/".join(parts)
 
 
-def for_group(files: Mapping[str, File], group: int | None) -> Files:
+def for_group(files: Mapping[str, VolumeFile], group: int | None) -> Files:
     """Whatever their modes are, the pod's group can read them."""
     if group is None:
         return dict(files)
-    return {path: File(each.content, each.mode | 0o440, each.uid) for path, each in files.items()}
+    return {path: VolumeFile(each.content, each.mode | 0o440, each.uid) for path, each in files.items()}
 
 
 def _chosen(content: Mapping[str, bytes], source: Object, default_mode: int, missing: str) -> Files:
     items: Sequence[Object] = source.get("items") or ()
     if not items:
-        return {checked(key): File(content[key], default_mode & MODE_MAX) for key in sorted(content)}
+        return {checked(key): VolumeFile(content[key], default_mode & MODE_MAX) for key in sorted(content)}
     files: Files = {}
     for item in items:
         key, mode = item.get("key") or "", item.get("mode")

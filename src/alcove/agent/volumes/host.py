@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 
 _KINDS = {

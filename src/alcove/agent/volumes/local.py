@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from alcove.agent import mounting, trees
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent import file_trees, mount_calls
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.ids import TenantId
 from alcove.client.keys import ObjectKey, PlaneId
 
@@ -31,7 +31,7 @@ _SYS_RESOURCE = 24
 _ZEROS = bytes(1 << 20)
 
 
-class Volume(Struct, frozen=True):
+class LocalVolume(Struct, frozen=True):
     plane: PlaneId
     tenant: TenantId
     name: str
@@ -50,7 +50,7 @@ class Volume(Struct, frozen=True):
         return ObjectKey(self.plane, self.tenant, "", self.name)
 
 
-class LocalVolumes:
+class LocalVolumeStore:
     """All calls wait for the disk: from an event loop they belong in a thread, one at a time for a volume."""
 
     def __init__(self, folder: Path, checkpoint: Callable[[str], None]) -> None:
@@ -58,10 +58,10 @@ class LocalVolumes:
         self._checkpoint = checkpoint
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
 
-    def all(self) -> list[Volume]:
+    def all(self) -> list[LocalVolume]:
         return [self._read(path) for path in sorted(self._folder.glob("*.json"))]
 
-    def find(self, id: str) -> Volume | None:
+    def find(self, id: str) -> LocalVolume | None:
         try:
             return self._read(self._folder / f"{id}.json")
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class LocalVolumes:
         """Where it is mounted, if it is."""
         return self._folder / id / "root"
 
-    def mount(self, wanted: Volume) -> Path:
+    def mount(self, wanted: LocalVolume) -> Path:
         """Where the volume's files are; it is made, or grown to its size, where it has to be. Idempotent."""
         known = self.find(wanted.id)
         if known is None:
@@ -98,9 +98,9 @@ class LocalVolumes:
 
     def unmount(self, id: str) -> None:
         """Idempotent. What still has it open keeps it; mounted again meanwhile, it is the same file system."""
-        mounting.unmount_all(self.root(id))
+        mount_calls.unmount_all(self.root(id))
 
-    def grow(self, volume: Volume, size_bytes: int) -> None:
+    def grow(self, volume: LocalVolume, size_bytes: int) -> None:
         """Also while it is used, if this process may; else it grows when it is next mounted."""
         image = self._folder / volume.id / "image"
         if not os.path.ismount(self.root(volume.id)):
@@ -119,7 +119,7 @@ class LocalVolumes:
         self._checkpoint("grow file system")
         self._write(structs.replace(volume, size_bytes=size_bytes))
 
-    def wipe(self, volume: Volume) -> bool:
+    def wipe(self, volume: LocalVolume) -> bool:
         """Overwrites all that was written, then frees it; False while something still has it open. Safe to
         repeat, and from any point on where another was stopped."""
         home = self._folder / volume.id
@@ -131,12 +131,12 @@ class LocalVolumes:
         if image.exists():
             _overwrite(image)
             self._checkpoint("overwrite volume")
-        trees.remove(home)
+        file_trees.remove(home)
         self._checkpoint("remove volume")
         (self._folder / f"{volume.id}.json").unlink(missing_ok=True)
         return True
 
-    def _make(self, volume: Volume, home: Path) -> Volume:
+    def _make(self, volume: LocalVolume, home: Path) -> LocalVolume:
         home.mkdir(exist_ok=True, mode=0o711)
         draft = home / "draft"
         draft.unlink(missing_ok=True)
@@ -171,10 +171,10 @@ class LocalVolumes:
         finally:
             os.close(descriptor)
 
-    def _read(self, path: Path) -> Volume:
-        return msgspec.json.decode(path.read_bytes(), type=Volume)
+    def _read(self, path: Path) -> LocalVolume:
+        return msgspec.json.decode(path.read_bytes(), type=LocalVolume)
 
-    def _write(self, volume: Volume) -> None:
+    def _write(self, volume: LocalVolume) -> None:
         path = self._folder / f"{volume.id}.json"
         draft = path.with_suffix(".new")
         with draft.open("wb") as file:
@@ -223,8 +223,8 @@ def _wait_until_closed(image: Path) -> None:
 
 def _may_resize() -> bool:
     """The kernel lets file systems that are mounted grow for who has CAP_SYS_RESOURCE."""
-    told = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
-    return bool(int(told, 16) >> _SYS_RESOURCE & 1)
+    message = Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0]
+    return bool(int(message, 16) >> _SYS_RESOURCE & 1)
 
 
 def _run(*command: str | Path, good: tuple[int, ...] = (0,)) -> None:

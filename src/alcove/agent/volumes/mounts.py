@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from alcove.agent import mounting
-from alcove.agent.runtime.config import Mount
+from alcove.agent import mount_calls
+from alcove.agent.runtime.config import BindMount
 from alcove.agent.runtime.expand import expand
-from alcove.agent.volumes.failure import VolumeFailure, of_volume
+from alcove.agent.volumes.errors import VolumeFailure, of_volume
 from alcove.api.objects import Object
 
 _PROPAGATION = {None: "rprivate", "None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
@@ -38,7 +38,7 @@ def container_mounts(
     container: Object,
     paths: Mapping[str, VolumePath],
     variables: Mapping[str, str] | None = None,
-) -> list[Mount]:
+) -> list[BindMount]:
     """What the runtime mounts for the container; `variables` are its environment, for `subPathExpr`. Waits
     for the disk where parts of volumes are mounted. To be called for each start of the container."""
     if container.get("volumeDevices"):
@@ -55,7 +55,7 @@ def _mount(
     asked: Object,
     paths: Mapping[str, VolumePath],
     variables: Mapping[str, str],
-) -> Mount:
+) -> BindMount:
     name = asked.get("name") or ""
     volume = paths.get(name)
     if volume is None:
@@ -70,7 +70,7 @@ def _mount(
             source = _mount_part(volume, part, target)
         except OSError as error:
             raise of_volume(name, _told(part, error)) from error
-    return Mount(
+    return BindMount(
         source=str(source),
         destination=_destination(asked),
         read_only=volume.read_only or bool(asked.get("readOnly")),
@@ -102,18 +102,18 @@ def _destination(asked: Object) -> str:
 
 def _propagation(asked: Object, volume: VolumePath) -> str:
     """Only mounts of the node itself can pass through a volume, so only there it means anything."""
-    told = _PROPAGATION.get(asked.get("mountPropagation"), "rprivate")
-    return told if volume.is_shared_with_node else "rprivate"
+    message = _PROPAGATION.get(asked.get("mountPropagation"), "rprivate")
+    return message if volume.is_shared_with_node else "rprivate"
 
 
 def _mount_part(volume: VolumePath, part: str, target: Path) -> Path:
-    mounting.unmount_all(target)
+    mount_calls.unmount_all(target)
     top = os.open(volume.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = _opened(top, part, is_made=not volume.read_only)
         try:
             _make_place(target, stat.S_ISDIR(os.fstat(found).st_mode))
-            mounting.bind(found, target)
+            mount_calls.bind(found, target)
         finally:
             os.close(found)
     finally:
@@ -124,7 +124,7 @@ def _mount_part(volume: VolumePath, part: str, target: Path) -> Path:
 def _opened(top: int, part: str, is_made: bool) -> int:
     """The part, as a folder like the volume itself where it is not there yet."""
     try:
-        return mounting.open_beneath(top, part, os.O_PATH)
+        return mount_calls.open_beneath(top, part, os.O_PATH)
     except OSError as error:
         if error.errno != errno.ENOENT or not is_made:
             raise
@@ -144,8 +144,8 @@ def _below(parent: int, name: str, like: os.stat_result) -> int:
     try:
         os.mkdir(name, dir_fd=parent)
     except FileExistsError:
-        return mounting.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY)
-    made = mounting.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        return mount_calls.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY)
+    made = mount_calls.open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         os.fchown(made, like.st_uid, like.st_gid)
         os.fchmod(made, stat.S_IMODE(like.st_mode))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 
 _FILE_MODE, _FOLDER_MODE = 0o660, stat.S_ISGID | 0o770
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -27,12 +27,12 @@ class _Level(Struct):
 
 
 def is_owned(folder: Path, group: int) -> bool:
-    """Whether the top looks like what `own` leaves: what is below is then taken for granted on demand."""
+    """Whether the top looks like what `set_group_ownership` leaves: what is below is then taken for granted on demand."""
     state = folder.stat()
     return state.st_gid == group and state.st_mode & _FOLDER_MODE == _FOLDER_MODE
 
 
-def own(folder: Path, group: int) -> None:
+def set_group_ownership(folder: Path, group: int) -> None:
     """Everything below first, the top last: a walk that was stopped is seen and done again."""
     top = os.open(folder, _OPEN_FOLDER)
     try:

@@ -10,14 +10,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from alcove.agent.images.model import Image, ImageFailure
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import downward, files, tokens
-from alcove.agent.volumes.failure import VolumeFailure, of_volume
+from alcove.agent.volumes.errors import VolumeFailure, of_volume
 from alcove.agent.volumes.files import Files
-from alcove.agent.volumes.local import SIZE_BYTES_MIN, Volume
+from alcove.agent.volumes.local import SIZE_BYTES_MIN, LocalVolume
 from alcove.agent.volumes.tokens import Tokens
-from alcove.api import localvolumes, objects, quantity
+from alcove.api import local_volumes, objects, quantity
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
@@ -31,35 +31,35 @@ GetImage = Callable[[PodKey, Object, Object], Awaitable[Image]]
 """(key, pod, container) → the image, as `images.policy.Pulls.ensure` gives it."""
 
 
-class Made(Struct, frozen=True):
+class ProjectedFiles(Struct, frozen=True):
     """Of files that are written, and change with what they are made of."""
 
     name: str
     files: Files
 
 
-class Empty(Struct, frozen=True):
+class EmptyDirMount(Struct, frozen=True):
     name: str
     is_memory: bool
     size_bytes: int
     """Zero: not limited by itself."""
 
 
-class Host(Struct, frozen=True):
+class HostPathMount(Struct, frozen=True):
     name: str
     source: Object
     read_only: bool = False
 
 
-class Local(Struct, frozen=True):
+class LocalVolumeMount(Struct, frozen=True):
     name: str
-    volume: Volume
+    volume: LocalVolume
     read_only: bool
     is_exclusive: bool
     """For one pod only (ReadWriteOncePod)."""
 
 
-class Unpacked(Struct, frozen=True):
+class ImageVolumeMount(Struct, frozen=True):
     """An image's files."""
 
     name: str
@@ -67,20 +67,20 @@ class Unpacked(Struct, frozen=True):
     digest: str
 
 
-Planned = Made | Empty | Host | Local | Unpacked
+Planned = ProjectedFiles | EmptyDirMount | HostPathMount | LocalVolumeMount | ImageVolumeMount
 
 
-class Plan(Struct, frozen=True):
+class PodVolumePlan(Struct, frozen=True):
     volumes: list[Planned]
     tokens: Tokens
     failure: VolumeFailure | None = None
     """The first, where others are nevertheless planned."""
 
 
-class Sources:
+class VolumeSources:
     def __init__(
         self,
-        lookup: Lookup,
+        lookup: ObjectLookup,
         clock: Callable[[], float],
         node: str,
         allocatable: Callable[[], Mapping[str, str]],
@@ -92,13 +92,13 @@ class Sources:
         self._allocatable = allocatable
         self._image = image
 
-    async def plan(self, key: PodKey, pod: Object, known: Tokens) -> Plan:
+    async def plan(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
         """Everything the pod's volumes need. VolumeFailure where anything is missing."""
         made: Tokens = {}
         planned = [await self._planned(key, pod, volume, known, made) for volume in _volumes(pod)]
-        return Plan(planned, made)
+        return PodVolumePlan(planned, made)
 
-    async def plan_changing(self, key: PodKey, pod: Object, known: Tokens) -> Plan:
+    async def plan_changing(self, key: PodKey, pod: Object, known: Tokens) -> PodVolumePlan:
         """What may have changed since; a volume that cannot be looked up stays out, and as it is."""
         made: Tokens = {}
         planned: list[Planned] = []
@@ -110,7 +110,7 @@ class Sources:
                 planned.append(await self._planned(key, pod, volume, known, made))
             except VolumeFailure as error:
                 failure = failure or error
-        return Plan(planned, {**known, **made}, failure)
+        return PodVolumePlan(planned, {**known, **made}, failure)
 
     async def _planned(
         self, key: PodKey, pod: Object, volume: Object, known: Tokens, made: Tokens
@@ -129,7 +129,7 @@ class Sources:
                     mode = files.MODE if mode is None else mode
                     whole = source if kind == "projected" else {"sources": [{kind: source}]}
                     contents = await self._contents(key, pod, name, whole, mode, known, made)
-                    return Made(name, files.for_group(contents, fs_group(pod)))
+                    return ProjectedFiles(name, files.for_group(contents, fs_group(pod)))
                 case "persistentVolumeClaim":
                     claim = str(source.get("claimName") or "")
                     return await self._claimed(key, name, claim, bool(source.get("readOnly")), None)
@@ -137,7 +137,7 @@ class Sources:
                     return await self._claimed(key, name, f"{key.name}-{name}", False, pod)
                 case "hostPath":
                     check_ring0(key, "hostPath volumes are")
-                    return Host(name, source)
+                    return HostPathMount(name, source)
                 case "image":
                     return await self._unpacked(key, pod, name, source)
         except (VolumeFailure, ImageFailure, ClientError, ApiError) as error:
@@ -206,18 +206,18 @@ class Sources:
         read_only = read_only or set(modes) == {"ReadOnlyMany"}
         if spec.get("volumeMode") == "Block":
             raise VolumeFailure("volumes of mode Block are not supported on this node")
-        if localvolumes.is_local(volume):
-            node = localvolumes.node_of(volume)
+        if local_volumes.is_local(volume):
+            node = local_volumes.node_of(volume)
             if node != self._node:
                 raise VolumeFailure(f'volume "{objects.name(volume)}" is on node "{node}", not here')
             size = quantity.whole(objects.get(spec, "capacity", "storage", default="0"))
-            wanted = Volume(key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN))
-            return Local(name, wanted, read_only, "ReadWriteOncePod" in modes)
+            wanted = LocalVolume(key.plane, key.tenant, objects.name(volume), uid, max(size, SIZE_BYTES_MIN))
+            return LocalVolumeMount(name, wanted, read_only, "ReadWriteOncePod" in modes)
         for kind in ("hostPath", "local"):
             if kind in spec:
                 check_ring0(key, f"{kind} volumes are")
                 needed = {"type": "Directory"} if kind == "local" else {}
-                return Host(name, {**spec[kind], **needed}, read_only)
+                return HostPathMount(name, {**spec[kind], **needed}, read_only)
         raise VolumeFailure("only local volumes are supported on this node")
 
     async def _unpacked(self, key: PodKey, pod: Object, name: str, source: Object) -> Planned:
@@ -225,7 +225,7 @@ class Sources:
             raise VolumeFailure("image volumes are not supported on this node")
         asked = {"image": source.get("reference"), "imagePullPolicy": source.get("pullPolicy")}
         image = await self._image(key, pod, asked)
-        return Unpacked(name, image.rootfs, image.digest)
+        return ImageVolumeMount(name, image.rootfs, image.digest)
 
 
 _CHANGING = {"configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "ephemeral"}
@@ -250,15 +250,15 @@ def _volumes(pod: Object) -> list[Object]:
     return objects.get(pod, "spec", "volumes", default=[])  # type: ignore[no-any-return]
 
 
-def _empty(name: str, source: Object, pod: Object) -> Empty:
+def _empty(name: str, source: Object, pod: Object) -> EmptyDirMount:
     medium = source.get("medium") or ""
     if medium not in ("", "Memory"):
         raise VolumeFailure(f"emptyDir of medium {medium} is not supported on this node")
     limit = quantity.whole(source["sizeLimit"]) if source.get("sizeLimit") else 0
     if medium == "Memory":
         limits = [each for each in (limit, _memory_limit(pod)) if each]
-        return Empty(name, True, min(limits, default=0))
-    return Empty(name, False, limit)
+        return EmptyDirMount(name, True, min(limits, default=0))
+    return EmptyDirMount(name, False, limit)
 
 
 def _memory_limit(pod: Object) -> int:

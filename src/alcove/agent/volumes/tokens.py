@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api import meta, objects
 from alcove.api.objects import Object
 
@@ -22,7 +22,7 @@ LIFE_USED = 0.8
 """Of a token's life; then it is renewed."""
 
 
-class Token(Struct, frozen=True):
+class ServiceAccountToken(Struct, frozen=True):
     token: str
     audience: str
     made_at: float
@@ -33,13 +33,18 @@ class Token(Struct, frozen=True):
         return self.audience == audience and self.made_at - 60 <= now < self.renew_at
 
 
-Tokens = dict[str, Token]
+Tokens = dict[str, ServiceAccountToken]
 """By volume and path."""
 
 
 async def renewed(
-    lookup: Lookup, key: PodKey, pod: Object, source: Object, known: Token | None, now: float
-) -> Token:
+    lookup: ObjectLookup,
+    key: PodKey,
+    pod: Object,
+    source: Object,
+    known: ServiceAccountToken | None,
+    now: float,
+) -> ServiceAccountToken:
     """The token for a volume's `serviceAccountToken`: the known one as long as it is good."""
     audience = source.get("audience") or ""
     if known is not None and known.is_good(audience, now):
@@ -52,7 +57,7 @@ async def renewed(
     status = made.get("status") or {}
     ends_at = meta.parse_time(status["expirationTimestamp"])
     life = min((ends_at - now) * LIFE_USED, AGE_SECONDS_MAX)
-    return Token(status["token"], audience, now, now + life)
+    return ServiceAccountToken(status["token"], audience, now, now + life)
 
 
 def read(path: Path) -> Tokens:
@@ -62,7 +67,7 @@ def read(path: Path) -> Tokens:
         return {}
 
 
-def write(path: Path, tokens: Mapping[str, Token]) -> None:
+def write(path: Path, tokens: Mapping[str, ServiceAccountToken]) -> None:
     draft = path.with_suffix(".new")
     draft.touch(mode=0o600)
     draft.write_bytes(msgspec.json.encode(dict(tokens)))

@@ -22,24 +22,24 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct, structs
 
-from alcove.agent import mounting, trees
-from alcove.agent.lookup import Lookup
-from alcove.agent.mounting import MS_NODEV, MS_NOEXEC, MS_NOSUID
+from alcove.agent import file_trees, mount_calls
+from alcove.agent.lookup import ObjectLookup
+from alcove.agent.mount_calls import MS_NODEV, MS_NOEXEC, MS_NOSUID
 from alcove.agent.podkey import PodKey
 from alcove.agent.volumes import atomic, host, ownership, tokens
-from alcove.agent.volumes.failure import VolumeFailure, of_volume, told
-from alcove.agent.volumes.local import LocalVolumes, Volume
+from alcove.agent.volumes.errors import VolumeFailure, of_volume, tenant_message
+from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
 from alcove.agent.volumes.mounts import VolumePath
 from alcove.agent.volumes.sources import (
-    Empty,
+    EmptyDirMount,
     GetImage,
-    Host,
-    Local,
-    Made,
-    Plan,
+    HostPathMount,
+    ImageVolumeMount,
+    LocalVolumeMount,
     Planned,
-    Sources,
-    Unpacked,
+    PodVolumePlan,
+    ProjectedFiles,
+    VolumeSources,
     fs_group,
 )
 from alcove.api import objects
@@ -64,11 +64,11 @@ class _Record(Struct, frozen=True):
     """Empty until everything is there."""
 
 
-class Volumes:
+class PodVolumes:
     def __init__(
         self,
         folder: Path,
-        lookup: Lookup,
+        lookup: ObjectLookup,
         clock: Callable[[], float],
         *,
         node: str,
@@ -79,9 +79,9 @@ class Volumes:
         """`clock` is the wall's; `node` is this one's name; `image` fetches what image volumes name."""
         self._pods = folder / "pods"
         self._pods.mkdir(parents=True, exist_ok=True, mode=0o711)
-        self.local = LocalVolumes(folder / "local", checkpoint)
+        self.local = LocalVolumeStore(folder / "local", checkpoint)
         self._lookup = lookup
-        self._sources = Sources(lookup, clock, node, allocatable, image)
+        self._sources = VolumeSources(lookup, clock, node, allocatable, image)
         self._checkpoint = checkpoint
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._records: dict[str, _Record] = {}
@@ -137,7 +137,7 @@ class Volumes:
     async def usages(self, keys: list[PodKey]) -> dict[PodKey, dict[str, int]]:
         """The same for many pods: one process measures them all."""
         places = [(key, path) for key in keys for path in self._empties(_id(key))]
-        sizes = await _in_thread(trees.used_bytes, [path for _, path in places])
+        sizes = await _in_thread(file_trees.used_bytes, [path for _, path in places])
         found: dict[PodKey, dict[str, int]] = {}
         for (key, path), size in zip(places, sizes, strict=True):
             found.setdefault(key, {})[path.name] = size
@@ -158,14 +158,14 @@ class Volumes:
         records = list(self._records.items())  # Others make volumes in threads of their own meanwhile.
         return any(local_id in record.local.values() for id, record in records if id != but_by)
 
-    async def wipe(self, volume: Volume) -> bool:
+    async def wipe(self, volume: LocalVolume) -> bool:
         """False: not yet, it is still open. Then it should be tried again."""
         async with self._turn(volume.id):
             return not self.is_used(volume.id) and await _in_thread(self.local.wipe, volume)
 
     # Making
 
-    def _make(self, id: str, key: PodKey, pod: Object, plan: Plan) -> Mapping[str, VolumePath]:
+    def _make(self, id: str, key: PodKey, pod: Object, plan: PodVolumePlan) -> Mapping[str, VolumePath]:
         before = self._records.get(id)
         is_first = before is None or not before.paths
         home = self._pods / id
@@ -173,13 +173,13 @@ class Volumes:
             self._check_exclusive(id, plan)
             home.mkdir(exist_ok=True, mode=0o711)
             self._checkpoint("make folder of pod")
-            local = {each.name: each.volume.id for each in plan.volumes if isinstance(each, Local)}
-            images = {each.name: each.digest for each in plan.volumes if isinstance(each, Unpacked)}
+            local = {each.name: each.volume.id for each in plan.volumes if isinstance(each, LocalVolumeMount)}
+            images = {each.name: each.digest for each in plan.volumes if isinstance(each, ImageVolumeMount)}
             record = self._write(id, _Record(key, local, images, before.paths if before is not None else {}))
             self._write_tokens(home, plan)
             paths = {each.name: self._made(home, pod, each, is_first) for each in plan.volumes}
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be made: {told(error)}") from error
+            raise VolumeFailure(f"volumes of the pod cannot be made: {tenant_message(error)}") from error
         self._write(id, structs.replace(record, paths=paths))
         return paths
 
@@ -192,23 +192,23 @@ class Volumes:
     def _path(self, home: Path, pod: Object, planned: Planned, is_first: bool) -> VolumePath:
         parts = home / "parts"
         match planned:
-            case Made(name, contents):
+            case ProjectedFiles(name, contents):
                 folder = self._memory(home) / name
                 folder.mkdir(exist_ok=True, mode=0o755)
                 atomic.write(folder, contents, fs_group(pod), self._checkpoint)
                 return VolumePath(folder, True, parts)
-            case Empty(name):
+            case EmptyDirMount(name):
                 folder = self._empty(home, planned)
                 _own(folder, pod, is_first)
                 return VolumePath(folder, False, parts)
-            case Host(_, source, read_only):
+            case HostPathMount(_, source, read_only):
                 return VolumePath(host.path_of(source), read_only, parts, is_shared_with_node=True)
-            case Local(_, volume, read_only):
+            case LocalVolumeMount(_, volume, read_only):
                 folder = self.local.mount(volume)
                 if not read_only:
                     _own(folder, pod, is_first)
                 return VolumePath(folder, read_only, parts)
-            case Unpacked():
+            case ImageVolumeMount():
                 return VolumePath(self._unpacked(home, planned), True, parts)
         assert_never(planned)
 
@@ -221,7 +221,7 @@ class Volumes:
             self._checkpoint("mount memory")
         return folder
 
-    def _empty(self, home: Path, wanted: Empty) -> Path:
+    def _empty(self, home: Path, wanted: EmptyDirMount) -> Path:
         folder = home / "empty" / wanted.name
         folder.parent.mkdir(exist_ok=True, mode=0o711)
         is_new = not folder.exists()
@@ -230,27 +230,27 @@ class Volumes:
             self._checkpoint("make empty folder")
         if is_new and not wanted.is_memory:
             folder.chmod(0o777)
-        if mounting.has_devices(folder):
+        if mount_calls.has_devices(folder):
             if wanted.is_memory:
                 size = f",size={wanted.size_bytes}" if wanted.size_bytes else ""
-                mounting.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
+                mount_calls.mount("tmpfs", folder, "tmpfs", MS_NODEV, f"mode=777{size}")
             else:
                 _bind(folder, folder, read_only=False)
             self._checkpoint("mount empty folder")
         return folder
 
-    def _unpacked(self, home: Path, wanted: Unpacked) -> Path:
+    def _unpacked(self, home: Path, wanted: ImageVolumeMount) -> Path:
         """An image may hold device nodes: they must mean nothing, whatever the runtime makes of them."""
         folder = home / "images" / wanted.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-        if mounting.has_devices(folder):
+        if mount_calls.has_devices(folder):
             _bind(wanted.path, folder, read_only=True)
             self._checkpoint("mount image")
         return folder
 
-    def _check_exclusive(self, id: str, plan: Plan) -> None:
+    def _check_exclusive(self, id: str, plan: PodVolumePlan) -> None:
         for each in plan.volumes:
-            if not isinstance(each, Local) or not each.is_exclusive:
+            if not isinstance(each, LocalVolumeMount) or not each.is_exclusive:
                 continue
             if self.is_used(each.volume.id, but_by=id):
                 why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
@@ -258,19 +258,19 @@ class Volumes:
 
     # Changing
 
-    def _change(self, id: str, pod: Object, plan: Plan) -> None:
+    def _change(self, id: str, pod: Object, plan: PodVolumePlan) -> None:
         home = self._pods / id
         try:
             self._write_tokens(home, plan)
             for each in plan.volumes:
-                if isinstance(each, Made):
+                if isinstance(each, ProjectedFiles):
                     self._path(home, pod, each, is_first=False)
-                elif isinstance(each, Local) and not each.read_only:
+                elif isinstance(each, LocalVolumeMount) and not each.read_only:
                     self.local.mount(each.volume)
         except OSError as error:
-            raise VolumeFailure(f"volumes of the pod cannot be changed: {told(error)}") from error
+            raise VolumeFailure(f"volumes of the pod cannot be changed: {tenant_message(error)}") from error
 
-    def _write_tokens(self, home: Path, plan: Plan) -> None:
+    def _write_tokens(self, home: Path, plan: PodVolumePlan) -> None:
         if plan.tokens:
             self._memory(home)
             tokens.write(self._tokens_of(home.name), plan.tokens)
@@ -279,8 +279,8 @@ class Volumes:
 
     def _remove(self, id: str) -> None:
         home = self._pods / id
-        for path in mounting.mounts_below(home):
-            mounting.unmount_all(path)
+        for path in mount_calls.mounts_below(home):
+            mount_calls.unmount_all(path)
             self._checkpoint("unmount")
         record = self._records.get(id)
         for local in set(record.local.values()) if record is not None else ():
@@ -288,9 +288,9 @@ class Volumes:
                 self.local.unmount(local)
                 self._checkpoint("unmount volume")
         # The record goes last: while there is one, whoever starts anew knows that this is to be done.
-        trees.remove(*(path for path in _entries(home) if path.name != _RECORD))
+        file_trees.remove(*(path for path in _entries(home) if path.name != _RECORD))
         self._checkpoint("remove files")
-        trees.remove(home)
+        file_trees.remove(home)
         self._records.pop(id, None)
 
     def _recover(self) -> None:
@@ -353,8 +353,8 @@ def _try_to(remove: Callable[[str], None], id: str) -> None:
         log.warning("volumes left by a pod not removed", extra={"folder": id, "why": str(error)})
 
 
-def _local_ids(plan: Plan) -> list[str]:
-    return sorted({each.volume.id for each in plan.volumes if isinstance(each, Local)})
+def _local_ids(plan: PodVolumePlan) -> list[str]:
+    return sorted({each.volume.id for each in plan.volumes if isinstance(each, LocalVolumeMount)})
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -374,14 +374,14 @@ def _own(folder: Path, pod: Object, is_first: bool) -> None:
         return
     policy = objects.get(pod, "spec", "securityContext", "fsGroupChangePolicy")
     if (is_first and policy != "OnRootMismatch") or not ownership.is_owned(folder, group):
-        ownership.own(folder, group)
+        ownership.set_group_ownership(folder, group)
 
 
 def _bind(source: Path, target: Path, read_only: bool) -> None:
     """Without the meaning of device nodes."""
     descriptor = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        mounting.bind(descriptor, target, nodev=True, read_only=read_only)
+        mount_calls.bind(descriptor, target, nodev=True, read_only=read_only)
     finally:
         os.close(descriptor)
 
@@ -389,9 +389,9 @@ def _bind(source: Path, target: Path, read_only: bool) -> None:
 def _mount_memory(folder: Path, flags: int, options: str) -> None:
     """Never on a disk, not even in swap, where the kernel can promise that."""
     try:
-        mounting.mount("tmpfs", folder, "tmpfs", flags, f"{options},noswap")
+        mount_calls.mount("tmpfs", folder, "tmpfs", flags, f"{options},noswap")
     except OSError:
-        mounting.mount("tmpfs", folder, "tmpfs", flags, options)
+        mount_calls.mount("tmpfs", folder, "tmpfs", flags, options)
 
 
 async def _in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

@@ -7,19 +7,19 @@ when one is compared as a whole is it adapted in depth, here.
 from collections.abc import Callable
 from typing import Any
 
-from alcove.api.cel.types import Kind, Type, is_optional
-from alcove.api.cel.values import MapList, Optional, SetList
+from alcove.api.cel.types import CelType, TypeKind, is_optional
+from alcove.api.cel.values import CelSetList, MapList, Optional
 
 Adapter = Callable[[Any], Any]
 
 
-def deep_adapter(of: Type) -> Adapter | None:
+def deep_adapter(of: CelType) -> Adapter | None:
     """Adapts a value of this type in depth; None where JSON will do."""
-    if of.kind is Kind.OBJECT:
+    if of.kind is TypeKind.OBJECT:
         return of.deep
-    if of.kind is Kind.LIST:
+    if of.kind is TypeKind.LIST:
         return each_item(deep_adapter(of.params[0]))
-    if of.kind is Kind.MAP:
+    if of.kind is TypeKind.MAP:
         return each_value(deep_adapter(of.params[1]))
     if is_optional(of):
         inner = deep_adapter(of.params[0])
@@ -36,8 +36,8 @@ def each_item(adapt: Adapter | None) -> Adapter | None:
 
     def adapt_list(items: Any) -> Any:
         adapted = [adapt(item) for item in items]
-        if isinstance(items, SetList):
-            return SetList(adapted)
+        if isinstance(items, CelSetList):
+            return CelSetList(adapted)
         return MapList(adapted, items.keys) if isinstance(items, MapList) else adapted
 
     return adapt_list

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from alcove.api.cel.declarations import Overload
-    from alcove.api.cel.types import Type
+    from alcove.api.cel.types import CelType
 
 
-class Node:
+class AstNode:
     __slots__ = ("depth", "offset", "type")
 
     depth: int
     """Height of the tree below this node, itself included."""
 
-    def __init__(self, offset: int, *children: Node) -> None:
+    def __init__(self, offset: int, *children: AstNode) -> None:
         self.offset = offset
-        self.type: Type = None  # type: ignore[assignment]  # the checker sets it before anyone reads it
+        self.type: CelType = None  # type: ignore[assignment]  # the checker sets it before anyone reads it
         self.depth = 1 + max((child.depth for child in children), default=0)
 
 
-class Literal(Node):
+class Literal(AstNode):
     __slots__ = ("value",)
 
     def __init__(self, offset: int, value: Any) -> None:
@@ -34,39 +34,41 @@ class Literal(Node):
         self.value = value
 
 
-class Ident(Node):
+class Ident(AstNode):
     __slots__ = ("constant", "name")
 
     def __init__(self, offset: int, name: str) -> None:
         super().__init__(offset)
         self.name = name
-        self.constant: Type | None = None
+        self.constant: CelType | None = None
         """Set when the name is a type's (`int`, `string`), not a variable's."""
 
 
-class Select(Node):
+class Select(AstNode):
     """`operand.field`, `operand.?field` (optional) or `has(operand.field)` (test)."""
 
     __slots__ = ("constant", "field", "operand", "optional", "test", "variable")
 
-    def __init__(self, offset: int, operand: Node, field: str, *, optional: bool = False) -> None:
+    def __init__(self, offset: int, operand: AstNode, field: str, *, optional: bool = False) -> None:
         super().__init__(offset, operand)
         self.operand = operand
         self.field = field
         self.optional = optional
         self.test = False
-        self.constant: Type | None = None
+        self.constant: CelType | None = None
         """Set when the whole is a type's qualified name."""
         self.variable = ""
         """Set when the whole is the name of a variable (`authorizer.requestResource`)."""
 
 
-class Call(Node):
+class CallNode(AstNode):
     """A function, method or operator. Operators have cel-go's names: `_+_`, `_[_]`, `!_`, …"""
 
     __slots__ = ("args", "function", "overloads", "target")
 
-    def __init__(self, offset: int, function: str, args: list[Node], target: Node | None = None) -> None:
+    def __init__(
+        self, offset: int, function: str, args: list[AstNode], target: AstNode | None = None
+    ) -> None:
         super().__init__(offset, *args, *([target] if target else []))
         self.function = function
         self.args = args
@@ -74,38 +76,38 @@ class Call(Node):
         self.overloads: list[Overload] = []
 
 
-class ListLiteral(Node):
+class ListLiteral(AstNode):
     __slots__ = ("items", "optional")
 
-    def __init__(self, offset: int, items: list[Node], optional: frozenset[int]) -> None:
+    def __init__(self, offset: int, items: list[AstNode], optional: frozenset[int]) -> None:
         super().__init__(offset, *items)
         self.items = items
         self.optional = optional
 
 
-class Entry:
+class MapEntry:
     __slots__ = ("key", "optional", "value")
 
-    def __init__(self, key: Node, value: Node, optional: bool) -> None:
+    def __init__(self, key: AstNode, value: AstNode, optional: bool) -> None:
         self.key = key
         self.value = value
         self.optional = optional
 
 
-class MapLiteral(Node):
+class MapLiteral(AstNode):
     __slots__ = ("entries",)
 
-    def __init__(self, offset: int, entries: list[Entry]) -> None:
+    def __init__(self, offset: int, entries: list[MapEntry]) -> None:
         super().__init__(offset, *(part for entry in entries for part in (entry.key, entry.value)))
         self.entries = entries
 
 
-class StructLiteral(Node):
+class StructLiteral(AstNode):
     """`Name{field: value}`; keys of `entries` are string literals."""
 
     __slots__ = ("entries", "name")
 
-    def __init__(self, offset: int, name: str, entries: list[Entry]) -> None:
+    def __init__(self, offset: int, name: str, entries: list[MapEntry]) -> None:
         super().__init__(offset, *(entry.value for entry in entries))
         self.name = name
         self.entries = entries
@@ -125,7 +127,7 @@ class Macro(Enum):
     OPT_FLAT_MAP = "optFlatMap"
 
 
-class Comprehension(Node):
+class Comprehension(AstNode):
     """`source.macro(variables…, [filter,] body)`. Two variables are index or key, and value."""
 
     __slots__ = ("body", "filter", "macro", "source", "variables")
@@ -134,10 +136,10 @@ class Comprehension(Node):
         self,
         offset: int,
         macro: Macro,
-        source: Node,
+        source: AstNode,
         variables: tuple[str, ...],
-        body: Node,
-        filter: Node | None,
+        body: AstNode,
+        filter: AstNode | None,
     ) -> None:
         super().__init__(offset, source, body, *([filter] if filter else []))
         self.macro = macro

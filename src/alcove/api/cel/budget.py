@@ -13,7 +13,7 @@ PARSE_COST = 50
 """On top of the text's length: reading an address, a quantity, a URL, running a pattern."""
 
 
-class Budget:
+class CostBudget:
     __slots__ = ("left",)
 
     def __init__(self, units: int = CALL_MOST) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from alcove.api.cel import operators
 from alcove.api.cel.adapters import deep_adapter
-from alcove.api.cel.ast import Call, ListLiteral, Literal, Node
+from alcove.api.cel.ast import AstNode, CallNode, ListLiteral, Literal
 from alcove.api.cel.budget import text_cost
 from alcove.api.cel.declarations import Overload
 from alcove.api.cel.errors import CelError
 from alcove.api.cel.library.regex import PATTERN_FUNCTIONS, compiled_literal
 from alcove.api.cel.steps import Frame, Step
 from alcove.api.cel.times import Duration, Timestamp
-from alcove.api.cel.types import Kind, Type
+from alcove.api.cel.types import CelType, TypeKind
 from alcove.api.cel.values import NO_SUCH_OVERLOAD, Opaque, Uint, equal, require_order, weight
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _COMPARES_WHOLE = frozenset(
 """Functions that look inside objects, so that these have to be adapted in depth."""
 
 
-def plan_call(planner: Planner, node: Call) -> Step:
+def plan_call(planner: Planner, node: CallNode) -> Step:
     match node.function:
         case "_&&_":
             return _plan_logical(planner, node, decisive=False)
@@ -57,7 +57,7 @@ def plan_call(planner: Planner, node: Call) -> Step:
     return planned or _plan_function(node, nodes, steps, types)
 
 
-def _plan_argument(planner: Planner, function: str, node: Node) -> Step:
+def _plan_argument(planner: Planner, function: str, node: AstNode) -> Step:
     step = planner.plan(node)
     adapt = deep_adapter(node.type) if function in _COMPARES_WHOLE else None
     if adapt is None:
@@ -80,7 +80,7 @@ def truth(value: Any) -> bool:
     raise CelError(NO_SUCH_OVERLOAD)
 
 
-def _plan_logical(planner: Planner, node: Call, *, decisive: bool) -> Step:
+def _plan_logical(planner: Planner, node: CallNode, *, decisive: bool) -> Step:
     """`&&` and `||`: one deciding operand is enough, even if another one fails."""
     terms = [planner.plan(arg) for arg in node.args]
 
@@ -103,7 +103,7 @@ def _plan_logical(planner: Planner, node: Call, *, decisive: bool) -> Step:
     return evaluate
 
 
-def _plan_conditional(planner: Planner, node: Call) -> Step:
+def _plan_conditional(planner: Planner, node: CallNode) -> Step:
     test, chosen, otherwise = (planner.plan(arg) for arg in node.args)
     return lambda frame: chosen(frame) if truth(test(frame)) else otherwise(frame)
 
@@ -116,12 +116,19 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "_>_": operator.gt,
     "_>=_": operator.ge,
 }
-_NUMBERS = (Kind.INT, Kind.UINT, Kind.DOUBLE)
-_FIXED_SIZE = (Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.BOOL, Kind.TIMESTAMP, Kind.DURATION)
-_TEXTS = (Kind.STRING, Kind.BYTES)
+_NUMBERS = (TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE)
+_FIXED_SIZE = (
+    TypeKind.INT,
+    TypeKind.UINT,
+    TypeKind.DOUBLE,
+    TypeKind.BOOL,
+    TypeKind.TIMESTAMP,
+    TypeKind.DURATION,
+)
+_TEXTS = (TypeKind.STRING, TypeKind.BYTES)
 
 
-def _plan_operator(node: Call, steps: list[Step], types: list[Type]) -> Step | None:
+def _plan_operator(node: CallNode, steps: list[Step], types: list[CelType]) -> Step | None:
     function = node.function
     if function in ("_==_", "_!=_"):
         return _plan_equality(steps, types, negated=function == "_!=_")
@@ -147,7 +154,7 @@ def _plan_operator(node: Call, steps: list[Step], types: list[Type]) -> Step | N
     return None
 
 
-def _plan_equality(steps: list[Step], types: list[Type], *, negated: bool) -> Step:
+def _plan_equality(steps: list[Step], types: list[CelType], *, negated: bool) -> Step:
     left, right = steps
     kinds = {each.kind for each in types}
     if kinds <= set(_NUMBERS) or (len(kinds) == 1 and kinds <= set(_FIXED_SIZE)):
@@ -173,7 +180,7 @@ def _plan_equality(steps: list[Step], types: list[Type], *, negated: bool) -> St
     return equal_any
 
 
-def _plan_order(function: str, steps: list[Step], types: list[Type]) -> Step:
+def _plan_order(function: str, steps: list[Step], types: list[CelType]) -> Step:
     left, right = steps
     test = _ORDERS[function]
     kinds = {each.kind for each in types}
@@ -190,7 +197,7 @@ def _plan_order(function: str, steps: list[Step], types: list[Type]) -> Step:
     return order
 
 
-def _plan_arithmetic(function: str, steps: list[Step], types: list[Type]) -> Step:
+def _plan_arithmetic(function: str, steps: list[Step], types: list[CelType]) -> Step:
     left, right = steps
     apply = operators.ARITHMETIC[function]
     if function == "_+_" and not all(each.kind in _FIXED_SIZE for each in types):
@@ -208,7 +215,7 @@ def _plan_arithmetic(function: str, steps: list[Step], types: list[Type]) -> Ste
     return lambda frame: apply(left(frame), right(frame))
 
 
-def _plan_in(node: Call, steps: list[Step]) -> Step:
+def _plan_in(node: CallNode, steps: list[Step]) -> Step:
     wanted, container = steps
     choices = node.args[1]
     if isinstance(choices, ListLiteral) and all(
@@ -234,7 +241,7 @@ def _plan_in(node: Call, steps: list[Step]) -> Step:
 # Functions.
 
 
-def _plan_function(node: Call, nodes: list[Node], steps: list[Step], types: list[Type]) -> Step:
+def _plan_function(node: CallNode, nodes: list[AstNode], steps: list[Step], types: list[CelType]) -> Step:
     overloads = node.overloads
     if node.function in PATTERN_FUNCTIONS and isinstance(nodes[1], Literal) and type(nodes[1].value) is str:
         compiled = compiled_literal(nodes[1].value)
@@ -245,11 +252,11 @@ def _plan_function(node: Call, nodes: list[Node], steps: list[Step], types: list
     return _plan_dispatch(overloads, steps)
 
 
-def _is_loose(of: Type) -> bool:
-    return of.kind in (Kind.DYN, Kind.NULL) or any(map(_is_loose, of.params))
+def _is_loose(of: CelType) -> bool:
+    return of.kind in (TypeKind.DYN, TypeKind.NULL) or any(map(_is_loose, of.params))
 
 
-def _folded(overload: Overload, nodes: Sequence[Node], planned: Step) -> Step:
+def _folded(overload: Overload, nodes: Sequence[AstNode], planned: Step) -> Step:
     """The call's value, computed now, if its arguments are literals and it is cheap."""
     values = [arg.value for arg in nodes if isinstance(arg, Literal)]
     if len(values) != len(nodes) or (overload.cost is not None and overload.cost(*values) > _FOLD_COST_MOST):
@@ -280,31 +287,31 @@ def _plan_overload(overload: Overload, steps: list[Step]) -> Step:
     return lambda frame: call(*[step(frame) for step in steps])
 
 
-_PYTHON: dict[Kind, type] = {
-    Kind.BOOL: bool,
-    Kind.INT: int,
-    Kind.UINT: Uint,
-    Kind.DOUBLE: float,
-    Kind.STRING: str,
-    Kind.BYTES: bytes,
-    Kind.TIMESTAMP: Timestamp,
-    Kind.DURATION: Duration,
-    Kind.TYPE: Type,
-    Kind.NULL: type(None),
+_PYTHON: dict[TypeKind, type] = {
+    TypeKind.BOOL: bool,
+    TypeKind.INT: int,
+    TypeKind.UINT: Uint,
+    TypeKind.DOUBLE: float,
+    TypeKind.STRING: str,
+    TypeKind.BYTES: bytes,
+    TypeKind.TIMESTAMP: Timestamp,
+    TypeKind.DURATION: Duration,
+    TypeKind.TYPE: CelType,
+    TypeKind.NULL: type(None),
 }
 
 
-def _accepts(param: Type, value: Any) -> bool:
+def _accepts(param: CelType, value: Any) -> bool:
     match param.kind:
-        case Kind.DYN | Kind.PARAM:
+        case TypeKind.DYN | TypeKind.PARAM:
             return True
-        case Kind.LIST:
+        case TypeKind.LIST:
             return isinstance(value, list) and (not value or _accepts(param.params[0], value[0]))
-        case Kind.MAP | Kind.OBJECT:
+        case TypeKind.MAP | TypeKind.OBJECT:
             return isinstance(value, dict)
-        case Kind.STRING:
+        case TypeKind.STRING:
             return isinstance(value, str)
-        case Kind.OPAQUE:
+        case TypeKind.OPAQUE:
             return isinstance(value, Opaque) and value.cel_type.name == param.name
     return type(value) is _PYTHON[param.kind]
 
@@ -338,6 +345,6 @@ def _choose(overloads: Sequence[Overload], values: list[Any]) -> Overload:
     raise CelError(NO_SUCH_OVERLOAD)
 
 
-def _looks_inside(param: Type) -> bool:
+def _looks_inside(param: CelType) -> bool:
     """Whether `_accepts` needs more than the value's Python type."""
-    return param.kind is Kind.LIST and param.params[0].kind not in (Kind.DYN, Kind.PARAM)
+    return param.kind is TypeKind.LIST and param.params[0].kind not in (TypeKind.DYN, TypeKind.PARAM)

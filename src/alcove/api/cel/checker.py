@@ -6,14 +6,14 @@ Messages and positions are cel-go's, because users of Kubernetes search for them
 from collections.abc import Mapping, Sequence
 
 from alcove.api.cel.ast import (
-    Call,
+    AstNode,
+    CallNode,
     Comprehension,
     Ident,
     ListLiteral,
     Literal,
     Macro,
     MapLiteral,
-    Node,
     Select,
     StructLiteral,
 )
@@ -27,8 +27,8 @@ from alcove.api.cel.types import (
     ERROR,
     INT,
     NAMED,
-    Kind,
-    Type,
+    CelType,
+    TypeKind,
     is_optional,
     list_of,
     map_of,
@@ -40,7 +40,11 @@ from alcove.api.cel.values import type_of
 
 
 def check(
-    source: str, root: Node, functions: Functions, variables: Mapping[str, Type], structs: Mapping[str, Type]
+    source: str,
+    root: AstNode,
+    functions: Functions,
+    variables: Mapping[str, CelType],
+    structs: Mapping[str, CelType],
 ) -> None:
     """Types the tree in place. Raises CompileError with every issue found."""
     checker = _Checker(functions, variables, structs)
@@ -52,25 +56,25 @@ def check(
 
 class _Checker:
     def __init__(
-        self, functions: Functions, variables: Mapping[str, Type], structs: Mapping[str, Type]
+        self, functions: Functions, variables: Mapping[str, CelType], structs: Mapping[str, CelType]
     ) -> None:
         self.issues: list[Issue] = []
         self._functions = functions
         self._globals = variables
         self._structs = structs
-        self._locals: list[tuple[str, Type]] = []
+        self._locals: list[tuple[str, CelType]] = []
         self._bindings = Bindings()
         self._free = 0
         self._mixing = 0
         """How many calls of `format`, whose list may mix types, are around this place."""
-        self._typed: list[Node] = []
+        self._typed: list[AstNode] = []
 
     def settle(self) -> None:
         """Replaces type variables by what they turned out to be, or by dyn."""
         for node in self._typed:
             node.type = substitute(self._bindings, node.type, free_to_dyn=True)
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: AstNode) -> CelType:
         match node:
             case Literal():
                 found = type_of(node.value)
@@ -78,7 +82,7 @@ class _Checker:
                 found = self._ident(node)
             case Select():
                 found = self._select(node)
-            case Call():
+            case CallNode():
                 found = self._call(node)
             case ListLiteral():
                 found = self._list(node)
@@ -96,25 +100,25 @@ class _Checker:
 
     # Small tools.
 
-    def _issue(self, offset: int, message: str) -> Type:
+    def _issue(self, offset: int, message: str) -> CelType:
         self.issues.append(Issue(offset, message))
         return ERROR
 
-    def _fits(self, wanted: Type, given: Type) -> bool:
+    def _fits(self, wanted: CelType, given: CelType) -> bool:
         return self._bindings.attempt((wanted,), (given,))
 
-    def _require(self, node: Node, wanted: Type, given: Type) -> None:
+    def _require(self, node: AstNode, wanted: CelType, given: CelType) -> None:
         if not self._fits(wanted, given):
             self._issue(node.offset, f"expected type '{wanted}' but found '{self._shown(given)}'")
 
-    def _shown(self, of: Type) -> Type:
+    def _shown(self, of: CelType) -> CelType:
         return substitute(self._bindings, of, free_to_dyn=True)
 
-    def _variable(self) -> Type:
+    def _variable(self) -> CelType:
         self._free += 1
-        return Type(Kind.PARAM, f"_var{self._free}")
+        return CelType(TypeKind.PARAM, f"_var{self._free}")
 
-    def _join(self, node: Node, previous: Type | None, current: Type) -> Type:
+    def _join(self, node: AstNode, previous: CelType | None, current: CelType) -> CelType:
         """The type of a literal's elements: all alike, as Kubernetes demands."""
         if previous is None:
             return current
@@ -122,17 +126,17 @@ class _Checker:
             return most_general(previous, current)
         if self._mixing:
             return DYN
-        told = f"expected type '{self._shown(previous)}' but found '{self._shown(current)}'"
-        return self._issue(node.offset, told)
+        message = f"expected type '{self._shown(previous)}' but found '{self._shown(current)}'"
+        return self._issue(node.offset, message)
 
     # Names.
 
-    def _ident(self, node: Ident) -> Type:
+    def _ident(self, node: Ident) -> CelType:
         return self._resolve(node) or self._issue(
             node.offset, f"undeclared reference to '{node.name}' (in container '')"
         )
 
-    def _resolve(self, node: Ident) -> Type | None:
+    def _resolve(self, node: Ident) -> CelType | None:
         for name, found in reversed(self._locals):
             if name == node.name:
                 return found
@@ -145,7 +149,7 @@ class _Checker:
         node.constant = named
         return type_of_type(named)
 
-    def _select(self, node: Select) -> Type:
+    def _select(self, node: Select) -> CelType:
         known = self._named(node)
         if known is not None:
             return known
@@ -156,7 +160,7 @@ class _Checker:
             return BOOL
         return optional_of(found) if node.optional or is_optional(operand) else found
 
-    def _named(self, node: Select) -> Type | None:
+    def _named(self, node: Select) -> CelType | None:
         """A dotted name that is declared as a whole: a variable's or a type's."""
         name = self._dotted(node)
         declared = self._globals.get(name) if name else None
@@ -170,7 +174,7 @@ class _Checker:
         node.constant = found
         return type_of_type(found)
 
-    def _dotted(self, node: Node | None) -> str:
+    def _dotted(self, node: AstNode | None) -> str:
         """The name that a chain of selections spells; empty if it starts at a local variable."""
         parts: list[str] = []
         while isinstance(node, Select) and not node.test and not node.optional:
@@ -180,24 +184,24 @@ class _Checker:
             return ""
         return ".".join([node.name, *reversed(parts)])
 
-    def _field(self, node: Select, target: Type) -> Type:
+    def _field(self, node: Select, target: CelType) -> CelType:
         match target.kind:
-            case Kind.MAP:
+            case TypeKind.MAP:
                 return target.params[1]
-            case Kind.OBJECT:
+            case TypeKind.OBJECT:
                 field = target.fields.get(node.field)
                 return field.type if field else self._issue(node.offset, f"undefined field '{node.field}'")
-            case Kind.PARAM:
+            case TypeKind.PARAM:
                 self._fits(DYN, target)
                 return DYN
-            case Kind.DYN | Kind.ERROR:
+            case TypeKind.DYN | TypeKind.ERROR:
                 return DYN
         self._issue(node.offset, f"type '{target}' does not support field selection")
         return DYN
 
     # Calls.
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> CelType:
         self._mixing += node.function == "format"
         given = [self.check(arg) for arg in node.args]
         self._mixing -= node.function == "format"
@@ -214,7 +218,7 @@ class _Checker:
             return self._issue(node.offset, f"undeclared reference to '{node.function}' (in container '')")
         return self._resolve_overload(node, overloads, given)
 
-    def _qualified_function(self, node: Call) -> str:
+    def _qualified_function(self, node: CallNode) -> str:
         """`sets.contains(…)` is one name, unless a variable `sets` is in scope."""
         prefix = self._dotted(node.target)
         if not prefix or prefix.partition(".")[0] in self._globals:
@@ -222,17 +226,19 @@ class _Checker:
         name = f"{prefix}.{node.function}"
         return name if name in self._functions else ""
 
-    def _logical(self, node: Call, given: list[Type]) -> Type:
+    def _logical(self, node: CallNode, given: list[CelType]) -> CelType:
         for arg, found in zip(node.args, given, strict=True):
             self._require(arg, BOOL, found)
         return BOOL
 
-    def _resolve_overload(self, node: Call, overloads: Sequence[Overload], given: list[Type]) -> Type:
-        result: Type | None = None
+    def _resolve_overload(
+        self, node: CallNode, overloads: Sequence[Overload], given: list[CelType]
+    ) -> CelType:
+        result: CelType | None = None
         for overload in overloads:
             if overload.member is not (node.target is not None):
                 continue
-            fresh: dict[str, Type] = {}
+            fresh: dict[str, CelType] = {}
             params = [self._instantiate(param, fresh) for param in overload.params]
             if not self._bindings.attempt(given, params):
                 continue
@@ -240,32 +246,32 @@ class _Checker:
             found = substitute(self._bindings, self._instantiate(overload.result, fresh))
             if result is None:
                 result = found
-            elif result.kind is not Kind.DYN and result != found:
+            elif result.kind is not TypeKind.DYN and result != found:
                 result = DYN
         if result is None:
-            told = _signature([self._shown(one) for one in given], node.target is not None)
+            message = _signature([self._shown(one) for one in given], node.target is not None)
             return self._issue(
-                node.offset, f"found no matching overload for '{node.function}' applied to '{told}'"
+                node.offset, f"found no matching overload for '{node.function}' applied to '{message}'"
             )
         fault = literal_fault(node)
         if fault is not None:
             self.issues.append(fault)
         return result
 
-    def _instantiate(self, of: Type, fresh: dict[str, Type]) -> Type:
+    def _instantiate(self, of: CelType, fresh: dict[str, CelType]) -> CelType:
         """`of` with its own type variables renamed to unused ones."""
-        if of.kind is Kind.PARAM:
+        if of.kind is TypeKind.PARAM:
             if of.name not in fresh:
                 fresh[of.name] = self._variable()
             return fresh[of.name]
         if not of.params:
             return of
-        return Type(of.kind, of.name, tuple(self._instantiate(param, fresh) for param in of.params))
+        return CelType(of.kind, of.name, tuple(self._instantiate(param, fresh) for param in of.params))
 
     # Literals.
 
-    def _list(self, node: ListLiteral) -> Type:
-        found: Type | None = None
+    def _list(self, node: ListLiteral) -> CelType:
+        found: CelType | None = None
         for index, item in enumerate(node.items):
             given = self.check(item)
             if index in node.optional:
@@ -273,9 +279,9 @@ class _Checker:
             found = self._join(item, found, given)
         return list_of(found or self._variable())
 
-    def _map(self, node: MapLiteral) -> Type:
-        key: Type | None = None
-        value: Type | None = None
+    def _map(self, node: MapLiteral) -> CelType:
+        key: CelType | None = None
+        value: CelType | None = None
         for entry in node.entries:
             key = self._join(entry.key, key, self.check(entry.key))
             given = self.check(entry.value)
@@ -284,7 +290,7 @@ class _Checker:
             value = self._join(entry.value, value, given)
         return map_of(key or self._variable(), value or self._variable())
 
-    def _struct(self, node: StructLiteral) -> Type:
+    def _struct(self, node: StructLiteral) -> CelType:
         made = self._structs.get(node.name)
         if made is None:
             return self._issue(node.offset, f"undeclared reference to '{node.name}' (in container '')")
@@ -297,21 +303,21 @@ class _Checker:
             if field is None:
                 self._issue(entry.key.offset, f"undefined field '{entry.key.value}'")
             elif not self._fits(field.type, given):
-                told = f"expected type of field '{entry.key.value}' is '{field.type}' but provided type is '{given}'"
-                self._issue(entry.key.offset, told)
+                message = f"expected type of field '{entry.key.value}' is '{field.type}' but provided type is '{given}'"
+                self._issue(entry.key.offset, message)
         return made
 
-    def _unwrap(self, node: Node, given: Type) -> Type:
+    def _unwrap(self, node: AstNode, given: CelType) -> CelType:
         settled = substitute(self._bindings, given)
         if is_optional(settled):
             return settled.params[0]
-        if settled.kind is not Kind.DYN:
+        if settled.kind is not TypeKind.DYN:
             self._issue(node.offset, f"expected type 'optional_type({settled})' but found '{settled}'")
         return settled
 
     # Comprehensions.
 
-    def _comprehension(self, node: Comprehension) -> Type:
+    def _comprehension(self, node: Comprehension) -> CelType:
         source = substitute(self._bindings, self.check(node.source))
         if node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
             return self._optional_map(node, source)
@@ -324,22 +330,24 @@ class _Checker:
         del self._locals[scope:]
         return self._result(node, source, body, found)
 
-    def _iterated(self, node: Comprehension, source: Type) -> tuple[Type, ...]:
+    def _iterated(self, node: Comprehension, source: CelType) -> tuple[CelType, ...]:
         """Types of the variables."""
         count = len(node.variables)
         match source.kind:
-            case Kind.LIST:
+            case TypeKind.LIST:
                 return (INT, source.params[0]) if count == 2 else (source.params[0],)
-            case Kind.MAP:
+            case TypeKind.MAP:
                 return source.params if count == 2 else (source.params[0],)
-            case Kind.DYN | Kind.ERROR | Kind.PARAM:
+            case TypeKind.DYN | TypeKind.ERROR | TypeKind.PARAM:
                 self._fits(DYN, source)
                 return (DYN,) * count
-        told = f"expression of type '{source}' cannot be range of a comprehension (must be list, map, or dynamic)"
-        self._issue(node.source.offset, told)
+        message = f"expression of type '{source}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        self._issue(node.source.offset, message)
         return (ERROR,) * count
 
-    def _result(self, node: Comprehension, source: Type, body: Type, found: tuple[Type, ...]) -> Type:
+    def _result(
+        self, node: Comprehension, source: CelType, body: CelType, found: tuple[CelType, ...]
+    ) -> CelType:
         match node.macro:
             case Macro.ALL | Macro.EXISTS | Macro.EXISTS_ONE:
                 self._require(node.body, BOOL, body)
@@ -358,23 +366,23 @@ class _Checker:
             case _:
                 return self._sorted(node, source, body)
 
-    def _sorted(self, node: Comprehension, source: Type, body: Type) -> Type:
+    def _sorted(self, node: Comprehension, source: CelType, body: CelType) -> CelType:
         settled = substitute(self._bindings, body)
-        if settled.kind not in (Kind.DYN, Kind.ERROR) and settled not in COMPARABLE:
-            told = _signature([self._shown(source), list_of(self._shown(body))], True)
+        if settled.kind not in (TypeKind.DYN, TypeKind.ERROR) and settled not in COMPARABLE:
+            message = _signature([self._shown(source), list_of(self._shown(body))], True)
             self._issue(
-                node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{told}'"
+                node.offset, f"found no matching overload for '@sortByAssociatedKeys' applied to '{message}'"
             )
         return source
 
-    def _optional_map(self, node: Comprehension, source: Type) -> Type:
+    def _optional_map(self, node: Comprehension, source: CelType) -> CelType:
         if is_optional(source):
             inner = source.params[0]
         else:
             inner = DYN
-            if source.kind not in (Kind.DYN, Kind.ERROR, Kind.PARAM):
-                told = f"found no matching overload for 'hasValue' applied to '{source}.()'"
-                self._issue(node.offset, told)
+            if source.kind not in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM):
+                message = f"found no matching overload for 'hasValue' applied to '{source}.()'"
+                self._issue(node.offset, message)
         self._locals.append((node.variables[0], inner))
         body = self.check(node.body)
         self._locals.pop()
@@ -385,7 +393,7 @@ class _Checker:
         return flat
 
 
-def _signature(given: list[Type], member: bool) -> str:
+def _signature(given: list[CelType], member: bool) -> str:
     if member:
         return f"{given[0]}.({', '.join(map(str, given[1:]))})"
     return f"({', '.join(map(str, given))})"

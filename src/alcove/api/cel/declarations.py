@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from alcove.api.cel.types import Type
+from alcove.api.cel.types import CelType
 
 Implementation = Callable[..., Any]
 Cost = Callable[..., int]
@@ -19,9 +19,9 @@ _F = TypeVar("_F", bound=Implementation)
 
 
 class Overload(Struct, frozen=True):
-    params: tuple[Type, ...]
+    params: tuple[CelType, ...]
     """The receiver comes first where there is one."""
-    result: Type
+    result: CelType
     call: Implementation
     member: bool
     cost: Cost | None = None
@@ -39,19 +39,19 @@ class Library:
         self.functions: dict[str, list[Overload]] = {}
 
     def function(
-        self, name: str, params: Sequence[Type], result: Type, cost: Cost | None = None
+        self, name: str, params: Sequence[CelType], result: CelType, cost: Cost | None = None
     ) -> Callable[[_F], _F]:
         """Registers a global function (`name` may be qualified: `sets.contains`)."""
         return self._register(name, params, result, False, cost)
 
     def member(
-        self, name: str, params: Sequence[Type], result: Type, cost: Cost | None = None
+        self, name: str, params: Sequence[CelType], result: CelType, cost: Cost | None = None
     ) -> Callable[[_F], _F]:
         """Registers a method; `params[0]` is the receiver."""
         return self._register(name, params, result, True, cost)
 
     def _register(
-        self, name: str, params: Sequence[Type], result: Type, member: bool, cost: Cost | None
+        self, name: str, params: Sequence[CelType], result: CelType, member: bool, cost: Cost | None
     ) -> Callable[[_F], _F]:
         def register(call: _F) -> _F:
             overload = Overload(tuple(params), result, call, member, cost)

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alcove.api.cel.ast import (
-    Call,
+    AstNode,
+    CallNode,
     Comprehension,
     Ident,
     ListLiteral,
     MapLiteral,
-    Node,
     Select,
     StructLiteral,
 )
-from alcove.api.cel.budget import Budget
+from alcove.api.cel.budget import CostBudget
 from alcove.api.cel.checker import check
 from alcove.api.cel.declarations import Functions
 from alcove.api.cel.errors import OutOfBudget
@@ -26,7 +26,7 @@ from alcove.api.cel.library.kubernetes import KUBERNETES
 from alcove.api.cel.parser import parse
 from alcove.api.cel.planner import Planner
 from alcove.api.cel.steps import Step
-from alcove.api.cel.types import Type
+from alcove.api.cel.types import CelType
 
 
 class Program:
@@ -35,7 +35,7 @@ class Program:
     __slots__ = ("_cost", "_room", "_step", "result", "source", "uses")
 
     def __init__(
-        self, source: str, step: Step, cost: int, room: int, result: Type, uses: frozenset[str]
+        self, source: str, step: Step, cost: int, room: int, result: CelType, uses: frozenset[str]
     ) -> None:
         self._step = step
         self._cost = cost
@@ -46,7 +46,7 @@ class Program:
         self.uses = uses
         """Names of the environment's variables that the expression reads."""
 
-    def evaluate(self, values: Sequence[Any], budget: Budget) -> Any:
+    def evaluate(self, values: Sequence[Any], budget: CostBudget) -> Any:
         """The value, for the variables' `values` in the order of their declaration.
 
         Raises CelError, or OutOfBudget (then part of the budget is spent for nothing).
@@ -58,14 +58,14 @@ class Program:
             raise OutOfBudget from None
 
 
-class Environment:
+class CelEnvironment:
     """Variables, functions and constructible types that expressions may use."""
 
     def __init__(
         self,
-        variables: Mapping[str, Type],
+        variables: Mapping[str, CelType],
         functions: Functions = KUBERNETES,
-        structs: Mapping[str, Type] | None = None,
+        structs: Mapping[str, CelType] | None = None,
     ) -> None:
         self._variables = dict(variables)
         self._functions = functions
@@ -82,10 +82,10 @@ class Environment:
         return Program(source, step, planner.cost, room, root.type, uses)
 
 
-def _free_names(root: Node) -> set[str]:
+def _free_names(root: AstNode) -> set[str]:
     """Names read that no comprehension around them binds."""
     found: set[str] = set()
-    pending: list[tuple[Node, frozenset[str]]] = [(root, frozenset())]
+    pending: list[tuple[AstNode, frozenset[str]]] = [(root, frozenset())]
     while pending:
         node, bound = pending.pop()
         if isinstance(node, Ident) and node.constant is None and node.name not in bound:
@@ -99,11 +99,11 @@ def _free_names(root: Node) -> set[str]:
     return found
 
 
-def _children(node: Node) -> list[Node]:
+def _children(node: AstNode) -> list[AstNode]:
     match node:
         case Select():
             return [node.operand]
-        case Call():
+        case CallNode():
             return [*node.args, *([node.target] if node.target else [])]
         case ListLiteral():
             return node.items

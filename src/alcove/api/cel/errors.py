@@ -24,10 +24,10 @@ class CompileError(Exception):
 
     def __init__(self, source: str, issues: Sequence[Issue]) -> None:
         self.issues = tuple(issues)
-        told = [_display(source, issue) for issue in issues[:_ISSUES_TOLD]]
+        messages = [_display(source, issue) for issue in issues[:_ISSUES_TOLD]]
         if len(issues) > _ISSUES_TOLD:
-            told.append(f"{len(issues) - _ISSUES_TOLD} more errors were truncated")
-        super().__init__("\n".join(told))
+            messages.append(f"{len(issues) - _ISSUES_TOLD} more errors were truncated")
+        super().__init__("\n".join(messages))
 
 
 class CelError(Exception):
@@ -49,9 +49,9 @@ def _display(source: str, issue: Issue) -> str:
     end = source.find("\n", start)
     line = source[start : end if end >= 0 else len(source)].replace("\t", " ")
     column = issue.offset - start
-    told = f"ERROR: <input>:{line_number}:{column + 1}: {issue.message}"
+    message = f"ERROR: <input>:{line_number}:{column + 1}: {issue.message}"
     if len(line) > _SNIPPET_MOST:
-        return told
+        return message
     dots = "".join("．" if ord(char) > 127 else "." for char in line[:column])
     mark = "＾" if column < len(line) and ord(line[column]) > 127 else "^"
-    return f"{told}\n | {line}\n | {dots}{mark}"
+    return f"{message}\n | {line}\n | {dots}{mark}"

@@ -2,7 +2,7 @@
 
 import re
 
-from alcove.api.cel.words import KEYWORDS
+from alcove.api.cel.reserved_words import KEYWORDS
 
 _SPELLED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")

@@ -14,7 +14,7 @@ SOURCE_MOST = 20_000
 """Longest source, in code points: what compiles in a tenth of a second."""
 
 
-class Token(Enum):
+class LexerToken(Enum):
     INT = "int"
     UINT = "uint"
     FLOAT = "float"
@@ -28,7 +28,7 @@ class Token(Enum):
 
 
 class Lexeme(NamedTuple):
-    token: Token
+    token: LexerToken
     text: str
     value: int | float | str | bytes | None
     offset: int
@@ -62,12 +62,12 @@ def scan(source: str) -> list[Lexeme]:
     while position < len(source):
         match = _LEXEMES.match(source, position)
         if match is None:
-            told = f"Syntax error: token recognition error at: '{source[position]}'"
-            raise CompileError(source, [Issue(position, told)])
+            message = f"Syntax error: token recognition error at: '{source[position]}'"
+            raise CompileError(source, [Issue(position, message)])
         if match.lastgroup != "skip":
             found.append(_lexeme(source, match))
         position = match.end()
-    found.append(Lexeme(Token.END, "<EOF>", None, len(source)))
+    found.append(Lexeme(LexerToken.END, "<EOF>", None, len(source)))
     return found
 
 
@@ -75,30 +75,30 @@ def _lexeme(source: str, match: re.Match[str]) -> Lexeme:
     text, offset, group = match.group(), match.start(), match.lastgroup
     match group:
         case "name":
-            return Lexeme(Token.SIGN if text in _WORDS else Token.NAME, text, None, offset)
+            return Lexeme(LexerToken.SIGN if text in _WORDS else LexerToken.NAME, text, None, offset)
         case "sign":
-            return Lexeme(Token.SIGN, text, None, offset)
+            return Lexeme(LexerToken.SIGN, text, None, offset)
         case "int":
-            return Lexeme(Token.INT, text, _integer(text), offset)
+            return Lexeme(LexerToken.INT, text, _integer(text), offset)
         case "uint":
             value = _integer(text[:-1])
             if value > UINT_MAX:
                 raise CompileError(source, [Issue(offset, "invalid uint literal")])
-            return Lexeme(Token.UINT, text, Uint(value), offset)
+            return Lexeme(LexerToken.UINT, text, Uint(value), offset)
         case "float":
-            return Lexeme(Token.FLOAT, text, float(text), offset)
+            return Lexeme(LexerToken.FLOAT, text, float(text), offset)
         case "quoted":
-            return Lexeme(Token.QUOTED_NAME, text[1:-1], None, offset)
+            return Lexeme(LexerToken.QUOTED_NAME, text[1:-1], None, offset)
         case "string" | "raw":
             raw = group == "raw"
             value_text = _strip(text[1:] if raw else text)
             decoded = value_text if raw else _unescape(source, value_text, offset)
-            return Lexeme(Token.STRING, text, decoded, offset)
+            return Lexeme(LexerToken.STRING, text, decoded, offset)
         case _:
             raw = group == "raw_bytes"
             value_text = _strip(text[2:] if raw else text[1:])
             content = value_text.encode() if raw else _unescape_bytes(source, value_text, offset)
-            return Lexeme(Token.BYTES, text, content, offset)
+            return Lexeme(LexerToken.BYTES, text, content, offset)
 
 
 def _integer(digits: str) -> int:

@@ -1,6 +1,6 @@
 """Literal arguments that can be found wrong before anything runs: times, spans, regular expressions."""
 
-from alcove.api.cel.ast import Call, Literal
+from alcove.api.cel.ast import CallNode, Literal
 from alcove.api.cel.errors import CelError, Issue
 from alcove.api.cel.library.regex import pattern
 from alcove.api.cel.times import parse_duration, parse_timestamp
@@ -8,7 +8,7 @@ from alcove.api.cel.times import parse_duration, parse_timestamp
 _CHECKED = ("duration", "matches", "timestamp")
 
 
-def literal_fault(node: Call) -> Issue | None:
+def literal_fault(node: CallNode) -> Issue | None:
     """What is wrong with the call's first literal argument, in cel-go's words."""
     if node.function not in _CHECKED or not node.args:
         return None

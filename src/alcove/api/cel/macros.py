@@ -1,6 +1,6 @@
 """Calls that are not functions: `has`, `all`, `map`, … Recognised while parsing, by name and arity."""
 
-from alcove.api.cel.ast import Comprehension, Ident, Macro, Node, Select
+from alcove.api.cel.ast import AstNode, Comprehension, Ident, Macro, Select
 from alcove.api.cel.errors import CompileError, Issue
 
 _MEMBER: dict[tuple[str, int], tuple[Macro, int, bool]] = {
@@ -28,7 +28,7 @@ _MEMBER: dict[tuple[str, int], tuple[Macro, int, bool]] = {
 }
 
 
-def expand_global(source: str, offset: int, name: str, args: list[Node]) -> Node | None:
+def expand_global(source: str, offset: int, name: str, args: list[AstNode]) -> AstNode | None:
     """`has(a.b)`; None if the call is no macro."""
     if name != "has" or len(args) != 1:
         return None
@@ -40,7 +40,9 @@ def expand_global(source: str, offset: int, name: str, args: list[Node]) -> Node
     return test
 
 
-def expand_member(source: str, offset: int, name: str, target: Node, args: list[Node]) -> Node | None:
+def expand_member(
+    source: str, offset: int, name: str, target: AstNode, args: list[AstNode]
+) -> AstNode | None:
     """`target.all(x, …)` and its kin; None if the call is no macro."""
     found = _MEMBER.get((name, len(args)))
     if found is None:
@@ -52,7 +54,7 @@ def expand_member(source: str, offset: int, name: str, target: Node, args: list[
     return Comprehension(offset, macro, target, variables, args[-1], args[-2] if filtered else None)
 
 
-def _variable(source: str, arg: Node) -> str:
+def _variable(source: str, arg: AstNode) -> str:
     if not isinstance(arg, Ident):
         raise CompileError(source, [Issue(arg.offset, "argument must be a simple name")])
     if arg.name == "__result__":

@@ -14,16 +14,20 @@ from alcove.api.cel.types import (
     INT,
     STRING,
     TIMESTAMP,
-    Field,
-    Kind,
-    Type,
+    CelType,
+    TypeField,
+    TypeKind,
     list_of,
     map_of,
 )
-from alcove.api.schema.node import Node
-from alcove.api.schema.node import Type as NodeType
+from alcove.api.schema.node import SchemaNode, SchemaType
 
-_SCALARS = {NodeType.BOOLEAN: BOOL, NodeType.INTEGER: INT, NodeType.NUMBER: DOUBLE, NodeType.STRING: STRING}
+_SCALARS = {
+    SchemaType.BOOLEAN: BOOL,
+    SchemaType.INTEGER: INT,
+    SchemaType.NUMBER: DOUBLE,
+    SchemaType.STRING: STRING,
+}
 _STRINGS = {"byte": BYTES, "date-time": TIMESTAMP}
 
 
@@ -31,38 +35,41 @@ class NodeTypes:
     """Equal nodes have equal types: `object.spec` and `oldObject.spec` can be compared."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Node, Type]] = {}
+        self._made: dict[int, tuple[SchemaNode, CelType]] = {}
         """By the node's identity; the node is kept so that no other takes its number."""
 
-    def of(self, node: Node) -> Type:
-        if node.type is NodeType.OBJECT and not node.preserve_unknown and node.values is None:
+    def of(self, node: SchemaNode) -> CelType:
+        if node.type is SchemaType.OBJECT and not node.preserve_unknown and node.values is None:
             known = self._made.get(id(node))
             if known is None:
                 fields = _Fields(self, node)
-                known = self._made[id(node)] = (node, Type(Kind.OBJECT, node.name or "object", (), fields))
+                known = self._made[id(node)] = (
+                    node,
+                    CelType(TypeKind.OBJECT, node.name or "object", (), fields),
+                )
             return known[1]
         match node.type:
-            case NodeType.MAP:
+            case SchemaType.MAP:
                 return map_of(STRING, self.of(node.values) if node.values is not None else DYN)
-            case NodeType.LIST:
+            case SchemaType.LIST:
                 return list_of(self.of(node.items) if node.items is not None else DYN)
-            case NodeType.STRING if node.format in _STRINGS:
+            case SchemaType.STRING if node.format in _STRINGS:
                 return _STRINGS[node.format]
         return _SCALARS.get(node.type, DYN)
 
 
-class _Fields(Mapping[str, Field]):
+class _Fields(Mapping[str, TypeField]):
     """Fields of an object, made when they are asked for: schemas recurse. A name that is a word of the language
     may be escaped or not: both can be read."""
 
-    def __init__(self, types: NodeTypes, node: Node) -> None:
+    def __init__(self, types: NodeTypes, node: SchemaNode) -> None:
         self._types = types
         self._names = {escape(name) or name: name for name in node.properties}
         self._properties = node.properties
 
-    def __getitem__(self, spelled: str) -> Field:
+    def __getitem__(self, spelled: str) -> TypeField:
         name = self._names.get(spelled, spelled)
-        return Field(name, self._types.of(self._properties[name]))
+        return TypeField(name, self._types.of(self._properties[name]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -10,9 +10,9 @@ from alcove.api.cel.times import Duration, Timestamp
 from alcove.api.cel.values import (
     ABSENT,
     NO_SUCH_OVERLOAD,
+    CelSetList,
     MapList,
     Optional,
-    SetList,
     Uint,
     contains,
     freeze,
@@ -52,9 +52,9 @@ def add(one: Any, other: Any) -> Any:
 
 def concat(one: list[Any], other: list[Any]) -> list[Any]:
     """Lists one after the other; a set takes only what is new, a map list replaces by key."""
-    if isinstance(one, SetList):
+    if isinstance(one, CelSetList):
         known = set(map(freeze, one))
-        united = SetList(one)
+        united = CelSetList(one)
         for item in other:
             if (frozen := freeze(item)) not in known:
                 known.add(frozen)

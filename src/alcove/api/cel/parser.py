@@ -6,20 +6,20 @@ Depth is bounded, so that no later pass over the tree can exhaust Python's stack
 from collections.abc import Callable
 
 from alcove.api.cel.ast import (
-    Call,
-    Entry,
+    AstNode,
+    CallNode,
     Ident,
     ListLiteral,
     Literal,
+    MapEntry,
     MapLiteral,
-    Node,
     Select,
     StructLiteral,
 )
 from alcove.api.cel.errors import CompileError, Issue
-from alcove.api.cel.lexer import INT_MAX, INT_MIN, Lexeme, Token, scan
+from alcove.api.cel.lexer import INT_MAX, INT_MIN, Lexeme, LexerToken, scan
 from alcove.api.cel.macros import expand_global, expand_member
-from alcove.api.cel.words import RESERVED
+from alcove.api.cel.reserved_words import RESERVED
 
 NESTING_MOST = 50
 """Brackets, ternaries and calls inside one another."""
@@ -36,7 +36,7 @@ _VARIADIC = ("_||_", "_&&_")
 _EXPECTED = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 
 
-def parse(source: str) -> Node:
+def parse(source: str) -> AstNode:
     """The tree of `source`. Raises CompileError."""
     return _Parser(source).parse()
 
@@ -48,9 +48,9 @@ class _Parser:
         self._next = 0
         self._nesting = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> AstNode:
         node = self._expression()
-        if self._peek().token is not Token.END:
+        if self._peek().token is not LexerToken.END:
             raise self._unexpected("<EOF>")
         return node
 
@@ -66,7 +66,7 @@ class _Parser:
 
     def _at(self, sign: str) -> bool:
         lexeme = self._lexemes[self._next]
-        return lexeme.token is Token.SIGN and lexeme.text == sign
+        return lexeme.token is LexerToken.SIGN and lexeme.text == sign
 
     def _accept(self, sign: str) -> bool:
         if self._at(sign):
@@ -90,14 +90,14 @@ class _Parser:
             lexeme.offset, f"Syntax error: mismatched input '{lexeme.text}' expecting {wanted}"
         )
 
-    def _checked(self, node: Node) -> Node:
+    def _checked(self, node: AstNode) -> AstNode:
         if node.depth > DEPTH_MOST:
             raise self._error(node.offset, f"expression recursion limit exceeded: {DEPTH_MOST}")
         return node
 
     # Grammar, from the outside in.
 
-    def _expression(self) -> Node:
+    def _expression(self) -> AstNode:
         self._nesting += 1
         if self._nesting > NESTING_MOST:
             raise self._error(self._peek().offset, f"expression recursion limit exceeded: {NESTING_MOST}")
@@ -106,28 +106,28 @@ class _Parser:
             question = self._take()
             chosen = self._binary(1)
             self._expect(":")
-            node = self._checked(Call(question.offset, "_?_:_", [node, chosen, self._expression()]))
+            node = self._checked(CallNode(question.offset, "_?_:_", [node, chosen, self._expression()]))
         self._nesting -= 1
         return node
 
-    def _binary(self, least: int) -> Node:
+    def _binary(self, least: int) -> AstNode:
         left = self._unary()
         while True:
             lexeme = self._peek()
-            rank, function = _BINARY.get(lexeme.text, (0, "")) if lexeme.token is Token.SIGN else (0, "")
+            rank, function = _BINARY.get(lexeme.text, (0, "")) if lexeme.token is LexerToken.SIGN else (0, "")
             if rank < least:
                 return left
             self._next += 1
             right = self._binary(rank + 1)
-            if function in _VARIADIC and isinstance(left, Call) and left.function == function:
+            if function in _VARIADIC and isinstance(left, CallNode) and left.function == function:
                 # One flat node for `a && b && c`: depth stays low however long the chain is.
                 left.args.append(right)
                 left.depth = max(left.depth, right.depth + 1)
             else:
-                left = Call(lexeme.offset, function, [left, right])
+                left = CallNode(lexeme.offset, function, [left, right])
             self._checked(left)
 
-    def _unary(self) -> Node:
+    def _unary(self) -> AstNode:
         for sign, function in (("!", "!_"), ("-", "-_")):
             if not self._at(sign):
                 continue
@@ -137,14 +137,14 @@ class _Parser:
                 self._next += 1
                 count += 1
             operand = self._postfix()
-            return operand if count % 2 == 0 else self._checked(Call(first.offset, function, [operand]))
+            return operand if count % 2 == 0 else self._checked(CallNode(first.offset, function, [operand]))
         return self._postfix()
 
     def _at_negative_number(self) -> bool:
         following = self._lexemes[min(self._next + 1, len(self._lexemes) - 1)]
-        return self._at("-") and following.token in (Token.INT, Token.FLOAT)
+        return self._at("-") and following.token in (LexerToken.INT, LexerToken.FLOAT)
 
-    def _postfix(self) -> Node:
+    def _postfix(self) -> AstNode:
         node = self._primary()
         while True:
             if self._at("."):
@@ -154,42 +154,42 @@ class _Parser:
                 function = "_[?_]" if self._accept("?") else "_[_]"
                 index = self._expression()
                 self._expect("]")
-                node = Call(opening.offset, function, [node, index])
+                node = CallNode(opening.offset, function, [node, index])
             elif self._at("{") and (name := _qualified(node)):
                 node = StructLiteral(self._peek().offset, name, self._fields())
             else:
                 return node
             self._checked(node)
 
-    def _member(self, operand: Node) -> Node:
+    def _member(self, operand: AstNode) -> AstNode:
         dot = self._take()
         optional = self._accept("?")
         name = self._take()
-        if name.token not in (Token.NAME, Token.QUOTED_NAME):
+        if name.token not in (LexerToken.NAME, LexerToken.QUOTED_NAME):
             self._next -= 1
             raise self._unexpected("IDENTIFIER")
-        if optional or name.token is Token.QUOTED_NAME or not self._at("("):
+        if optional or name.token is LexerToken.QUOTED_NAME or not self._at("("):
             return Select(dot.offset, operand, name.text, optional=optional)
         opening = self._take()
         args = self._arguments()
         expanded = expand_member(self._source, opening.offset, name.text, operand, args)
-        return expanded or Call(opening.offset, name.text, args, operand)
+        return expanded or CallNode(opening.offset, name.text, args, operand)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> AstNode:
         lexeme = self._take()
         match lexeme.token:
-            case Token.STRING | Token.BYTES | Token.FLOAT | Token.UINT:
+            case LexerToken.STRING | LexerToken.BYTES | LexerToken.FLOAT | LexerToken.UINT:
                 return Literal(lexeme.offset, lexeme.value)
-            case Token.INT:
+            case LexerToken.INT:
                 return self._int(lexeme, lexeme.value)
-            case Token.NAME:
+            case LexerToken.NAME:
                 return self._name(lexeme)
-            case Token.SIGN:
+            case LexerToken.SIGN:
                 return self._signed(lexeme)
         self._next -= 1
         raise self._unexpected(_EXPECTED)
 
-    def _signed(self, lexeme: Lexeme) -> Node:
+    def _signed(self, lexeme: Lexeme) -> AstNode:
         match lexeme.text:
             case "true" | "false":
                 return Literal(lexeme.offset, lexeme.text == "true")
@@ -205,13 +205,13 @@ class _Parser:
                 return self._map(lexeme)
             case ".":
                 name = self._take()
-                if name.token is Token.NAME:
+                if name.token is LexerToken.NAME:
                     return self._name(name)
             case "-":
                 number = self._take()
-                if number.token is Token.INT and isinstance(number.value, int):
+                if number.token is LexerToken.INT and isinstance(number.value, int):
                     return self._int(lexeme, -number.value)
-                if number.token is Token.FLOAT and isinstance(number.value, float):
+                if number.token is LexerToken.FLOAT and isinstance(number.value, float):
                     return Literal(lexeme.offset, -number.value)
         self._next -= 1
         raise self._unexpected(_EXPECTED)
@@ -222,20 +222,20 @@ class _Parser:
             raise self._error(lexeme.offset, "invalid int literal")
         return Literal(lexeme.offset, value)
 
-    def _name(self, lexeme: Lexeme) -> Node:
+    def _name(self, lexeme: Lexeme) -> AstNode:
         if lexeme.text in RESERVED:
             raise self._error(lexeme.offset, f"reserved identifier: {lexeme.text}")
         if not self._at("("):
             return Ident(lexeme.offset, lexeme.text)
         opening = self._take()
         args = self._arguments()
-        return expand_global(self._source, opening.offset, lexeme.text, args) or Call(
+        return expand_global(self._source, opening.offset, lexeme.text, args) or CallNode(
             opening.offset, lexeme.text, args
         )
 
-    def _list(self, opening: Lexeme) -> Node:
+    def _list(self, opening: Lexeme) -> AstNode:
         optional: set[int] = set()
-        items: list[Node] = []
+        items: list[AstNode] = []
 
         def item() -> None:
             if self._accept("?"):
@@ -245,36 +245,36 @@ class _Parser:
         self._each("]", item)
         return ListLiteral(opening.offset, items, frozenset(optional))
 
-    def _map(self, opening: Lexeme) -> Node:
-        entries: list[Entry] = []
+    def _map(self, opening: Lexeme) -> AstNode:
+        entries: list[MapEntry] = []
 
         def entry() -> None:
             optional = self._accept("?")
             key = self._expression()
             self._expect(":")
-            entries.append(Entry(key, self._expression(), optional))
+            entries.append(MapEntry(key, self._expression(), optional))
 
         self._each("}", entry)
         return MapLiteral(opening.offset, entries)
 
-    def _fields(self) -> list[Entry]:
+    def _fields(self) -> list[MapEntry]:
         self._expect("{")
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
 
         def field() -> None:
             optional = self._accept("?")
             name = self._take()
-            if name.token not in (Token.NAME, Token.QUOTED_NAME):
+            if name.token not in (LexerToken.NAME, LexerToken.QUOTED_NAME):
                 self._next -= 1
                 raise self._unexpected("IDENTIFIER")
             self._expect(":")
-            entries.append(Entry(Literal(name.offset, name.text), self._expression(), optional))
+            entries.append(MapEntry(Literal(name.offset, name.text), self._expression(), optional))
 
         self._each("}", field)
         return entries
 
-    def _arguments(self) -> list[Node]:
-        args: list[Node] = []
+    def _arguments(self) -> list[AstNode]:
+        args: list[AstNode] = []
         self._each(")", lambda: args.append(self._expression()), trailing_comma=False)
         return args
 
@@ -290,7 +290,7 @@ class _Parser:
         self._expect(closing)
 
 
-def _qualified(node: Node) -> str:
+def _qualified(node: AstNode) -> str:
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.optional and not node.test:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from alcove.api.cel.ast import (
-    Call,
+    AstNode,
+    CallNode,
     Comprehension,
     Ident,
     ListLiteral,
     Literal,
     MapLiteral,
-    Node,
     Select,
     StructLiteral,
 )
@@ -28,20 +28,20 @@ from alcove.api.cel.errors import CelError
 from alcove.api.cel.loops import plan_comprehension
 from alcove.api.cel.operators import show
 from alcove.api.cel.steps import Frame, Step
-from alcove.api.cel.types import Kind, Type, is_optional
+from alcove.api.cel.types import CelType, TypeKind, is_optional
 from alcove.api.cel.values import ABSENT, NO_SUCH_OVERLOAD, Optional, Uint
 
 
 class Planner:
     """Plans one expression. `cost` adds up what the steps planned so far cost each time they run."""
 
-    def __init__(self, variables: Mapping[str, Type]) -> None:
+    def __init__(self, variables: Mapping[str, CelType]) -> None:
         self._slots = {name: slot for slot, name in enumerate(variables, start=1)}
         self.width = 1 + len(variables)
         """Slots a frame needs."""
         self.cost = 0
 
-    def plan(self, node: Node) -> Step:
+    def plan(self, node: AstNode) -> Step:
         match node:
             case Literal():
                 return _constant(node.value)
@@ -52,7 +52,7 @@ class Planner:
                 if node.constant is not None:
                     return _constant(node.constant)
                 return self._variable(node.variable) if node.variable else self._select(node)
-            case Call():
+            case CallNode():
                 self.cost += 1
                 return plan_call(self, node)
             case ListLiteral():
@@ -68,7 +68,7 @@ class Planner:
                 return plan_comprehension(self, node)
         raise AssertionError(node)
 
-    def plan_inner(self, node: Node) -> tuple[Step, int]:
+    def plan_inner(self, node: AstNode) -> tuple[Step, int]:
         """A step that runs apart from what surrounds it (a loop's body), and its cost."""
         outer, self.cost = self.cost, 0
         step = self.plan(node)
@@ -101,7 +101,7 @@ class Planner:
         held = node.operand.type
         if is_optional(held):
             return self._select_from_optional(node, operand, held.params[0])
-        field = held.fields.get(node.field) if held.kind is Kind.OBJECT else None
+        field = held.fields.get(node.field) if held.kind is TypeKind.OBJECT else None
         key, adapt = (field.key, field.adapt) if field else (node.field, None)
         if node.test:
             return _test(operand, key, typed=field is not None)
@@ -109,8 +109,8 @@ class Planner:
             return _select_optional(operand, key, adapt, typed=field is not None)
         return _select_field(operand, key, adapt) if field else _select_key(operand, key)
 
-    def _select_from_optional(self, node: Select, operand: Step, held: Type) -> Step:
-        field = held.fields.get(node.field) if held.kind is Kind.OBJECT else None
+    def _select_from_optional(self, node: Select, operand: Step, held: CelType) -> Step:
+        field = held.fields.get(node.field) if held.kind is TypeKind.OBJECT else None
         key, adapt = (field.key, field.adapt) if field else (node.field, None)
         inner = _select_optional(lambda frame: frame, key, adapt, typed=field is not None)
         test = node.test

@@ -24,13 +24,13 @@ from alcove.api.cel.types import (
     INT,
     STRING,
     TIMESTAMP,
-    Field,
-    Kind,
-    Type,
+    CelType,
+    TypeField,
+    TypeKind,
     list_of,
     map_of,
 )
-from alcove.api.cel.values import MapList, SetList
+from alcove.api.cel.values import CelSetList, MapList
 
 Schema = dict[str, Any]
 
@@ -41,7 +41,7 @@ _SCALARS = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _STRINGS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
 
 
-def schema_type(schema: Schema, *, is_resource: bool = False) -> Type | None:
+def schema_type(schema: Schema, *, is_resource: bool = False) -> CelType | None:
     """The type of values under `schema`; None where expressions cannot reach them.
 
     At the root of a resource its identity and name are always there.
@@ -63,28 +63,28 @@ def schema_type(schema: Schema, *, is_resource: bool = False) -> Type | None:
     return _SCALARS.get(kind) if isinstance(kind, str) else None
 
 
-def _nested_type(schema: Any) -> Type | None:
+def _nested_type(schema: Any) -> CelType | None:
     if not isinstance(schema, dict):
         return None
     return schema_type(schema, is_resource=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
-def _object_type(schema: Schema, is_resource: bool) -> Type:
+def _object_type(schema: Schema, is_resource: bool) -> CelType:
     properties = schema.get("properties") or {}
     if is_resource:
         properties = {**properties, **_IDENTITY}
-    return Type(Kind.OBJECT, "object", (), _Fields(properties), lambda: _deep_object(properties))
+    return CelType(TypeKind.OBJECT, "object", (), _Fields(properties), lambda: _deep_object(properties))
 
 
-class _Fields(Mapping[str, Field]):
+class _Fields(Mapping[str, TypeField]):
     """Fields of an object, made when they are asked for: an expression reads few of them."""
 
     def __init__(self, properties: Schema) -> None:
         self._parts = {spelled: name for name in properties if (spelled := escape(name)) is not None}
         self._properties = properties
-        self._made: dict[str, Field] = {}
+        self._made: dict[str, TypeField] = {}
 
-    def __getitem__(self, spelled: str) -> Field:
+    def __getitem__(self, spelled: str) -> TypeField:
         made = self._made.get(spelled)
         if made is not None:
             return made
@@ -93,7 +93,7 @@ class _Fields(Mapping[str, Field]):
         of = _nested_type(part)
         if of is None:
             raise KeyError(spelled)
-        made = self._made[spelled] = Field(name, of, read_adapter(part))
+        made = self._made[spelled] = TypeField(name, of, read_adapter(part))
         return made
 
     def __iter__(self) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _listed(schema: Schema, items: Adapter | None) -> Adapter | None:
     wrap: Callable[[Any], Any] | None = None
     match schema.get("x-kubernetes-list-type"):
         case "set":
-            wrap = SetList
+            wrap = CelSetList
         case "map":
             keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
             wrap = lambda values: MapList(values, keys)  # noqa: E731

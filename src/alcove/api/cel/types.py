@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Kind(Enum):
+class TypeKind(Enum):
     DYN = "dyn"
     ERROR = "!error!"
     NULL = "null_type"
@@ -32,26 +32,26 @@ class Kind(Enum):
     """A type variable."""
 
 
-class Field(Struct, frozen=True):
+class TypeField(Struct, frozen=True):
     """A field of an object type. Expressions name it escaped; the JSON has it under `key`."""
 
     key: str
-    type: Type
+    type: CelType
     adapt: Callable[[Any], Any] | None = None
     """Makes the CEL value of the JSON value, where they differ (timestamps, sets, …)."""
 
 
-class Type:
+class CelType:
     """Immutable. Object types are compared by identity, all others by structure."""
 
     __slots__ = ("_deep", "fields", "kind", "name", "params")
 
     def __init__(
         self,
-        kind: Kind,
+        kind: TypeKind,
         name: str = "",
-        params: tuple[Type, ...] = (),
-        fields: Mapping[str, Field] | None = None,
+        params: tuple[CelType, ...] = (),
+        fields: Mapping[str, TypeField] | None = None,
         deep: Callable[[], Callable[[Any], Any] | None] | None = None,
     ) -> None:
         self.kind = kind
@@ -68,7 +68,7 @@ class Type:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Type) or self.kind is Kind.OBJECT:
+        if not isinstance(other, CelType) or self.kind is TypeKind.OBJECT:
             return False
         return self.kind is other.kind and self.name == other.name and self.params == other.params
 
@@ -77,61 +77,61 @@ class Type:
 
     def __str__(self) -> str:
         match self.kind:
-            case Kind.NULL:
+            case TypeKind.NULL:
                 return "null"
-            case Kind.TIMESTAMP:
+            case TypeKind.TIMESTAMP:
                 return "timestamp"
-            case Kind.DURATION:
+            case TypeKind.DURATION:
                 return "duration"
         if self.params:
             return f"{self.name}({', '.join(map(str, self.params))})"
         return self.name
 
 
-DYN = Type(Kind.DYN)
-ERROR = Type(Kind.ERROR)
-NULL = Type(Kind.NULL)
-BOOL = Type(Kind.BOOL)
-INT = Type(Kind.INT)
-UINT = Type(Kind.UINT)
-DOUBLE = Type(Kind.DOUBLE)
-STRING = Type(Kind.STRING)
-BYTES = Type(Kind.BYTES)
-TIMESTAMP = Type(Kind.TIMESTAMP)
-DURATION = Type(Kind.DURATION)
-TYPE = Type(Kind.TYPE)
-A = Type(Kind.PARAM, "A")
-B = Type(Kind.PARAM, "B")
+DYN = CelType(TypeKind.DYN)
+ERROR = CelType(TypeKind.ERROR)
+NULL = CelType(TypeKind.NULL)
+BOOL = CelType(TypeKind.BOOL)
+INT = CelType(TypeKind.INT)
+UINT = CelType(TypeKind.UINT)
+DOUBLE = CelType(TypeKind.DOUBLE)
+STRING = CelType(TypeKind.STRING)
+BYTES = CelType(TypeKind.BYTES)
+TIMESTAMP = CelType(TypeKind.TIMESTAMP)
+DURATION = CelType(TypeKind.DURATION)
+TYPE = CelType(TypeKind.TYPE)
+A = CelType(TypeKind.PARAM, "A")
+B = CelType(TypeKind.PARAM, "B")
 
 
-def list_of(item: Type) -> Type:
-    return Type(Kind.LIST, "list", (item,))
+def list_of(item: CelType) -> CelType:
+    return CelType(TypeKind.LIST, "list", (item,))
 
 
-def map_of(key: Type, value: Type) -> Type:
-    return Type(Kind.MAP, "map", (key, value))
+def map_of(key: CelType, value: CelType) -> CelType:
+    return CelType(TypeKind.MAP, "map", (key, value))
 
 
-def type_of_type(of: Type) -> Type:
-    return Type(Kind.TYPE, "type", (of,))
+def type_of_type(of: CelType) -> CelType:
+    return CelType(TypeKind.TYPE, "type", (of,))
 
 
-def optional_of(of: Type) -> Type:
-    return Type(Kind.OPAQUE, "optional_type", (of,))
+def optional_of(of: CelType) -> CelType:
+    return CelType(TypeKind.OPAQUE, "optional_type", (of,))
 
 
-def opaque(name: str) -> Type:
-    return Type(Kind.OPAQUE, name)
+def opaque(name: str) -> CelType:
+    return CelType(TypeKind.OPAQUE, name)
 
 
-def is_optional(of: Type) -> bool:
-    return of.kind is Kind.OPAQUE and of.name == "optional_type"
+def is_optional(of: CelType) -> bool:
+    return of.kind is TypeKind.OPAQUE and of.name == "optional_type"
 
 
 COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 """Types with an order."""
 
-NAMED: Mapping[str, Type] = {
+NAMED: Mapping[str, CelType] = {
     "bool": BOOL,
     "bytes": BYTES,
     "double": DOUBLE,

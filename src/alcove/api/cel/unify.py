@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from alcove.api.cel.types import DYN, Kind, Type
+from alcove.api.cel.types import DYN, CelType, TypeKind
 
 
 class Bindings:
@@ -11,17 +11,17 @@ class Bindings:
     __slots__ = ("_found", "_trail")
 
     def __init__(self) -> None:
-        self._found: dict[str, Type] = {}
-        self._trail: list[tuple[str, Type | None]] = []
+        self._found: dict[str, CelType] = {}
+        self._trail: list[tuple[str, CelType | None]] = []
 
-    def get(self, name: str) -> Type | None:
+    def get(self, name: str) -> CelType | None:
         return self._found.get(name)
 
-    def set(self, name: str, of: Type) -> None:
+    def set(self, name: str, of: CelType) -> None:
         self._trail.append((name, self._found.get(name)))
         self._found[name] = of
 
-    def attempt(self, these: Sequence[Type], those: Sequence[Type]) -> bool:
+    def attempt(self, these: Sequence[CelType], those: Sequence[CelType]) -> bool:
         """Binds what makes `these` types fit `those`, one by one; nothing if they do not fit."""
         mark = len(self._trail)
         if _all_fit(self, these, those):
@@ -35,14 +35,14 @@ class Bindings:
         return False
 
 
-_WILD = (Kind.DYN, Kind.ERROR)
-_NULLABLE = (Kind.NULL, Kind.OPAQUE, Kind.OBJECT, Kind.DURATION, Kind.TIMESTAMP)
-_NESTED = (Kind.LIST, Kind.MAP, Kind.OPAQUE)
+_WILD = (TypeKind.DYN, TypeKind.ERROR)
+_NULLABLE = (TypeKind.NULL, TypeKind.OPAQUE, TypeKind.OBJECT, TypeKind.DURATION, TypeKind.TIMESTAMP)
+_NESTED = (TypeKind.LIST, TypeKind.MAP, TypeKind.OPAQUE)
 
 
-def substitute(bindings: Bindings, of: Type, *, free_to_dyn: bool = False) -> Type:
+def substitute(bindings: Bindings, of: CelType, *, free_to_dyn: bool = False) -> CelType:
     """`of` with bound variables replaced; free ones become dyn if asked."""
-    if of.kind is Kind.PARAM:
+    if of.kind is TypeKind.PARAM:
         bound = bindings.get(of.name)
         if bound is not None:
             return substitute(bindings, bound, free_to_dyn=free_to_dyn)
@@ -50,38 +50,38 @@ def substitute(bindings: Bindings, of: Type, *, free_to_dyn: bool = False) -> Ty
     if not of.params:
         return of
     params = tuple(substitute(bindings, param, free_to_dyn=free_to_dyn) for param in of.params)
-    return of if params == of.params else Type(of.kind, of.name, params)
+    return of if params == of.params else CelType(of.kind, of.name, params)
 
 
-def most_general(one: Type, other: Type) -> Type:
+def most_general(one: CelType, other: CelType) -> CelType:
     """The more general of two types that fit each other."""
     return one if _at_most_as_specific(one, other) else other
 
 
-def _all_fit(bindings: Bindings, one: Sequence[Type], other: Sequence[Type]) -> bool:
+def _all_fit(bindings: Bindings, one: Sequence[CelType], other: Sequence[CelType]) -> bool:
     return len(one) == len(other) and all(_fits(bindings, a, b) for a, b in zip(one, other, strict=True))
 
 
-def _fits(bindings: Bindings, one: Type, other: Type) -> bool:
-    if other.kind is Kind.PARAM:
+def _fits(bindings: Bindings, one: CelType, other: CelType) -> bool:
+    if other.kind is TypeKind.PARAM:
         valid, bound = _bind(bindings, one, other)
         if valid or bound:
             return valid
-    if one.kind is Kind.PARAM:
+    if one.kind is TypeKind.PARAM:
         return _bind(bindings, other, one)[0]
     if one.kind in _WILD or other.kind in _WILD:
         return True
-    if one.kind is Kind.NULL or other.kind is Kind.NULL:
-        return (other if one.kind is Kind.NULL else one).kind in _NULLABLE
-    if one.kind is Kind.TYPE:
-        return other.kind is Kind.TYPE
+    if one.kind is TypeKind.NULL or other.kind is TypeKind.NULL:
+        return (other if one.kind is TypeKind.NULL else one).kind in _NULLABLE
+    if one.kind is TypeKind.TYPE:
+        return other.kind is TypeKind.TYPE
     if one.kind in _NESTED:
         same = one.kind is other.kind and one.name == other.name
         return same and _all_fit(bindings, one.params, other.params)
     return one == other
 
 
-def _bind(bindings: Bindings, of: Type, variable: Type) -> tuple[bool, bool]:
+def _bind(bindings: Bindings, of: CelType, variable: CelType) -> tuple[bool, bool]:
     """(whether `of` may stand for `variable`, whether the variable was bound before)."""
     if of == variable:
         return True, True
@@ -101,21 +101,21 @@ def _bind(bindings: Bindings, of: Type, variable: Type) -> tuple[bool, bool]:
     return True, True
 
 
-def _occurs(bindings: Bindings, variable: Type, within: Type) -> bool:
+def _occurs(bindings: Bindings, variable: CelType, within: CelType) -> bool:
     if variable == within:
         return True
-    if within.kind is Kind.PARAM:
+    if within.kind is TypeKind.PARAM:
         bound = bindings.get(within.name)
         return bound is not None and _occurs(bindings, variable, bound)
     return any(_occurs(bindings, variable, param) for param in within.params)
 
 
-def _at_most_as_specific(one: Type, other: Type) -> bool:
-    if one.kind in (Kind.DYN, Kind.PARAM):
+def _at_most_as_specific(one: CelType, other: CelType) -> bool:
+    if one.kind in (TypeKind.DYN, TypeKind.PARAM):
         return True
-    if other.kind in (Kind.DYN, Kind.PARAM) or one.kind is not other.kind:
+    if other.kind in (TypeKind.DYN, TypeKind.PARAM) or one.kind is not other.kind:
         return False
-    if one.kind is Kind.TYPE:
+    if one.kind is TypeKind.TYPE:
         return True
     if one.kind in _NESTED:
         same = one.name == other.name and len(one.params) == len(other.params)

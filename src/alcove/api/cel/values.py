@@ -24,7 +24,7 @@ from alcove.api.cel.types import (
     TYPE,
     UINT,
     A,
-    Type,
+    CelType,
     list_of,
     map_of,
     optional_of,
@@ -41,7 +41,7 @@ class Opaque:
     """Base of values that only their library's functions understand. `cel_type` names them."""
 
     __slots__ = ()
-    cel_type: Type = DYN
+    cel_type: CelType = DYN
 
 
 class Optional(Opaque):
@@ -63,7 +63,7 @@ class Optional(Opaque):
 ABSENT = Optional(None, present=False)
 
 
-class SetList(list[Any]):
+class CelSetList(list[Any]):
     """A list with `x-kubernetes-list-type: set`: order does not count, `+` is a union."""
 
     __slots__ = ()
@@ -84,7 +84,7 @@ class MapList(list[Any]):
         return tuple(freeze(item.get(key)) for key in self.keys)
 
 
-_TYPES: dict[type, Type] = {
+_TYPES: dict[type, CelType] = {
     bool: BOOL,
     int: INT,
     Uint: UINT,
@@ -94,12 +94,12 @@ _TYPES: dict[type, Type] = {
     type(None): NULL,
     Timestamp: TIMESTAMP,
     Duration: DURATION,
-    Type: TYPE,
+    CelType: TYPE,
 }
 _LIST, _MAP = list_of(A), map_of(A, A)
 
 
-def type_of(value: Any) -> Type:
+def type_of(value: Any) -> CelType:
     known = _TYPES.get(type(value))
     if known is not None:
         return known
@@ -125,8 +125,8 @@ def equal(one: Any, other: Any) -> bool:
         return isinstance(other, list) and _equal_lists(one, other)
     if isinstance(one, dict):
         return isinstance(other, dict) and _equal_maps(one, other)
-    if kind is Type:
-        return other_kind is Type and one.kind is other.kind and one.name == other.name
+    if kind is CelType:
+        return other_kind is CelType and one.kind is other.kind and one.name == other.name
     return kind is other_kind and bool(one == other)
 
 
@@ -162,7 +162,7 @@ def freeze(value: Any) -> Hashable:
         return value  # type: ignore[no-any-return]
     if kind in _NUMBERS:
         return ("number", value)
-    if isinstance(value, SetList):
+    if isinstance(value, CelSetList):
         return ("list", frozenset(map(freeze, value)))
     if isinstance(value, list):
         return ("list", tuple(map(freeze, value)))

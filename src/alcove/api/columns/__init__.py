@@ -2,29 +2,29 @@
 
 from alcove.api.columns import (
     access,
+    alcove,
     autoscalers,
     core,
     extensions,
     metrics,
     nodes,
-    ours,
     pods,
     services,
     storage,
     workloads,
 )
 from alcove.api.columns.base import AGE, DEFAULT, NAME
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 
 _PLAIN = (NAME, AGE)
 
-COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+COLUMNS: dict[tuple[str, str], tuple[PrinterColumn, ...]] = {
     ("", "ComponentStatus"): nodes.COMPONENT_STATUS,
     ("", "ConfigMap"): core.CONFIG_MAP,
     ("", "Endpoints"): services.ENDPOINTS,
     ("", "Event"): core.EVENT,
     ("", "Namespace"): core.NAMESPACE,
-    ("", "Network"): ours.NETWORK,
+    ("", "Network"): alcove.NETWORK,
     ("", "Node"): nodes.NODE,
     ("", "PersistentVolume"): storage.PERSISTENT_VOLUME,
     ("", "PersistentVolumeClaim"): storage.PERSISTENT_VOLUME_CLAIM,
@@ -35,7 +35,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("", "Secret"): core.SECRET,
     ("", "Service"): services.SERVICE,
     ("", "ServiceAccount"): core.SERVICE_ACCOUNT,
-    ("", "Tenant"): ours.TENANT,
+    ("", "Tenant"): alcove.TENANT,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): extensions.WEBHOOK_CONFIGURATION,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): extensions.VALIDATING_ADMISSION_POLICY,
     (
@@ -49,7 +49,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("apps", "Deployment"): workloads.DEPLOYMENT,
     ("apps", "ReplicaSet"): workloads.REPLICA_SET,
     ("apps", "StatefulSet"): workloads.STATEFUL_SET,
-    ("arktos.futurewei.com", "Network"): ours.NETWORK,
+    ("arktos.futurewei.com", "Network"): alcove.NETWORK,
     ("autoscaling", "HorizontalPodAutoscaler"): autoscalers.COLUMNS,
     ("batch", "CronJob"): workloads.CRON_JOB,
     ("batch", "Job"): workloads.JOB,
@@ -59,12 +59,12 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("events.k8s.io", "Event"): core.EVENT,
     ("metrics.k8s.io", "NodeMetrics"): metrics.COLUMNS,
     ("metrics.k8s.io", "PodMetrics"): metrics.COLUMNS,
-    ("mizar.com", "Bouncer"): ours.BOUNCER,
-    ("mizar.com", "Divider"): ours.DIVIDER,
-    ("mizar.com", "Droplet"): ours.DROPLET,
-    ("mizar.com", "Endpoint"): ours.ENDPOINT,
-    ("mizar.com", "Subnet"): ours.SUBNET,
-    ("mizar.com", "Vpc"): ours.VPC,
+    ("mizar.com", "Bouncer"): alcove.BOUNCER,
+    ("mizar.com", "Divider"): alcove.DIVIDER,
+    ("mizar.com", "Droplet"): alcove.DROPLET,
+    ("mizar.com", "Endpoint"): alcove.ENDPOINT,
+    ("mizar.com", "Subnet"): alcove.SUBNET,
+    ("mizar.com", "Vpc"): alcove.VPC,
     ("networking.k8s.io", "Ingress"): services.INGRESS,
     ("networking.k8s.io", "IngressClass"): services.INGRESS_CLASS,
     ("networking.k8s.io", "NetworkPolicy"): services.NETWORK_POLICY,
@@ -87,6 +87,6 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
 """By group and kind; a version of its own for none, since all versions of a kind show the same."""
 
 
-def columns_for(group: str, kind: str) -> tuple[Column, ...]:
+def columns_for(group: str, kind: str) -> tuple[PrinterColumn, ...]:
     """The columns of a kind; those not in the table show their name and time of creation."""
     return COLUMNS.get((group, kind), DEFAULT)

@@ -3,7 +3,7 @@
 from alcove.api import objects
 from alcove.api.columns import duration
 from alcove.api.columns.base import AGE, NAME, NONE, WIDE, Value, at, integer, joined
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 
@@ -27,11 +27,11 @@ def _subject(subject: Object) -> str:
 
 BINDING = (
     NAME,
-    Column("Role", _role, description="Role that is given."),
+    PrinterColumn("Role", _role, description="Role that is given."),
     AGE,
-    Column("Users", _subjects("User"), description="Users it is given to.", priority=WIDE),
-    Column("Groups", _subjects("Group"), description="Groups it is given to.", priority=WIDE),
-    Column(
+    PrinterColumn("Users", _subjects("User"), description="Users it is given to.", priority=WIDE),
+    PrinterColumn("Groups", _subjects("Group"), description="Groups it is given to.", priority=WIDE),
+    PrinterColumn(
         "ServiceAccounts",
         _subjects("ServiceAccount"),
         description="Service accounts it is given to.",
@@ -56,23 +56,25 @@ def _signing_state(obj: Object, _now: float) -> str:
 CERTIFICATE_SIGNING_REQUEST = (
     NAME,
     AGE,
-    Column("SignerName", at("spec", "signerName"), description="Who is asked to sign."),
-    Column("Requestor", at("spec", "username"), description="Who asks."),
-    Column("RequestedDuration", _requested_duration, description="How long the certificate should hold."),
-    Column("Condition", _signing_state, description="What became of it."),
+    PrinterColumn("SignerName", at("spec", "signerName"), description="Who is asked to sign."),
+    PrinterColumn("Requestor", at("spec", "username"), description="Who asks."),
+    PrinterColumn(
+        "RequestedDuration", _requested_duration, description="How long the certificate should hold."
+    ),
+    PrinterColumn("Condition", _signing_state, description="What became of it."),
 )
 
 PRIORITY_CLASS = (
     NAME,
     integer("Value", "Higher goes first.", "value"),
-    Column(
+    PrinterColumn(
         "Global-Default",
         at("globalDefault", default=False),
         "boolean",
         description="Whether pods without a class have it.",
     ),
     AGE,
-    Column(
+    PrinterColumn(
         "PreemptionPolicy", at("preemptionPolicy"), description="Whether others are evicted for its pods."
     ),
 )
@@ -84,8 +86,8 @@ def _budget(field: str) -> Value:
 
 POD_DISRUPTION_BUDGET = (
     NAME,
-    Column("Min Available", _budget("minAvailable"), description="Pods that must stay."),
-    Column("Max Unavailable", _budget("maxUnavailable"), description="Pods that may be missing."),
+    PrinterColumn("Min Available", _budget("minAvailable"), description="Pods that must stay."),
+    PrinterColumn("Max Unavailable", _budget("maxUnavailable"), description="Pods that may be missing."),
     integer("Allowed Disruptions", "Pods that may be evicted now.", "status", "disruptionsAllowed"),
     AGE,
 )

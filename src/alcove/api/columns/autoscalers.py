@@ -5,7 +5,7 @@ from typing import Any
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, NONE, UNKNOWN, UNSET, at, integer
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 _METRICS_SHOWN_MAX = 2
@@ -63,10 +63,10 @@ def _percent(value: Any, otherwise: str) -> str:
 
 COLUMNS = (
     NAME,
-    Column("Reference", _reference, description="What is scaled."),
-    Column("Targets", _targets, description="Value of each metric, and what it should be."),
-    Column("MinPods", at("spec", "minReplicas", default=UNSET), description="Fewest pods."),
-    Column("MaxPods", at("spec", "maxReplicas", default=0), description="Most pods."),
+    PrinterColumn("Reference", _reference, description="What is scaled."),
+    PrinterColumn("Targets", _targets, description="Value of each metric, and what it should be."),
+    PrinterColumn("MinPods", at("spec", "minReplicas", default=UNSET), description="Fewest pods."),
+    PrinterColumn("MaxPods", at("spec", "maxReplicas", default=0), description="Most pods."),
     integer("Replicas", "Pods there are.", "status", "currentReplicas"),
     AGE,
 )

@@ -6,7 +6,7 @@ from typing import Any
 from alcove.api import objects, selectors
 from alcove.api.columns import duration
 from alcove.api.errors import BadRequest
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.meta import parse_time
 from alcove.api.objects import Object
 
@@ -54,13 +54,13 @@ def count(*path: str) -> Value:
     return value
 
 
-def integer(name: str, description: str, *path: str, priority: int = 0) -> Column:
+def integer(name: str, description: str, *path: str, priority: int = 0) -> PrinterColumn:
     """A column of the number at a path, zero where there is none."""
-    return Column(name, at(*path, default=0), "integer", description=description, priority=priority)
+    return PrinterColumn(name, at(*path, default=0), "integer", description=description, priority=priority)
 
 
-def counted(name: str, description: str, *path: str) -> Column:
-    return Column(name, count(*path), "integer", description=description)
+def counted(name: str, description: str, *path: str) -> PrinterColumn:
+    return PrinterColumn(name, count(*path), "integer", description=description)
 
 
 def show_labels(labels: Mapping[str, str] | None) -> str:
@@ -88,11 +88,13 @@ def joined(items: Iterable[str], none: str = NONE) -> str:
     return ",".join(items) or none
 
 
-NAME = Column(
+NAME = PrinterColumn(
     "Name", at("metadata", "name"), format="name", description="Name of the object, unique among its kind."
 )
-AGE = Column("Age", since("metadata", "creationTimestamp"), description="How long ago the object was made.")
-CREATED_AT = Column(
+AGE = PrinterColumn(
+    "Age", since("metadata", "creationTimestamp"), description="How long ago the object was made."
+)
+CREATED_AT = PrinterColumn(
     "Created At",
     at("metadata", "creationTimestamp", default=UNKNOWN),
     type="date",

@@ -2,14 +2,18 @@
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, UNKNOWN, WIDE, age_of, at, counted
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
-NAMESPACE = (NAME, Column("Status", at("status", "phase"), description="Whether it is in use or going."), AGE)
+NAMESPACE = (
+    NAME,
+    PrinterColumn("Status", at("status", "phase"), description="Whether it is in use or going."),
+    AGE,
+)
 
 SECRET = (
     NAME,
-    Column("Type", at("type"), description="What the secret is for."),
+    PrinterColumn("Type", at("type"), description="What the secret is for."),
     counted("Data", "Entries in it.", "data"),
     AGE,
 )
@@ -19,7 +23,7 @@ def _entries(obj: Object, _now: float) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-CONFIG_MAP = (NAME, Column("Data", _entries, "integer", description="Entries in it."), AGE)
+CONFIG_MAP = (NAME, PrinterColumn("Data", _entries, "integer", description="Entries in it."), AGE)
 
 SERVICE_ACCOUNT = (NAME, counted("Secrets", "Secrets it names.", "secrets"), AGE)
 
@@ -33,8 +37,10 @@ def _usage(obj: Object, is_limit: bool) -> str:
 
 RESOURCE_QUOTA = (
     NAME,
-    Column("Request", lambda obj, _now: _usage(obj, False), description="What is asked for, of what may be."),
-    Column("Limit", lambda obj, _now: _usage(obj, True), description="Limits set, of what may be."),
+    PrinterColumn(
+        "Request", lambda obj, _now: _usage(obj, False), description="What is asked for, of what may be."
+    ),
+    PrinterColumn("Limit", lambda obj, _now: _usage(obj, True), description="Limits set, of what may be."),
     AGE,
 )
 
@@ -79,21 +85,21 @@ def _message(event: Object, _now: float) -> str:
 
 
 EVENT = (
-    Column("Last Seen", _last_seen, description="How long ago it was seen last."),
-    Column("Type", at("type"), description="Normal, or a warning."),
-    Column("Reason", at("reason"), description="What happened, in a word."),
-    Column("Object", _object, description="What it is about."),
-    Column(
+    PrinterColumn("Last Seen", _last_seen, description="How long ago it was seen last."),
+    PrinterColumn("Type", at("type"), description="Normal, or a warning."),
+    PrinterColumn("Reason", at("reason"), description="What happened, in a word."),
+    PrinterColumn("Object", _object, description="What it is about."),
+    PrinterColumn(
         "Subobject",
         lambda event, _now: _about(event).get("fieldPath", ""),
         description="Which part of that.",
         priority=WIDE,
     ),
-    Column("Source", _source, description="Who saw it.", priority=WIDE),
-    Column("Message", _message, description="What happened, in a sentence."),
-    Column("First Seen", _first_seen, description="How long ago it was seen first.", priority=WIDE),
-    Column("Count", _times, "integer", description="How often it was seen.", priority=WIDE),
-    Column(
+    PrinterColumn("Source", _source, description="Who saw it.", priority=WIDE),
+    PrinterColumn("Message", _message, description="What happened, in a sentence."),
+    PrinterColumn("First Seen", _first_seen, description="How long ago it was seen first.", priority=WIDE),
+    PrinterColumn("Count", _times, "integer", description="How often it was seen.", priority=WIDE),
+    PrinterColumn(
         "Name",
         at("metadata", "name", default=UNKNOWN),
         format="name",

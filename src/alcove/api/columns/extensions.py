@@ -2,7 +2,7 @@
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, UNSET, at, counted
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 WEBHOOK_CONFIGURATION = (NAME, counted("Webhooks", "Webhooks it names.", "webhooks"), AGE)
@@ -25,14 +25,14 @@ def _param_ref(obj: Object, _now: float) -> str:
 VALIDATING_ADMISSION_POLICY = (
     NAME,
     counted("Validations", "Expressions it checks.", "spec", "validations"),
-    Column("ParamKind", _param_kind, description="Kind of its parameters."),
+    PrinterColumn("ParamKind", _param_kind, description="Kind of its parameters."),
     AGE,
 )
 
 VALIDATING_ADMISSION_POLICY_BINDING = (
     NAME,
-    Column("PolicyName", at("spec", "policyName"), description="Policy that is put to use."),
-    Column("ParamRef", _param_ref, description="Parameters it is used with."),
+    PrinterColumn("PolicyName", at("spec", "policyName"), description="Policy that is put to use."),
+    PrinterColumn("ParamRef", _param_ref, description="Parameters it is used with."),
     AGE,
 )
 
@@ -52,8 +52,8 @@ def _available(obj: Object, _now: float) -> str:
 
 API_SERVICE = (
     NAME,
-    Column("Service", _service, description="Who serves the group."),
-    Column("Available", _available, description="Whether it answers."),
+    PrinterColumn("Service", _service, description="Who serves the group."),
+    PrinterColumn("Available", _available, description="Whether it answers."),
     AGE,
 )
 
@@ -70,12 +70,16 @@ def _claim_state(obj: Object, _now: float) -> str:
     return ",".join(state for state, holds in states.items() if holds)
 
 
-RESOURCE_CLAIM = (NAME, Column("State", _claim_state, description="Whether devices are given to it."), AGE)
+RESOURCE_CLAIM = (
+    NAME,
+    PrinterColumn("State", _claim_state, description="Whether devices are given to it."),
+    AGE,
+)
 
 RESOURCE_SLICE = (
     NAME,
-    Column("Node", at("spec", "nodeName"), description="Node the devices are on."),
-    Column("Driver", at("spec", "driver"), description="Driver of the devices."),
-    Column("Pool", at("spec", "pool", "name"), description="Pool the slice is a part of."),
+    PrinterColumn("Node", at("spec", "nodeName"), description="Node the devices are on."),
+    PrinterColumn("Driver", at("spec", "driver"), description="Driver of the devices."),
+    PrinterColumn("Pool", at("spec", "pool", "name"), description="Pool the slice is a part of."),
     AGE,
 )

@@ -2,7 +2,7 @@
 
 from alcove.api import quantity
 from alcove.api.columns.base import NAME, at
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 
@@ -20,8 +20,8 @@ def _memory(obj: Object, _now: float) -> str:
     return f"{sum(quantity.whole(each.get('memory', 0)) for each in _usages(obj)) >> 10}Ki"
 
 
-_CPU = Column("CPU", _cpu, description="Cores in use.")
-_MEMORY = Column("Memory", _memory, description="The working set.")
-_WINDOW = Column("Window", at("window"), description="Over how long CPU was measured.")
+_CPU = PrinterColumn("CPU", _cpu, description="Cores in use.")
+_MEMORY = PrinterColumn("Memory", _memory, description="The working set.")
+_WINDOW = PrinterColumn("Window", at("window"), description="Over how long CPU was measured.")
 
 COLUMNS = (NAME, _CPU, _MEMORY, _WINDOW)

@@ -2,7 +2,7 @@
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, NONE, UNKNOWN, WIDE, Value, at, joined
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
@@ -30,19 +30,21 @@ def _address(kind: str) -> Value:
     return value
 
 
-def _info(name: str, field: str, description: str, default: str, priority: int = WIDE) -> Column:
+def _info(name: str, field: str, description: str, default: str, priority: int = WIDE) -> PrinterColumn:
     value = at("status", "nodeInfo", field, default=default)
-    return Column(name, value, description=description, priority=priority)
+    return PrinterColumn(name, value, description=description, priority=priority)
 
 
 NODE = (
     NAME,
-    Column("Status", _status, description="Whether it takes and runs pods."),
-    Column("Roles", _roles, description="Roles that its labels name."),
+    PrinterColumn("Status", _status, description="Whether it takes and runs pods."),
+    PrinterColumn("Roles", _roles, description="Roles that its labels name."),
     AGE,
     _info("Version", "kubeletVersion", "Version of its agent.", "", priority=0),
-    Column("Internal-IP", _address("InternalIP"), description="Address among the nodes.", priority=WIDE),
-    Column("External-IP", _address("ExternalIP"), description="Address for the world.", priority=WIDE),
+    PrinterColumn(
+        "Internal-IP", _address("InternalIP"), description="Address among the nodes.", priority=WIDE
+    ),
+    PrinterColumn("External-IP", _address("ExternalIP"), description="Address for the world.", priority=WIDE),
     _info("OS-Image", "osImage", "Its operating system.", UNKNOWN),
     _info("Kernel-Version", "kernelVersion", "Its kernel.", UNKNOWN),
     _info("Container-Runtime", "containerRuntimeVersion", "What runs its containers.", UNKNOWN),
@@ -50,21 +52,21 @@ NODE = (
 
 RUNTIME_CLASS = (
     NAME,
-    Column("Handler", at("handler"), description="Runtime that its pods are run by."),
+    PrinterColumn("Handler", at("handler"), description="Runtime that its pods are run by."),
     AGE,
 )
 
-LEASE = (NAME, Column("Holder", at("spec", "holderIdentity"), description="Who holds the lease."), AGE)
+LEASE = (NAME, PrinterColumn("Holder", at("spec", "holderIdentity"), description="Who holds the lease."), AGE)
 
 COMPONENT_STATUS = (
     NAME,
-    Column(
+    PrinterColumn(
         "Status",
         lambda obj, _now: _health(obj, "status"),
         description="Whether the component is healthy.",
     ),
-    Column("Message", lambda obj, _now: _health(obj, "message"), description="What it said."),
-    Column("Error", lambda obj, _now: _health(obj, "error"), description="What went wrong."),
+    PrinterColumn("Message", lambda obj, _now: _health(obj, "message"), description="What it said."),
+    PrinterColumn("Error", lambda obj, _now: _health(obj, "error"), description="What went wrong."),
 )
 
 

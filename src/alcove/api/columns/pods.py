@@ -4,13 +4,13 @@ from msgspec import Struct
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, NONE, WIDE, age_of, at
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 _OVER = ("Succeeded", "Failed")
 
 
-class Summary(Struct, frozen=True):
+class PodSummary(Struct, frozen=True):
     ready: int
     total: int
     status: str
@@ -18,7 +18,7 @@ class Summary(Struct, frozen=True):
     restarted_at: str
 
 
-def summarize(pod: Object) -> Summary:
+def summarize(pod: Object) -> PodSummary:
     """Ready containers, status and restarts, as kubectl words them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     sidecars = {
@@ -35,7 +35,7 @@ def summarize(pod: Object) -> Summary:
     if has_run:
         ready += [each for each in containers if each.get("ready") and _state(each, "running") is not None]
         word = _running(containers, word, _condition(status, "Ready") == "True")
-    return Summary(
+    return PodSummary(
         ready=len(ready),
         total=len(spec.get("containers") or ()) + len(sidecars),
         status=_leaving(pod, status) or word,
@@ -140,19 +140,23 @@ def _readiness_gates(pod: Object, _now: float) -> str:
 
 COLUMNS = (
     NAME,
-    Column("Ready", _ready, description="Containers that are ready, of all that stay."),
-    Column("Status", _status, description="What the pod is at."),
-    Column("Restarts", _restarts, description="How often containers were started again, and when last."),
+    PrinterColumn("Ready", _ready, description="Containers that are ready, of all that stay."),
+    PrinterColumn("Status", _status, description="What the pod is at."),
+    PrinterColumn(
+        "Restarts", _restarts, description="How often containers were started again, and when last."
+    ),
     AGE,
-    Column("IP", _ip, priority=WIDE, description="Address in the pod's network."),
-    Column(
+    PrinterColumn("IP", _ip, priority=WIDE, description="Address in the pod's network."),
+    PrinterColumn(
         "Node", at("spec", "nodeName", default=NONE), priority=WIDE, description="Node the pod is bound to."
     ),
-    Column(
+    PrinterColumn(
         "Nominated Node",
         at("status", "nominatedNodeName", default=NONE),
         priority=WIDE,
         description="Node where room is being made for the pod.",
     ),
-    Column("Readiness Gates", _readiness_gates, priority=WIDE, description="Gates that are passed, of all."),
+    PrinterColumn(
+        "Readiness Gates", _readiness_gates, priority=WIDE, description="Gates that are passed, of all."
+    ),
 )

@@ -13,7 +13,7 @@ from alcove.api.columns.base import (
     show_selector,
     show_some,
 )
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 
@@ -50,12 +50,12 @@ def _port(port: Object) -> str:
 
 SERVICE = (
     NAME,
-    Column("Type", at("spec", "type"), description="How the service is reached."),
-    Column("Cluster-IP", _cluster_ip, description="Address in the service's network."),
-    Column("External-IP", _external_ip, description="Addresses outside of it."),
-    Column("Port(s)", _ports, description="Ports, with those on nodes."),
+    PrinterColumn("Type", at("spec", "type"), description="How the service is reached."),
+    PrinterColumn("Cluster-IP", _cluster_ip, description="Address in the service's network."),
+    PrinterColumn("External-IP", _external_ip, description="Addresses outside of it."),
+    PrinterColumn("Port(s)", _ports, description="Ports, with those on nodes."),
     AGE,
-    Column(
+    PrinterColumn(
         "Selector",
         lambda obj, _now: show_labels(objects.get(obj, "spec", "selector")),
         description="Labels of the pods behind it.",
@@ -80,7 +80,11 @@ def _host_port(ip: str, port: object) -> str:
     return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
 
 
-ENDPOINTS = (NAME, Column("Endpoints", _subset_addresses, description="Addresses that are ready."), AGE)
+ENDPOINTS = (
+    NAME,
+    PrinterColumn("Endpoints", _subset_addresses, description="Addresses that are ready."),
+    AGE,
+)
 
 
 def _slice_ports(obj: Object, _now: float) -> str:
@@ -95,9 +99,9 @@ def _slice_addresses(obj: Object, _now: float) -> str:
 
 ENDPOINT_SLICE = (
     NAME,
-    Column("AddressType", at("addressType"), description="Family of the addresses."),
-    Column("Ports", _slice_ports, description="Ports of every endpoint in the slice."),
-    Column("Endpoints", _slice_addresses, description="Addresses of the endpoints."),
+    PrinterColumn("AddressType", at("addressType"), description="Family of the addresses."),
+    PrinterColumn("Ports", _slice_ports, description="Ports of every endpoint in the slice."),
+    PrinterColumn("Endpoints", _slice_addresses, description="Addresses of the endpoints."),
     AGE,
 )
 
@@ -113,12 +117,12 @@ def _ingress_ports(obj: Object, _now: float) -> str:
 
 INGRESS = (
     NAME,
-    Column(
+    PrinterColumn(
         "Class", at("spec", "ingressClassName", default=NONE), description="Class that says who serves it."
     ),
-    Column("Hosts", _hosts, description="Hosts it answers for."),
-    Column("Address", lambda obj, _now: _balancers(obj), description="Where it is reached."),
-    Column("Ports", _ingress_ports, description="Ports it is reached at."),
+    PrinterColumn("Hosts", _hosts, description="Hosts it answers for."),
+    PrinterColumn("Address", lambda obj, _now: _balancers(obj), description="Where it is reached."),
+    PrinterColumn("Ports", _ingress_ports, description="Ports it is reached at."),
     AGE,
 )
 
@@ -133,14 +137,14 @@ def _parameters(obj: Object, _now: float) -> str:
 
 INGRESS_CLASS = (
     NAME,
-    Column("Controller", at("spec", "controller"), description="Who serves ingresses of the class."),
-    Column("Parameters", _parameters, description="Object with more settings of the class."),
+    PrinterColumn("Controller", at("spec", "controller"), description="Who serves ingresses of the class."),
+    PrinterColumn("Parameters", _parameters, description="Object with more settings of the class."),
     AGE,
 )
 
 NETWORK_POLICY = (
     NAME,
-    Column(
+    PrinterColumn(
         "Pod-Selector",
         lambda obj, _now: show_selector(objects.get(obj, "spec", "podSelector")),
         description="Pods the policy is for.",

@@ -4,7 +4,7 @@ from typing import Any
 
 from alcove.api import objects
 from alcove.api.columns.base import AGE, NAME, UNSET, WIDE, at, counted, joined
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.objects import Object
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
@@ -36,13 +36,13 @@ def _claim(obj: Object, _now: float) -> str:
     return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
-_STORAGE_CLASS = Column("StorageClass", _class, description="Class the volume is made by.")
-_ATTRIBUTES_CLASS = Column(
+_STORAGE_CLASS = PrinterColumn("StorageClass", _class, description="Class the volume is made by.")
+_ATTRIBUTES_CLASS = PrinterColumn(
     "VolumeAttributesClass",
     at("spec", "volumeAttributesClassName", default=UNSET),
     description="Class of the volume's changeable qualities.",
 )
-_VOLUME_MODE = Column(
+_VOLUME_MODE = PrinterColumn(
     "VolumeMode",
     at("spec", "volumeMode", default=UNSET),
     description="Whether it is a file system or a block device.",
@@ -51,22 +51,22 @@ _VOLUME_MODE = Column(
 
 PERSISTENT_VOLUME = (
     NAME,
-    Column("Capacity", at("spec", "capacity", "storage"), description="Its size."),
-    Column(
+    PrinterColumn("Capacity", at("spec", "capacity", "storage"), description="Its size."),
+    PrinterColumn(
         "Access Modes",
         lambda obj, _now: _modes(objects.get(obj, "spec", "accessModes")),
         description="Ways it can be mounted.",
     ),
-    Column(
+    PrinterColumn(
         "Reclaim Policy",
         at("spec", "persistentVolumeReclaimPolicy"),
         description="What becomes of it when its claim goes.",
     ),
-    Column("Status", _phase, description="Whether it is bound."),
-    Column("Claim", _claim, description="Claim it is bound to."),
+    PrinterColumn("Status", _phase, description="Whether it is bound."),
+    PrinterColumn("Claim", _claim, description="Claim it is bound to."),
     _STORAGE_CLASS,
     _ATTRIBUTES_CLASS,
-    Column("Reason", at("status", "reason"), description="Why it failed."),
+    PrinterColumn("Reason", at("status", "reason"), description="Why it failed."),
     AGE,
     _VOLUME_MODE,
 )
@@ -84,10 +84,10 @@ def _claim_modes(obj: Object, _now: float) -> str:
 
 PERSISTENT_VOLUME_CLAIM = (
     NAME,
-    Column("Status", _phase, description="Whether it is bound."),
-    Column("Volume", at("spec", "volumeName"), description="Volume it is bound to."),
-    Column("Capacity", _claim_capacity, description="Size of that volume."),
-    Column("Access Modes", _claim_modes, description="Ways that volume can be mounted."),
+    PrinterColumn("Status", _phase, description="Whether it is bound."),
+    PrinterColumn("Volume", at("spec", "volumeName"), description="Volume it is bound to."),
+    PrinterColumn("Capacity", _claim_capacity, description="Size of that volume."),
+    PrinterColumn("Access Modes", _claim_modes, description="Ways that volume can be mounted."),
     _STORAGE_CLASS,
     _ATTRIBUTES_CLASS,
     AGE,
@@ -102,17 +102,17 @@ def _class_name(obj: Object, _now: float) -> str:
 
 
 STORAGE_CLASS = (
-    Column("Name", _class_name, format="name", description=NAME.description),
-    Column("Provisioner", at("provisioner"), description="Who makes volumes of the class."),
-    Column(
+    PrinterColumn("Name", _class_name, format="name", description=NAME.description),
+    PrinterColumn("Provisioner", at("provisioner"), description="Who makes volumes of the class."),
+    PrinterColumn(
         "ReclaimPolicy", at("reclaimPolicy", default="Delete"), description="What becomes of them afterwards."
     ),
-    Column(
+    PrinterColumn(
         "VolumeBindingMode",
         at("volumeBindingMode", default="Immediate"),
         description="When a claim is bound.",
     ),
-    Column(
+    PrinterColumn(
         "AllowVolumeExpansion",
         lambda obj, _now: bool(obj.get("allowVolumeExpansion")),
         description="Whether volumes may grow.",
@@ -120,14 +120,20 @@ STORAGE_CLASS = (
     AGE,
 )
 
-VOLUME_ATTRIBUTES_CLASS = (NAME, Column("DriverName", at("driverName"), description="Driver it is for."), AGE)
+VOLUME_ATTRIBUTES_CLASS = (
+    NAME,
+    PrinterColumn("DriverName", at("driverName"), description="Driver it is for."),
+    AGE,
+)
 
 VOLUME_ATTACHMENT = (
     NAME,
-    Column("Attacher", at("spec", "attacher"), description="Driver that attaches."),
-    Column("PV", at("spec", "source", "persistentVolumeName"), description="Volume attached."),
-    Column("Node", at("spec", "nodeName"), description="Node it is attached to."),
-    Column("Attached", at("status", "attached", default=False), "boolean", description="Whether it is."),
+    PrinterColumn("Attacher", at("spec", "attacher"), description="Driver that attaches."),
+    PrinterColumn("PV", at("spec", "source", "persistentVolumeName"), description="Volume attached."),
+    PrinterColumn("Node", at("spec", "nodeName"), description="Node it is attached to."),
+    PrinterColumn(
+        "Attached", at("status", "attached", default=False), "boolean", description="Whether it is."
+    ),
     AGE,
 )
 
@@ -143,8 +149,8 @@ def _token_audiences(obj: Object, _now: float) -> str:
     return joined((each.get("audience", "") for each in requests), none=UNSET)
 
 
-def _flag(name: str, field: str, description: str, default: bool) -> Column:
-    return Column(name, at("spec", field, default=default), "boolean", description=description)
+def _flag(name: str, field: str, description: str, default: bool) -> PrinterColumn:
+    return PrinterColumn(name, at("spec", field, default=default), "boolean", description=description)
 
 
 CSI_DRIVER = (
@@ -152,14 +158,14 @@ CSI_DRIVER = (
     _flag("AttachRequired", "attachRequired", "Whether volumes are attached before mounting.", True),
     _flag("PodInfoOnMount", "podInfoOnMount", "Whether the driver is told about pods.", False),
     _flag("StorageCapacity", "storageCapacity", "Whether it tells how much room there is.", False),
-    Column("TokenRequests", _token_audiences, description="Audiences of the tokens it is given."),
+    PrinterColumn("TokenRequests", _token_audiences, description="Audiences of the tokens it is given."),
     _flag("RequiresRepublish", "requiresRepublish", "Whether it is called again and again.", False),
-    Column("Modes", _driver_modes, description="Kinds of volumes it has."),
+    PrinterColumn("Modes", _driver_modes, description="Kinds of volumes it has."),
     AGE,
 )
 
 CSI_STORAGE_CAPACITY = (
     NAME,
-    Column("StorageClassName", at("storageClassName"), description="Class the room is for."),
-    Column("Capacity", at("capacity"), description="Room there is."),
+    PrinterColumn("StorageClassName", at("storageClassName"), description="Class the room is for."),
+    PrinterColumn("Capacity", at("capacity"), description="Room there is."),
 )

@@ -19,7 +19,7 @@ from alcove.api.columns.base import (
     show_selector,
     since,
 )
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.meta import parse_time
 from alcove.api.objects import Object
 
@@ -31,12 +31,12 @@ def _each_container(field: str, *path: str) -> Value:
     return value
 
 
-def _containers(*path: str) -> tuple[Column, Column]:
+def _containers(*path: str) -> tuple[PrinterColumn, PrinterColumn]:
     names = "Names of the containers in the template."
     images = "Images of the containers in the template."
     return (
-        Column("Containers", _each_container("name", *path), description=names, priority=WIDE),
-        Column("Images", _each_container("image", *path), description=images, priority=WIDE),
+        PrinterColumn("Containers", _each_container("name", *path), description=names, priority=WIDE),
+        PrinterColumn("Images", _each_container("image", *path), description=images, priority=WIDE),
     )
 
 
@@ -48,8 +48,8 @@ def _labels_at(*path: str) -> Value:
     return lambda obj, _now: show_labels(objects.get(obj, *path))
 
 
-def _selector(value: Value) -> Column:
-    return Column("Selector", value, description="Pods that belong to it.", priority=WIDE)
+def _selector(value: Value) -> PrinterColumn:
+    return PrinterColumn("Selector", value, description="Pods that belong to it.", priority=WIDE)
 
 
 _TEMPLATE = _containers("spec", "template", "spec")
@@ -62,7 +62,7 @@ def _ready(obj: Object, _now: float) -> str:
 
 DEPLOYMENT = (
     NAME,
-    Column("Ready", _ready, description="Pods that are ready, of those wanted."),
+    PrinterColumn("Ready", _ready, description="Pods that are ready, of those wanted."),
     integer("Up-to-date", "Pods of the newest template.", "status", "updatedReplicas"),
     integer("Available", "Pods ready for long enough.", "status", "availableReplicas"),
     AGE,
@@ -72,7 +72,7 @@ DEPLOYMENT = (
 
 STATEFUL_SET = (
     NAME,
-    Column("Ready", _ready, description="Pods that are ready, of those wanted."),
+    PrinterColumn("Ready", _ready, description="Pods that are ready, of those wanted."),
     AGE,
     *_TEMPLATE,
 )
@@ -95,7 +95,7 @@ DAEMON_SET = (
     integer("Ready", "Nodes where it is ready.", "status", "numberReady"),
     integer("Up-to-date", "Nodes with the newest template.", "status", "updatedNumberScheduled"),
     integer("Available", "Nodes where it is ready for long enough.", "status", "numberAvailable"),
-    Column(
+    PrinterColumn(
         "Node Selector",
         _labels_at("spec", "template", "spec", "nodeSelector"),
         description="Labels of the nodes that should run the pod.",
@@ -117,7 +117,7 @@ def _owner(obj: Object, _now: float) -> str:
 
 CONTROLLER_REVISION = (
     NAME,
-    Column("Controller", _owner, description="What the revision is of."),
+    PrinterColumn("Controller", _owner, description="What the revision is of."),
     integer("Revision", "Number of the revision.", "revision"),
     AGE,
 )
@@ -125,10 +125,10 @@ CONTROLLER_REVISION = (
 POD_TEMPLATE = (
     NAME,
     *(
-        Column(each.name, each.value, description=each.description)
+        PrinterColumn(each.name, each.value, description=each.description)
         for each in _containers("template", "spec")
     ),
-    Column(
+    PrinterColumn(
         "Pod Labels",
         _labels_at("template", "metadata", "labels"),
         description="Labels of the pods made of it.",
@@ -176,9 +176,9 @@ def _failed_at(job: Object) -> Any:
 
 JOB = (
     NAME,
-    Column("Status", _job_status, description="What the job is at."),
-    Column("Completions", _completions, description="Pods that succeeded, of those wanted."),
-    Column("Duration", _job_duration, description="How long it took, or takes."),
+    PrinterColumn("Status", _job_status, description="What the job is at."),
+    PrinterColumn("Completions", _completions, description="Pods that succeeded, of those wanted."),
+    PrinterColumn("Duration", _job_duration, description="How long it took, or takes."),
     AGE,
     *_TEMPLATE,
     _SELECTOR,
@@ -192,11 +192,13 @@ def _suspend(obj: Object, _now: float) -> str:
 
 CRON_JOB = (
     NAME,
-    Column("Schedule", at("spec", "schedule"), description="When jobs are made, in cron's form."),
-    Column("Timezone", at("spec", "timeZone", default=NONE), description="Zone of the schedule's times."),
-    Column("Suspend", _suspend, description="Whether no jobs are made."),
+    PrinterColumn("Schedule", at("spec", "schedule"), description="When jobs are made, in cron's form."),
+    PrinterColumn(
+        "Timezone", at("spec", "timeZone", default=NONE), description="Zone of the schedule's times."
+    ),
+    PrinterColumn("Suspend", _suspend, description="Whether no jobs are made."),
     counted("Active", "Jobs that are running.", "status", "active"),
-    Column(
+    PrinterColumn(
         "Last Schedule",
         since("status", "lastScheduleTime", default=NONE),
         description="How long ago a job was made last.",

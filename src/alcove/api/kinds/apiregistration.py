@@ -28,8 +28,8 @@ def validate_api_service(obj: Object) -> list[FieldError]:
         ("versionPriority", VERSION_PRIORITY_MAX),
     ):
         if not 0 < spec.get(field, 0) <= most:
-            told = f"must be positive and less than {most}"
-            faults.append(invalid(f"spec.{field}", spec.get(field, 0), told))
+            message = f"must be positive and less than {most}"
+            faults.append(invalid(f"spec.{field}", spec.get(field, 0), message))
     service = spec.get("service")
     return faults + (_local(spec) if service is None else _remote(spec, service))
 
@@ -39,13 +39,13 @@ def _identity(obj: Object, spec: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     proper = f"{version}.{group}"
     if name(obj) != proper and not names.path_segment(name(obj)):
-        told = f'must be `spec.version+"."+spec.group`: "{proper}"'
-        faults.append(invalid("metadata.name", name(obj), told))
+        message = f'must be `spec.version+"."+spec.group`: "{proper}"'
+        faults.append(invalid("metadata.name", name(obj), message))
     if group:
         faults += named(group, names.dns_subdomain, "spec.group")
     elif version != "v1":
-        told = "only v1 may have an empty group and it better be legacy kube"
-        faults.append(required("spec.group", told))
+        message = "only v1 may have an empty group and it better be legacy kube"
+        faults.append(required("spec.group", message))
     return faults + named(version, names.dns_1035_label, "spec.version")
 
 
@@ -53,11 +53,11 @@ def _local(spec: Object) -> list[FieldError]:
     """Served by this server itself: there is nobody to trust."""
     faults: list[FieldError] = []
     if spec.get("caBundle"):
-        told = "local APIServices may not have a caBundle"
-        faults.append(invalid("spec.caBundle", f"{_size(spec['caBundle'])} bytes", told))
+        message = "local APIServices may not have a caBundle"
+        faults.append(invalid("spec.caBundle", f"{_size(spec['caBundle'])} bytes", message))
     if spec.get("insecureSkipTLSVerify"):
-        told = "local APIServices may not have insecureSkipTLSVerify"
-        faults.append(invalid("spec.insecureSkipTLSVerify", True, told))
+        message = "local APIServices may not have insecureSkipTLSVerify"
+        faults.append(invalid("spec.insecureSkipTLSVerify", True, message))
     return faults
 
 
@@ -74,8 +74,8 @@ def _remote(spec: Object, service: Object) -> list[FieldError]:
     if wrong := names.port_number(port):
         faults.append(invalid("spec.service.port", port, "port is not valid: " + ", ".join(wrong)))
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-        told = "may not be true if caBundle is present"
-        faults.append(invalid("spec.insecureSkipTLSVerify", True, told))
+        message = "may not be true if caBundle is present"
+        faults.append(invalid("spec.insecureSkipTLSVerify", True, message))
     return faults
 
 

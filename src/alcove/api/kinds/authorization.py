@@ -13,11 +13,11 @@ _SERVER_OWNED = frozenset(["managedFields", "tenant", "selfLink", "creationTimes
 def _attributes(spec: Object) -> list[FieldError]:
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and other is not None:
-        told = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", other, told)]
+        message = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", other, message)]
     if resource is None and other is None:
-        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, told)]
+        message = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, message)]
     return []
 
 
@@ -30,11 +30,11 @@ def _selectors(spec: Object) -> list[FieldError]:
             continue
         raw, requirements = selector.get("rawSelector"), selector.get("requirements")
         if raw and requirements:
-            told = "may not specified at the same time as requirements"
-            faults.append(invalid(f"{path}.rawSelector", raw, told))
+            message = "may not specified at the same time as requirements"
+            faults.append(invalid(f"{path}.rawSelector", raw, message))
         if not raw and not requirements:
-            told = f"when {path} is specified, requirements or rawSelector is required"
-            faults.append(required(f"{path}.requirements", told))
+            message = f"when {path} is specified, requirements or rawSelector is required"
+            faults.append(required(f"{path}.requirements", message))
         for index, requirement in enumerate(requirements or ()):
             faults += _requirement(requirement, kind == "labelSelector", f"{path}.requirements[{index}]")
     return faults
@@ -48,11 +48,11 @@ def _requirement(requirement: Object, of_labels: bool, path: str) -> list[FieldE
     if not of_labels and not key:
         faults.append(required(f"{path}.key", "must be specified"))
     if operator in ("In", "NotIn") and not values:
-        told = "must be specified when `operator` is 'In' or 'NotIn'"
-        faults.append(required(f"{path}.values", told))
+        message = "must be specified when `operator` is 'In' or 'NotIn'"
+        faults.append(required(f"{path}.values", message))
     if operator in ("Exists", "DoesNotExist") and values:
-        told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        faults.append(forbidden(f"{path}.values", told))
+        message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        faults.append(forbidden(f"{path}.values", message))
     if of_labels:
         faults += named(key, names.label_key, f"{path}.key")
         for index, value in enumerate(values):
@@ -60,10 +60,10 @@ def _requirement(requirement: Object, of_labels: bool, path: str) -> list[FieldE
     return faults
 
 
-def _metadata(review: Object, told: str, *allowed: str) -> list[FieldError]:
+def _metadata(review: Object, message: str, *allowed: str) -> list[FieldError]:
     meta = review.get("metadata") or {}
     rest = {field for field, value in meta.items() if value is not None} - _SERVER_OWNED - set(allowed)
-    return [invalid("metadata", meta, told)] if rest else []
+    return [invalid("metadata", meta, message)] if rest else []
 
 
 def _subject(spec: Object) -> list[FieldError]:
@@ -92,8 +92,8 @@ def validate_local_access_review(review: Object) -> list[FieldError]:
         path, asked = "spec.resourceAttributes.namespace", resource.get("namespace", "")
         faults.append(invalid(path, asked, "must match metadata.namespace"))
     if other is not None:
-        told = "disallowed on this kind of request"
-        faults.append(invalid("spec.nonResourceAttributes", other, told))
+        message = "disallowed on this kind of request"
+        faults.append(invalid("spec.nonResourceAttributes", other, message))
     return faults
 
 

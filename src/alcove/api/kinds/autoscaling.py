@@ -72,8 +72,8 @@ def validate_autoscaler(hpa: Object) -> list[FieldError]:
     elif most < 0:
         faults.append(invalid("spec.maxReplicas", most, "must be greater than or equal to 1"))
     if least is not None and most < least:
-        told = "must be greater than or equal to `minReplicas`"
-        faults.append(invalid("spec.maxReplicas", most, told))
+        message = "must be greater than or equal to `minReplicas`"
+        faults.append(invalid("spec.maxReplicas", most, message))
     faults += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", needs_group=True)
     for index, metric in enumerate(_metrics(hpa, spec)):
         faults += _metric(metric, f"spec.metrics[{index}]")
@@ -97,12 +97,12 @@ def _reference(reference: Object, path: str, needs_group: bool) -> list[FieldErr
         faults += named_required(reference.get(field, ""), names.path_segment, f"{path}.{field}")
     version = reference.get("apiVersion", "")
     if version.count("/") > 1:
-        told = f"unexpected GroupVersion string: {version}"
-        faults.append(invalid(f"{path}.apiVersion", version, told))
+        message = f"unexpected GroupVersion string: {version}"
+        faults.append(invalid(f"{path}.apiVersion", version, message))
     # ReplicationControllers are the only scalable kind of the core group.
     elif needs_group and "/" not in version and reference.get("kind") != "ReplicationController":
-        told = "apiVersion must specify API group"
-        faults.append(invalid(f"{path}.apiVersion", version, told))
+        message = "apiVersion must specify API group"
+        faults.append(invalid(f"{path}.apiVersion", version, message))
     return faults
 
 
@@ -118,11 +118,11 @@ def _metric(metric: Object, path: str) -> list[FieldError]:
         faults += _SOURCES[given[0]](metric[given[0]], f"{path}.{given[0]}")
     expected = METRIC_FIELDS.get(kind, "")
     if expected and expected not in given:
-        told = "must populate information for the given metric source"
-        faults.append(required(f"{path}.{expected}", told))
+        message = "must populate information for the given metric source"
+        faults.append(required(f"{path}.{expected}", message))
     if len(given) > 1:
-        told = "must populate the given metric source only"
-        faults += [forbidden(f"{path}.{field}", told) for field in given if field != expected]
+        message = "must populate the given metric source only"
+        faults += [forbidden(f"{path}.{field}", message) for field in given if field != expected]
     return faults
 
 
@@ -140,8 +140,8 @@ def _target(source: Object, path: str) -> list[FieldError]:
     if not kind:
         faults.append(required(f"{path}.type", "must specify a metric target type"))
     if kind not in TARGET_TYPES:
-        told = "must be either Utilization, Value, or AverageValue"
-        faults.append(invalid(f"{path}.type", kind, told))
+        message = "must be either Utilization, Value, or AverageValue"
+        faults.append(invalid(f"{path}.type", kind, message))
     for field in ("value", "averageValue"):
         if field in target and not _is_positive(target[field]):
             faults.append(invalid(f"{path}.{field}", target[field], "must be positive"))
@@ -166,8 +166,8 @@ def _object(source: Object, path: str) -> list[FieldError]:
     faults = _reference(source.get("describedObject") or {}, f"{path}.describedObject", needs_group=False)
     faults += _identifier(source, path) + _target(source, path)
     if not _set(source) & {"value", "averageValue"}:
-        told = "must set either a target value or averageValue"
-        faults.append(required(f"{path}.target.averageValue", told))
+        message = "must set either a target value or averageValue"
+        faults.append(required(f"{path}.target.averageValue", message))
     return faults
 
 
@@ -175,19 +175,19 @@ def _external(source: Object, path: str) -> list[FieldError]:
     faults = _identifier(source, path) + _target(source, path)
     given = _set(source) & {"value", "averageValue"}
     if not given:
-        told = "must set either a target value for metric or a per-pod target"
-        faults.append(required(f"{path}.target.averageValue", told))
+        message = "must set either a target value for metric or a per-pod target"
+        faults.append(required(f"{path}.target.averageValue", message))
     if len(given) == 2:
-        told = "may not set both a target value for metric and a per-pod target"
-        faults.append(forbidden(f"{path}.target.value", told))
+        message = "may not set both a target value for metric and a per-pod target"
+        faults.append(forbidden(f"{path}.target.value", message))
     return faults
 
 
 def _pods(source: Object, path: str) -> list[FieldError]:
     faults = _identifier(source, path) + _target(source, path)
     if "averageValue" not in _set(source):
-        told = "must specify a positive target averageValue"
-        faults.append(required(f"{path}.target.averageValue", told))
+        message = "must specify a positive target averageValue"
+        faults.append(required(f"{path}.target.averageValue", message))
     return faults
 
 
@@ -200,11 +200,11 @@ def _resource_target(source: Object, path: str) -> list[FieldError]:
     faults = _target(source, path)
     given = _set(source) & {"averageUtilization", "averageValue"}
     if not given:
-        told = "must set either a target raw value or a target utilization"
-        faults.append(required(f"{path}.target.averageUtilization", told))
+        message = "must set either a target raw value or a target utilization"
+        faults.append(required(f"{path}.target.averageUtilization", message))
     if len(given) == 2:
-        told = "may not set both a target raw value and a target utilization"
-        faults.append(forbidden(f"{path}.target.averageValue", told))
+        message = "may not set both a target raw value and a target utilization"
+        faults.append(forbidden(f"{path}.target.averageValue", message))
     return faults
 
 
@@ -234,11 +234,11 @@ def _rules(rules: Object, path: str) -> list[FieldError]:
     window = rules.get("stabilizationWindowSeconds", 0)
     faults: list[FieldError] = []
     if window < 0:
-        told = "must be greater than or equal to zero"
-        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, told))
+        message = "must be greater than or equal to zero"
+        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
     if window > STABILIZATION_SECONDS_MAX:
-        told = f"must be less than or equal to {STABILIZATION_SECONDS_MAX}"
-        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, told))
+        message = f"must be less than or equal to {STABILIZATION_SECONDS_MAX}"
+        faults.append(invalid(f"{path}.stabilizationWindowSeconds", window, message))
     if "selectPolicy" in rules:
         faults += one_of(rules["selectPolicy"], SELECT_POLICIES, f"{path}.selectPolicy")
     if not rules.get("policies"):
@@ -256,8 +256,8 @@ def _policy(policy: Object, path: str) -> list[FieldError]:
         if policy.get(field, 0) <= 0:
             faults.append(invalid(f"{path}.{field}", policy.get(field, 0), NOT_POSITIVE))
     if policy.get("periodSeconds", 0) > PERIOD_SECONDS_MAX:
-        told = f"must be less than or equal to {PERIOD_SECONDS_MAX}"
-        faults.append(invalid(f"{path}.periodSeconds", policy["periodSeconds"], told))
+        message = f"must be less than or equal to {PERIOD_SECONDS_MAX}"
+        faults.append(invalid(f"{path}.periodSeconds", policy["periodSeconds"], message))
     return faults
 
 

@@ -111,8 +111,8 @@ def _certificate_fault(text: str) -> str:
 def validate_request(csr: Object) -> list[FieldError]:
     spec = csr.get("spec") or {}
     faults: list[FieldError] = []
-    if told := _request_fault(spec.get("request", "")):
-        faults.append(invalid("spec.request", spec.get("request", ""), told))
+    if message := _request_fault(spec.get("request", "")):
+        faults.append(invalid("spec.request", spec.get("request", ""), message))
     usages = spec.get("usages") or []
     if not usages:
         faults.append(required("spec.usages"))
@@ -123,14 +123,14 @@ def validate_request(csr: Object) -> list[FieldError]:
         if usage in usages[:index]:
             faults.append(duplicate(f"spec.usages[{index}]", usage))
     if spec.get("signerName") == LEGACY_SIGNER:
-        told = "the legacy signerName is not allowed via this API version"
-        faults.append(invalid("spec.signerName", LEGACY_SIGNER, told))
+        message = "the legacy signerName is not allowed via this API version"
+        faults.append(invalid("spec.signerName", LEGACY_SIGNER, message))
     else:
         check_signer_name(spec.get("signerName", ""), "spec.signerName", faults)
     seconds = spec.get("expirationSeconds")
     if seconds is not None and seconds < EXPIRATION_SECONDS_MIN:
-        told = "may not specify a duration less than 600 seconds (10 minutes)"
-        faults.append(invalid("spec.expirationSeconds", seconds, told))
+        message = "may not specify a duration less than 600 seconds (10 minutes)"
+        faults.append(invalid("spec.expirationSeconds", seconds, message))
     return faults
 
 
@@ -164,8 +164,8 @@ def _condition_faults(csr: Object) -> list[FieldError]:
         faults += one_of_required(condition.get("status", ""), allowed, f"{path}.status")
         other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
         if other in seen:
-            told = "Approved and Denied conditions are mutually exclusive"
-            faults.append(invalid("status.conditions", kind, told))
+            message = "Approved and Denied conditions are mutually exclusive"
+            faults.append(invalid("status.conditions", kind, message))
         if kind in seen:
             faults.append(duplicate(f"{path}.type", kind))
         seen.append(kind)
@@ -186,23 +186,23 @@ def _approval_faults(new: Object, old: Object) -> list[FieldError]:
     for kind in (APPROVED, DENIED):
         now, before = _of_type(new, kind), _of_type(old, kind)
         if len(now) > len(before):
-            told = f'updates may not add a condition of type "{kind}"'
-            faults.append(forbidden("status.conditions", told))
+            message = f'updates may not add a condition of type "{kind}"'
+            faults.append(forbidden("status.conditions", message))
         elif len(now) == len(before) and now != before:
-            told = f'updates may not modify a condition of type "{kind}"'
-            faults.append(forbidden("status.conditions", told))
+            message = f'updates may not modify a condition of type "{kind}"'
+            faults.append(forbidden("status.conditions", message))
     return faults
 
 
 def validate_status(new: Object, old: Object) -> list[FieldError]:
     now, before = ((each.get("status") or {}).get("certificate", "") for each in (new, old))
     faults = _condition_faults(new)
-    if now and (told := _certificate_fault(now)):
-        faults.append(invalid("status.certificate", "<certificate data>", told))
+    if now and (message := _certificate_fault(now)):
+        faults.append(invalid("status.certificate", "<certificate data>", message))
     faults += _removal_faults(new, old) + _approval_faults(new, old)
     if before and now != before:
-        told = "updates may not modify existing certificate content"
-        faults.append(forbidden("status.certificate", told))
+        message = "updates may not modify existing certificate content"
+        faults.append(forbidden("status.certificate", message))
     return faults
 
 

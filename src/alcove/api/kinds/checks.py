@@ -57,7 +57,7 @@ def one_of_required(value: str, supported: Iterable[str], path: str) -> list[Fie
 
 def named(value: str, check: names.Check, path: str) -> list[FieldError]:
     """What a naming rule finds wrong with a value."""
-    return [invalid(path, value, told) for told in check(value)]
+    return [invalid(path, value, message) for message in check(value)]
 
 
 def named_required(value: str, check: names.Check, path: str) -> list[FieldError]:
@@ -89,11 +89,11 @@ def at_most_100_percent(value: int | str, path: str) -> list[FieldError]:
     return [invalid(path, value, "must not be greater than 100%")] if over else []
 
 
-def not_over(status: Object, limit: str, told: str, path: str, *fields: str) -> list[FieldError]:
+def not_over(status: Object, limit: str, message: str, path: str, *fields: str) -> list[FieldError]:
     """Counters that another counter bounds."""
     most = status.get(limit, 0)
     return [
-        invalid(f"{path}.{field}", status.get(field, 0), told)
+        invalid(f"{path}.{field}", status.get(field, 0), message)
         for field in fields
         if status.get(field, 0) > most
     ]
@@ -123,8 +123,8 @@ def _condition(condition: Object, path: str) -> list[FieldError]:
     faults = named(condition.get("type", ""), names.label_key, f"{path}.type")
     faults += one_of(condition.get("status", ""), ("False", "True", "Unknown"), f"{path}.status")
     if condition.get("observedGeneration", 0) < 0:
-        told = "must be greater than or equal to zero"
-        faults.append(invalid(f"{path}.observedGeneration", condition["observedGeneration"], told))
+        message = "must be greater than or equal to zero"
+        faults.append(invalid(f"{path}.observedGeneration", condition["observedGeneration"], message))
     if not condition.get("lastTransitionTime"):
         faults.append(required(f"{path}.lastTransitionTime"))
     reason = condition.get("reason", "")
@@ -136,6 +136,6 @@ def _condition(condition: Object, path: str) -> list[FieldError]:
     return faults
 
 
-def refused(path: str, told: str) -> FieldError:
+def refused(path: str, message: str) -> FieldError:
     """Invalid, without showing the value: it is large, or the fault is in several fields together."""
-    return FieldError(Fault.INVALID, path, f"Invalid value: {told}")
+    return FieldError(Fault.INVALID, path, f"Invalid value: {message}")

@@ -21,8 +21,8 @@ def validate_lease(lease: Object) -> list[FieldError]:
     elif "strategy" in spec:
         faults += one_of(strategy, LEASE_STRATEGIES, "spec.strategy")
     if spec.get("preferredHolder") and not strategy:
-        told = "may only be specified if `strategy` is defined"
-        faults.append(forbidden("spec.preferredHolder", told))
+        message = "may only be specified if `strategy` is defined"
+        faults.append(forbidden("spec.preferredHolder", message))
     return faults
 
 

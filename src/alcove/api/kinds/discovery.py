@@ -65,8 +65,8 @@ def _endpoints(endpoints: list[Object], kind: str) -> list[FieldError]:
     for index, endpoint in enumerate(endpoints):
         given = endpoint.get("addresses") or ()
         if not given:
-            told = "must contain at least 1 address"
-            faults.append(required(f"endpoints[{index}].addresses", told))
+            message = "must contain at least 1 address"
+            faults.append(required(f"endpoints[{index}].addresses", message))
         elif len(given) > ADDRESSES_MAX:
             faults.append(too_many(f"endpoints[{index}].addresses", len(given), ADDRESSES_MAX))
         for at, address in enumerate(given):
@@ -109,11 +109,11 @@ def endpoint_ip_faults(address: str, path: str) -> list[FieldError]:
     if ip.is_loopback:
         faults.append(invalid(path, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
     if ip.is_link_local:
-        told = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-        faults.append(invalid(path, address, told))
+        message = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        faults.append(invalid(path, address, message))
     if any(ip in network for network in _LINK_LOCAL_MULTICAST if network.version == ip.version):
-        told = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-        faults.append(invalid(path, address, told))
+        message = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+        faults.append(invalid(path, address, message))
     return faults
 
 
@@ -125,8 +125,8 @@ def _domain_name(name: str, path: str) -> list[FieldError]:
         return [invalid(path, bare, ",".join(wrong))]
     labels = bare.split(".")
     if len(labels) < 2:
-        told = "should be a domain with at least two segments separated by dots"
-        return [invalid(path, bare, told)]
+        message = "should be a domain with at least two segments separated by dots"
+        return [invalid(path, bare, message)]
     for label in labels:
         if wrong := names.dns_label(label):
             return [invalid(path, label, ",".join(wrong))]

@@ -23,16 +23,16 @@ def _requirement(requirement: Object, path: str) -> list[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values", ())
     if operator in ("In", "NotIn"):
         if not values:
-            told = "must be specified when `operator` is 'In' or 'NotIn'"
-            faults.append(required(f"{path}.values", told))
+            message = "must be specified when `operator` is 'In' or 'NotIn'"
+            faults.append(required(f"{path}.values", message))
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            faults.append(forbidden(f"{path}.values", told))
+            message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            faults.append(forbidden(f"{path}.values", message))
     else:
         faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     key = requirement.get("key", "")
-    faults += [invalid(f"{path}.key", key, told) for told in names.label_key(key)]
+    faults += [invalid(f"{path}.key", key, message) for message in names.label_key(key)]
     for index, value in enumerate(values):
-        faults += [invalid(f"{path}.values[{index}]", value, told) for told in names.label_value(value)]
+        faults += [invalid(f"{path}.values[{index}]", value, message) for message in names.label_value(value)]
     return faults

@@ -28,11 +28,11 @@ def validate_metadata(
     faults: list[FieldError] = []
     prefix, name = meta.get("generateName"), meta.get("name")
     if prefix:
-        faults += [invalid(f"{path}.generateName", prefix, told) for told in check(prefix, True)]
+        faults += [invalid(f"{path}.generateName", prefix, message) for message in check(prefix, True)]
     if not name:
         faults.append(required(f"{path}.name", "name or generateName is required"))
     else:
-        faults += [invalid(f"{path}.name", name, told) for told in check(name, False)]
+        faults += [invalid(f"{path}.name", name, message) for message in check(name, False)]
     _check_namespace(meta.get("namespace", ""), namespaced, path, faults)
     if meta.get("generation", 0) < 0:
         faults.append(invalid(f"{path}.generation", meta["generation"], "must be greater than or equal to 0"))
@@ -49,7 +49,7 @@ def _check_namespace(namespace: str, namespaced: bool, path: str, faults: list[F
     elif not namespace:
         faults.append(required(f"{path}.namespace"))
     else:
-        faults += [invalid(f"{path}.namespace", namespace, told) for told in names.dns_label(namespace)]
+        faults += [invalid(f"{path}.namespace", namespace, message) for message in names.dns_label(namespace)]
 
 
 def _check_contents(meta: Object, path: str, faults: list[FieldError]) -> None:
@@ -73,11 +73,11 @@ def validate_metadata_update(new: Object, old: Object, path: str = "metadata") -
         added = sorted(set(new.get("finalizers", ())) - set(old.get("finalizers", ())))
         if added:
             shown = ", ".join(quote(name) for name in added)
-            told = (
+            message = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{shown}}}"
             )
-            faults.append(forbidden(f"{path}.finalizers", told))
+            faults.append(forbidden(f"{path}.finalizers", message))
     if new.get("generation", 0) < old.get("generation", 0):
         faults.append(invalid(f"{path}.generation", new.get("generation", 0), "must not be decremented"))
     for field in ("name", "namespace", "tenant", "uid"):
@@ -96,10 +96,10 @@ def immutable(new: Any, old: Any, field: str, faults: list[FieldError]) -> None:
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
     faults: list[FieldError] = []
     for key, value in labels.items():
-        if told := names.label_key(key):
-            faults += [invalid(path, key, each) for each in told]
-        if told := names.label_value(value):
-            faults += [invalid(path, value, each) for each in told]
+        if messages := names.label_key(key):
+            faults += [invalid(path, key, each) for each in messages]
+        if messages := names.label_value(value):
+            faults += [invalid(path, value, each) for each in messages]
     return faults
 
 
@@ -108,8 +108,8 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> list[Fiel
     size = 0
     for key, value in annotations.items():
         size += len(key) + len(value)
-        if told := names.label_key(key.lower()):
-            faults += [invalid(path, key, each) for each in told]
+        if messages := names.label_key(key.lower()):
+            faults += [invalid(path, key, each) for each in messages]
     # Bytes are counted only where characters leave room for doubt: at most four bytes each.
     if size * 4 > ANNOTATIONS_SIZE_MAX_BYTES and _bytes(annotations) > ANNOTATIONS_SIZE_MAX_BYTES:
         faults.append(too_long(path, ANNOTATIONS_SIZE_MAX_BYTES))
@@ -122,11 +122,13 @@ def _bytes(annotations: Mapping[str, str]) -> int:
 
 def validate_finalizers(finalizers: Sequence[str], path: str) -> list[FieldError]:
     faults = [
-        invalid(path, finalizer, told) for finalizer in finalizers for told in names.qualified_name(finalizer)
+        invalid(path, finalizer, message)
+        for finalizer in finalizers
+        for message in names.qualified_name(finalizer)
     ]
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
-        told = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
-        faults.append(invalid(path, finalizers, told))
+        message = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
+        faults.append(invalid(path, finalizers, message))
     return faults
 
 
@@ -139,11 +141,11 @@ def validate_owner_references(owners: Sequence[Object], path: str) -> list[Field
             continue
         this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
         if controller:
-            told = (
+            message = (
                 "Only one reference can have Controller set to true. "
                 f'Found "true" in references for {controller} and {this}'
             )
-            faults.append(invalid(path, owners, told))
+            faults.append(invalid(path, owners, message))
             break  # Each such fault shows all owners; one is enough.
         controller = this
     return faults
@@ -167,8 +169,8 @@ def validate_managed_fields(managers: Sequence[Object], path: str) -> list[Field
     for index, entry in enumerate(managers):
         operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
         if operation not in ("Apply", "Update"):
-            told = "must be `Apply` or `Update`"
-            faults.append(invalid(f"{path}[{index}].operation", operation, told))
+            message = "must be `Apply` or `Update`"
+            faults.append(invalid(f"{path}[{index}].operation", operation, message))
         if kind not in ("", "FieldsV1"):
             faults.append(invalid(f"{path}[{index}].fieldsType", kind, "must be `FieldsV1`"))
         if manager := entry.get("manager"):
@@ -187,7 +189,7 @@ def validate_field_manager(manager: str, path: str) -> list[FieldError]:
         position = 0
         for character in manager:
             if not character.isprintable():
-                told = f"invalid character U+{ord(character):04X} (at position {position})"
-                faults.append(invalid(path, manager, told))
+                message = f"invalid character U+{ord(character):04X} (at position {position})"
+                faults.append(invalid(path, manager, message))
             position += len(character.encode())
     return faults

@@ -17,7 +17,7 @@ SCALED = "scaled"
 """An endpoint that is one address for many backends: lives everywhere."""
 GATEWAY = "gateway"
 """A droplet's own address in a VPC: what comes in from outside comes as it."""
-DOOR = "door"
+NODE_PORT = "door"
 """A way in from outside: a port of the droplets (`spec.port`), or an address that is routed to them (`spec.ip`)."""
 OWNER_LABEL = "mizar.com/owner"
 """On an endpoint: the uid of what it was made for."""
@@ -80,8 +80,8 @@ def _placed(*needed: str) -> Callable[[Object], list[FieldError]]:
                 faults += addresses.canonical_ip_faults(f"spec.{field}", spec[field])
         for field in _MACS:
             if spec.get(field) and not _MAC.fullmatch(spec[field]):
-                told = "must be a hardware address, (e.g. 02:42:0a:00:00:01)"
-                faults.append(invalid(f"spec.{field}", spec[field], told))
+                message = "must be a hardware address, (e.g. 02:42:0a:00:00:01)"
+                faults.append(invalid(f"spec.{field}", spec[field], message))
         faults += validate_number(spec, "spec", "vni", 1, VNI_MAX)
         faults += validate_number(spec, "spec", "prefix", 0, PREFIX_MAX)
         return faults + _names(spec) + _state(spec)

@@ -19,8 +19,8 @@ def validate_budget(budget: Object) -> list[FieldError]:
     spec = budget.get("spec") or {}
     faults: list[FieldError] = []
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        told = "minAvailable and maxUnavailable cannot be both set"
-        faults.append(invalid("spec", spec, told))
+        message = "minAvailable and maxUnavailable cannot be both set"
+        faults.append(invalid("spec", spec, message))
     for field in ("minAvailable", "maxUnavailable"):
         if field in spec:
             faults += positive_int_or_percent(spec[field], f"spec.{field}")

@@ -52,8 +52,8 @@ def validate_range(spec: Object, path: str) -> list[FieldError]:
         return faults
     proper = ipaddress.ip_network(f"{address}/{read_number(prefix)}", strict=False).network_address
     if str(proper) != address:
-        told = f"must be the first address of its /{read_number(prefix)} range: {proper}"
-        return [invalid(f"{path}.ip", address, told)]
+        message = f"must be the first address of its /{read_number(prefix)} range: {proper}"
+        return [invalid(f"{path}.ip", address, message)]
     return []
 
 

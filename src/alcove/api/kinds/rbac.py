@@ -22,8 +22,8 @@ def validate_cluster_role(role: Object) -> list[FieldError]:
         path = "aggregationRule.clusterRoleSelectors"
         selectors = aggregation.get("clusterRoleSelectors") or ()
         if not selectors:
-            told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            faults.append(required(path, told))
+            message = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            faults.append(required(path, message))
         for index, selector in enumerate(selectors):
             faults += validate_label_selector(selector, f"{path}[{index}]")
     return faults
@@ -43,11 +43,11 @@ def validate_rule(rule: Object, namespaced: bool, path: str) -> list[FieldError]
     urls = rule.get("nonResourceURLs")
     if urls:
         if namespaced:
-            told = "namespaced rules cannot apply to non-resource URLs"
-            faults.append(invalid(f"{path}.nonResourceURLs", urls, told))
+            message = "namespaced rules cannot apply to non-resource URLs"
+            faults.append(invalid(f"{path}.nonResourceURLs", urls, message))
         if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-            told = "rules cannot apply to both regular resources and non-resource URLs"
-            faults.append(invalid(f"{path}.nonResourceURLs", urls, told))
+            message = "rules cannot apply to both regular resources and non-resource URLs"
+            faults.append(invalid(f"{path}.nonResourceURLs", urls, message))
         return faults
     if not rule.get("apiGroups"):
         faults.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))

@@ -18,12 +18,12 @@ def default_priority_class(obj: Object) -> None:
 def validate_priority_class(obj: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     if name(obj).startswith(SYSTEM_PREFIX):
-        if told := _system_class_fault(obj):
+        if message := _system_class_fault(obj):
             reserved = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
-            faults.append(forbidden("metadata.name", f"{reserved}. error: {told}"))
+            faults.append(forbidden("metadata.name", f"{reserved}. error: {message}"))
     elif obj.get("value", 0) > USER_PRIORITY_MAX:
-        told = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
-        faults.append(forbidden("value", told))
+        message = f"maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}"
+        faults.append(forbidden("value", message))
     return faults + one_of_required(obj.get("preemptionPolicy", ""), PREEMPTION_POLICIES, "preemptionPolicy")
 
 

@@ -126,12 +126,12 @@ def validate_csi_driver(obj: Object) -> list[FieldError]:
         faults += one_of(mode, LIFECYCLE_MODES, "spec.volumeLifecycleModes")
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        told = "must be greater than or equal to 10 seconds"
-        faults.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, told))
+        message = "must be greater than or equal to 10 seconds"
+        faults.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, message))
     in_secrets = spec.get("serviceAccountTokenInSecrets")
     if in_secrets is not None and not spec.get("tokenRequests"):
-        told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        faults.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, told))
+        message = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        faults.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, message))
     return faults
 
 
@@ -146,11 +146,11 @@ def _token_requests(spec: Object) -> list[FieldError]:
         audiences.add(audience)
         seconds = request.get("expirationSeconds", TOKEN_SECONDS_MIN)
         if seconds < TOKEN_SECONDS_MIN:
-            told = "may not specify a duration less than 10 minutes"
-            faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+            message = "may not specify a duration less than 10 minutes"
+            faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
         if seconds > TOKEN_SECONDS_MAX:
-            told = "may not specify a duration larger than 2^32 seconds"
-            faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+            message = "may not specify a duration larger than 2^32 seconds"
+            faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
     return faults
 
 
@@ -222,12 +222,12 @@ def validate_attachment(obj: Object) -> list[FieldError]:
 
 
 def _attachment_source(source: Object) -> list[FieldError]:
-    path, told = "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+    path, message = "spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and name is None:
-        return [required(path, told)]
+        return [required(path, message)]
     if inline is not None and name is not None:
-        return [forbidden(path, told)]
+        return [forbidden(path, message)]
     if name is None:
         return []
     if not name:
@@ -249,8 +249,8 @@ def validate_attachment_status(new: Object, _old: Object) -> list[FieldError]:
         if len(error.get("message", "").encode()) > ERROR_MESSAGE_LENGTH_MAX_BYTES:
             faults.append(too_long(f"status.{field}.message", ERROR_MESSAGE_LENGTH_MAX_BYTES))
         if error.get("errorCode", 0) < 0:
-            told = names.out_of_range(0, 2**31 - 1)
-            faults.append(invalid(f"status.{field}.errorCode", error["errorCode"], told))
+            message = names.out_of_range(0, 2**31 - 1)
+            faults.append(invalid(f"status.{field}.errorCode", error["errorCode"], message))
     return faults
 
 

@@ -76,16 +76,18 @@ def _path(text: str, path: str) -> list[FieldError]:
         if not step:
             faults.append(invalid(path, text, f"segment[{index}] may not be empty"))
             continue
-        faults += [invalid(path, text, f"segment[{index}]: {told}") for told in names.dns_subdomain(step)]
+        faults += [
+            invalid(path, text, f"segment[{index}]: {message}") for message in names.dns_subdomain(step)
+        ]
     return faults
 
 
 def validate_ca_bundle(bundle: str, path: str) -> list[FieldError]:
     """Certificates in PEM in base64."""
-    told = "unable to load root certificates: unable to parse bytes as PEM block"
+    message = "unable to load root certificates: unable to parse bytes as PEM block"
     try:
         data = base64.b64decode(bundle, validate=True)
         x509.load_pem_x509_certificates(data)
     except (binascii.Error, ValueError):
-        return [invalid(path, bundle, told)]
+        return [invalid(path, bundle, message)]
     return []

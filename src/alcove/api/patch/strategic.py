@@ -14,7 +14,7 @@ from alcove.api.objects import Object
 from alcove.api.patch import elementorder
 from alcove.api.patch.document import bounded, copy, rejected, type_name
 from alcove.api.patch.elementorder import identity, merge_key_of
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -23,7 +23,7 @@ DELETE_FROM = "$deleteFromPrimitiveList/"
 
 
 @bounded
-def apply(obj: Object, patch: Any, node: Node) -> Object:
+def apply(obj: Object, patch: Any, node: SchemaNode) -> Object:
     """`obj` patched, as a new object. `patch` is the decoded body, `node` the schema of its kind.
 
     Raises BadRequest for a patch that is malformed, Invalid for lists of lists.
@@ -35,7 +35,7 @@ def apply(obj: Object, patch: Any, node: Node) -> Object:
     return _merge_map(copy(obj), copy(patch), node)
 
 
-def _merge_map(target: Object, patch: Object, node: Node | None) -> Object:
+def _merge_map(target: Object, patch: Object, node: SchemaNode | None) -> Object:
     """`target` with `patch` merged into it, in place; another map where the patch replaces it whole."""
     match patch.pop(DIRECTIVE, "merge"):
         case "merge":
@@ -58,7 +58,7 @@ def _merge_map(target: Object, patch: Object, node: Node | None) -> Object:
     return target
 
 
-def _merge_field(target: Object, field: str, value: Any, node: Node | None) -> None:
+def _merge_field(target: Object, field: str, value: Any, node: SchemaNode | None) -> None:
     there = target.get(field)
     if type(value) is dict and type(there) is dict:
         replaces = node is not None and "replace" in node.patch_strategy and DIRECTIVE not in value
@@ -71,7 +71,7 @@ def _merge_field(target: Object, field: str, value: Any, node: Node | None) -> N
         target[field] = _plain(value)
 
 
-def _child(node: Node | None, field: str) -> Node | None:
+def _child(node: SchemaNode | None, field: str) -> SchemaNode | None:
     if node is None:
         return None
     return node.properties.get(field, node.values)
@@ -80,8 +80,8 @@ def _child(node: Node | None, field: str) -> Node | None:
 # Lists.
 
 
-def _merge_list(there: list[Any], patch: list[Any], node: Node | None) -> list[Any]:
-    if node is None or node.type is not Type.LIST or "merge" not in node.patch_strategy:
+def _merge_list(there: list[Any], patch: list[Any], node: SchemaNode | None) -> list[Any]:
+    if node is None or node.type is not SchemaType.LIST or "merge" not in node.patch_strategy:
         return [_plain(value) for value in patch]
     if not there and not patch:
         return there
@@ -114,7 +114,7 @@ def _apply_special(there: list[Any], patch: list[Any], key: str) -> tuple[list[A
     return ([_plain(element) for element in ordinary], []) if replaces else (there, ordinary)
 
 
-def _merge_maps(items: list[Any], patch: list[Any], key: str, node: Node | None) -> list[Any]:
+def _merge_maps(items: list[Any], patch: list[Any], key: str, node: SchemaNode | None) -> list[Any]:
     places: dict[Any, int] = {}
     for number, item in enumerate(items):
         places.setdefault(identity(item.get(key)), number)
@@ -129,7 +129,7 @@ def _merge_maps(items: list[Any], patch: list[Any], key: str, node: Node | None)
     return items
 
 
-def _merge_ordered_list(target: Object, patch: Object, field: str, node: Node | None) -> None:
+def _merge_ordered_list(target: Object, patch: Object, field: str, node: SchemaNode | None) -> None:
     """Merges a list that comes with a `$setElementOrder`, and takes both out of the patch."""
     order = patch.pop(SET_ORDER + field)
     given = patch.pop(field, [])

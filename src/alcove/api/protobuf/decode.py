@@ -12,7 +12,7 @@ import orjson
 from alcove.api.errors import BadRequest
 from alcove.api.meta import format_micro_time, format_time
 from alcove.api.objects import Object
-from alcove.api.protobuf.messages import Field, message, of_kind
+from alcove.api.protobuf.messages import MessageField, message, of_kind
 
 MAGIC = b"k8s\x00"
 NESTING_MAX = 100
@@ -111,7 +111,7 @@ def _message(name: str, data: memoryview, depth: int) -> Any:
     return obj if unwrap is None else unwrap(obj)
 
 
-def _put(obj: Object, field: Field, raw: Any, depth: int) -> None:
+def _put(obj: Object, field: MessageField, raw: Any, depth: int) -> None:
     if field.is_map:
         entry = dict(_parts(_bytes(raw)))
         key = bytes(_bytes(entry.get(1, b""))).decode()

@@ -11,7 +11,7 @@ from importlib.resources import files
 from msgspec import Struct
 
 
-class Field(Struct, frozen=True):
+class MessageField(Struct, frozen=True):
     name: str
     type: str
     is_repeated: bool
@@ -20,7 +20,7 @@ class Field(Struct, frozen=True):
     omits_zero: bool
 
 
-Message = dict[int, Field]
+Message = dict[int, MessageField]
 
 
 @cache
@@ -36,11 +36,11 @@ def _lines() -> dict[str, str]:
     return {name: rest for name, _, rest in (line.partition(" ") for line in text.splitlines())}
 
 
-def _field(part: str) -> tuple[int, Field]:
+def _field(part: str) -> tuple[int, MessageField]:
     name, number, typed = part.split(":")
     kind = typed.rstrip("*%~?")
     marks = typed[len(kind) :]
-    return int(number), Field(name, kind, "*" in marks, "%" in marks, "~" in marks, "?" in marks)
+    return int(number), MessageField(name, kind, "*" in marks, "%" in marks, "~" in marks, "?" in marks)
 
 
 def of_kind(api_version: str, kind: str) -> str | None:

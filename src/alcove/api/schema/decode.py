@@ -14,7 +14,7 @@ from alcove.api import quantity
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.api.schema import timestamps
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.paths import show
 from alcove.api.schema.prune import prune
 
@@ -26,16 +26,16 @@ _NOT_BASE64 = re.compile("[^A-Za-z0-9+/]")
 class _Fault(Exception):
     """A value that cannot be read. The walk adds the way to it, innermost step first."""
 
-    def __init__(self, told: str = "") -> None:
-        self.told = told
+    def __init__(self, message: str = "") -> None:
+        self.message = message
         """The value's own message (of quantities, times, base64); empty: its type is wrong."""
         self.value: Any = None
-        self.node: Node | None = None
+        self.node: SchemaNode | None = None
         self.struct = ""
         self.steps: list[str | int] = []
 
 
-def decode(node: Node, obj: Any, *, unknown: list[str] | None = None) -> Object:
+def decode(node: SchemaNode, obj: Any, *, unknown: list[str] | None = None) -> Object:
     """`obj`, changed in place to what the kind of `node` can hold.
 
     Unknown fields are removed; their paths (`spec.containers[0].foo`) are added to `unknown`.
@@ -61,7 +61,7 @@ class _Walk:
     def __init__(self) -> None:
         self.has_unknown = False
 
-    def read_object(self, node: Node, obj: Any) -> Any:
+    def read_object(self, node: SchemaNode, obj: Any) -> Any:
         if type(obj) is not dict:
             raise _mismatch(node, obj)
         nulls: list[str] = []
@@ -88,19 +88,19 @@ class _Walk:
             del obj[field]
         return obj
 
-    def read_map(self, node: Node, value: Any) -> Any:
+    def read_map(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is not dict:
             raise _mismatch(node, value)
         self._read_all(_inner(node.values), value, value.items())
         return value
 
-    def read_list(self, node: Node, value: Any) -> Any:
+    def read_list(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is not list:
             raise _mismatch(node, value)
         self._read_all(_inner(node.items), value, enumerate(value))
         return value
 
-    def _read_all(self, node: Node, into: Any, items: Any) -> None:
+    def _read_all(self, node: SchemaNode, into: Any, items: Any) -> None:
         """The values of a map or list; null becomes the zero value of the type."""
         exact, reader = node.exact, _READERS[node.type]
         key: str | int = 0
@@ -114,7 +114,7 @@ class _Walk:
             fault.steps.append(_Entry(key) if isinstance(key, str) else key)
             raise
 
-    def read_string(self, node: Node, value: Any) -> Any:
+    def read_string(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is not str:
             raise _mismatch(node, value)
         if node.format == "byte":
@@ -124,26 +124,26 @@ class _Walk:
         except ValueError as error:
             raise _Fault(str(error)) from None
 
-    def read_integer(self, node: Node, value: Any) -> Any:
+    def read_integer(self, node: SchemaNode, value: Any) -> Any:
         low, high = _INT32 if node.format == "int32" else _INT64
         if type(value) is int and low <= value <= high:
             return value
         raise _mismatch(node, value)
 
-    def read_number(self, node: Node, value: Any) -> Any:
+    def read_number(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is int or type(value) is float:
             return value
         raise _mismatch(node, value)
 
-    def read_boolean(self, node: Node, value: Any) -> Any:
+    def read_boolean(self, node: SchemaNode, value: Any) -> Any:
         raise _mismatch(node, value)  # A boolean is exact: it does not come here.
 
-    def read_int_or_string(self, node: Node, value: Any) -> Any:
+    def read_int_or_string(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is str or (type(value) is int and _INT32[0] <= value <= _INT32[1]):
             return value
         raise _mismatch(node, value)
 
-    def read_quantity(self, node: Node, value: Any) -> Any:
+    def read_quantity(self, node: SchemaNode, value: Any) -> Any:
         if type(value) is not str and type(value) is not int and type(value) is not float:
             raise _Fault(quantity.FORMAT_FAULT)
         try:
@@ -151,7 +151,7 @@ class _Walk:
         except ValueError as error:
             raise _Fault(str(error)) from None
 
-    def read_any(self, node: Node, value: Any) -> Any:
+    def read_any(self, node: SchemaNode, value: Any) -> Any:
         return value
 
 
@@ -159,38 +159,38 @@ class _Entry(str):
     """A step to a map's entry, not to a struct's field: Go's decoder leaves those out of its paths."""
 
 
-_READERS: dict[Type, Callable[[_Walk, Node, Any], Any]] = {
-    Type.OBJECT: _Walk.read_object,
-    Type.MAP: _Walk.read_map,
-    Type.LIST: _Walk.read_list,
-    Type.STRING: _Walk.read_string,
-    Type.INTEGER: _Walk.read_integer,
-    Type.NUMBER: _Walk.read_number,
-    Type.BOOLEAN: _Walk.read_boolean,
-    Type.INT_OR_STRING: _Walk.read_int_or_string,
-    Type.QUANTITY: _Walk.read_quantity,
-    Type.ANY: _Walk.read_any,
+_READERS: dict[SchemaType, Callable[[_Walk, SchemaNode, Any], Any]] = {
+    SchemaType.OBJECT: _Walk.read_object,
+    SchemaType.MAP: _Walk.read_map,
+    SchemaType.LIST: _Walk.read_list,
+    SchemaType.STRING: _Walk.read_string,
+    SchemaType.INTEGER: _Walk.read_integer,
+    SchemaType.NUMBER: _Walk.read_number,
+    SchemaType.BOOLEAN: _Walk.read_boolean,
+    SchemaType.INT_OR_STRING: _Walk.read_int_or_string,
+    SchemaType.QUANTITY: _Walk.read_quantity,
+    SchemaType.ANY: _Walk.read_any,
 }
 
-_ZERO: dict[Type, Callable[[], Any]] = {
-    Type.OBJECT: dict,
-    Type.MAP: dict,
-    Type.LIST: list,
-    Type.STRING: str,
-    Type.INTEGER: int,
-    Type.NUMBER: int,
-    Type.BOOLEAN: bool,
-    Type.INT_OR_STRING: int,
-    Type.QUANTITY: lambda: "0",
-    Type.ANY: lambda: None,
+_ZERO: dict[SchemaType, Callable[[], Any]] = {
+    SchemaType.OBJECT: dict,
+    SchemaType.MAP: dict,
+    SchemaType.LIST: list,
+    SchemaType.STRING: str,
+    SchemaType.INTEGER: int,
+    SchemaType.NUMBER: int,
+    SchemaType.BOOLEAN: bool,
+    SchemaType.INT_OR_STRING: int,
+    SchemaType.QUANTITY: lambda: "0",
+    SchemaType.ANY: lambda: None,
 }
 
 
-def _zero(node: Node) -> Any:
+def _zero(node: SchemaNode) -> Any:
     return _ZERO[node.type]()
 
 
-def _inner(node: Node | None) -> Node:
+def _inner(node: SchemaNode | None) -> SchemaNode:
     assert node is not None, "a map without values or a list without items"
     return node
 
@@ -206,17 +206,17 @@ def _base64(value: str) -> str:
     return text
 
 
-def _mismatch(node: Node, value: Any) -> _Fault:
+def _mismatch(node: SchemaNode, value: Any) -> _Fault:
     fault = _Fault()
     fault.node, fault.value = node, value
     return fault
 
 
-def _tell(fault: _Fault, root: Node, obj: Any) -> str:
+def _tell(fault: _Fault, root: SchemaNode, obj: Any) -> str:
     start = _unhandled(root, obj)
     steps = fault.steps[::-1]
-    if fault.told:
-        return f"{start}: {fault.told} (at {show(steps)})"
+    if fault.message:
+        return f"{start}: {fault.message} (at {show(steps)})"
     assert fault.node is not None
     version = _version(obj)
     what = f"json: cannot unmarshal {_json_name(fault.value, fault.node)} into Go"
@@ -226,7 +226,7 @@ def _tell(fault: _Fault, root: Node, obj: Any) -> str:
     return f"{start}: {what} struct field {fault.struct}.{fields} of type {_go_type(fault.node, version)}"
 
 
-def _unhandled(root: Node, obj: Any) -> str:
+def _unhandled(root: SchemaNode, obj: Any) -> str:
     return f'{root.name} in version "{_version(obj)}" cannot be handled as a {root.name}'
 
 
@@ -245,31 +245,31 @@ _NAMES: dict[type, str] = {
 }
 
 
-def _json_name(value: Any, node: Node) -> str:
+def _json_name(value: Any, node: SchemaNode) -> str:
     name = _NAMES.get(type(value), "null")
     # A number that does not fit is shown; one where no number belongs is not.
-    return f"number {value}" if name == "number" and node.type is Type.INTEGER else name
+    return f"number {value}" if name == "number" and node.type is SchemaType.INTEGER else name
 
 
-def _go_type(node: Node, version: str) -> str:
+def _go_type(node: SchemaNode, version: str) -> str:
     match node.type:
-        case Type.LIST:
+        case SchemaType.LIST:
             return "[]uint8" if node.items is None else f"[]{_go_type(node.items, version)}"
-        case Type.MAP:
+        case SchemaType.MAP:
             return f"map[string]{_go_type(_inner(node.values), version)}"
-        case Type.OBJECT if node.name:
+        case SchemaType.OBJECT if node.name:
             return f"{version}.{node.name}"
-        case Type.INTEGER:
+        case SchemaType.INTEGER:
             return node.format or "int64"
-        case Type.BOOLEAN:
+        case SchemaType.BOOLEAN:
             return "bool"
-        case Type.NUMBER:
+        case SchemaType.NUMBER:
             return "float64"
-        case Type.INT_OR_STRING:
+        case SchemaType.INT_OR_STRING:
             return "intstr.IntOrString"
-        case Type.QUANTITY:
+        case SchemaType.QUANTITY:
             return "resource.Quantity"
-        case Type.STRING:
+        case SchemaType.STRING:
             return "[]uint8" if node.format == "byte" else "string"
         case _:
             return "struct {}"

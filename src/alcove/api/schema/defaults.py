@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from alcove.api.fields import FieldError, invalid
+from alcove.api.schema.error_sink import MISSING
 from alcove.api.schema.invariants import check_embedded
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.prune import prune
-from alcove.api.schema.sink import MISSING
 from alcove.api.schema.structural import compile_schema
 from alcove.api.schema.values import compile_values
 
 Schema = dict[str, Any]
 
 
-def default_faults(schema: Schema, path: str, metadata: Node) -> list[FieldError]:
+def default_faults(schema: Schema, path: str, metadata: SchemaNode) -> list[FieldError]:
     root = compile_schema(schema, "", metadata)
     places = _with_defaults(schema, root, path)
     return [fault for part, node, where in places for fault in _check(part, node, where)]
@@ -35,7 +35,7 @@ def has_defaults(schema: Schema) -> bool:
     )
 
 
-def _with_defaults(schema: Schema, node: Node, path: str) -> Iterator[tuple[Schema, Node, str]]:
+def _with_defaults(schema: Schema, node: SchemaNode, path: str) -> Iterator[tuple[Schema, SchemaNode, str]]:
     """Places with a default; under additionalProperties there may be none."""
     if schema.get("default") is not None:
         yield schema, node, f"{path}.default"
@@ -45,7 +45,7 @@ def _with_defaults(schema: Schema, node: Node, path: str) -> Iterator[tuple[Sche
         yield from _with_defaults(part, node.properties[name], f"{path}.properties[{name}]")
 
 
-def _check(schema: Schema, node: Node, path: str) -> list[FieldError]:
+def _check(schema: Schema, node: SchemaNode, path: str) -> list[FieldError]:
     default = schema["default"]
     faults: list[FieldError] = []
     if not _is_pruned(node, default):
@@ -60,8 +60,8 @@ def _under(path: str, field: str) -> str:
     return f"{path}.{field.lstrip('.')}" if field and field != "<nil>" else path
 
 
-def _is_pruned(node: Node, default: Any) -> bool:
-    holder = Node(Type.OBJECT)
+def _is_pruned(node: SchemaNode, default: Any) -> bool:
+    holder = SchemaNode(SchemaType.OBJECT)
     holder.properties = {"value": node}
     kept = {"value": copy.deepcopy(default)}
     prune(holder, kept)

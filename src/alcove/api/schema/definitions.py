@@ -13,24 +13,24 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from alcove.api.schema.node import ListType, Node, Type
+from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
 _REF = "#/$defs/"
 
 _SPECIAL = {
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": Type.QUANTITY,
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": Type.INT_OR_STRING,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": Type.ANY,
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": Type.ANY,
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": Type.ANY,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": SchemaType.QUANTITY,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": SchemaType.INT_OR_STRING,
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": SchemaType.ANY,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": SchemaType.ANY,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": SchemaType.ANY,
 }
 """Definitions whose Go types read JSON in a way of their own, which the schema does not tell."""
 
 _SCALARS = {
-    "string": Type.STRING,
-    "integer": Type.INTEGER,
-    "number": Type.NUMBER,
-    "boolean": Type.BOOLEAN,
+    "string": SchemaType.STRING,
+    "integer": SchemaType.INTEGER,
+    "number": SchemaType.NUMBER,
+    "boolean": SchemaType.BOOLEAN,
 }
 
 
@@ -63,25 +63,25 @@ class Definitions:
     ) -> None:
         self._sources = sources
         self._additions = additions
-        self._nodes: dict[str, Node] = {}
-        self._scalars: dict[tuple[Type, str], Node] = {}
+        self._nodes: dict[str, SchemaNode] = {}
+        self._scalars: dict[tuple[SchemaType, str], SchemaNode] = {}
 
-    def node(self, definition: str) -> Node:
+    def node(self, definition: str) -> SchemaNode:
         """The definition's node. Raises KeyError for a name that there is none of."""
         node = self._nodes.get(definition)
         if node is None:
             node = self._compile(definition)
         return node
 
-    def _compile(self, definition: str) -> Node:
+    def _compile(self, definition: str) -> SchemaNode:
         source = self._sources[definition]
         schema = msgspec.json.decode(source, type=Schema) if isinstance(source, msgspec.Raw) else source
         short_name = definition.rpartition(".")[2]
         special = _SPECIAL.get(definition)
         if special is not None:
-            node = Node(special, short_name)
+            node = SchemaNode(special, short_name)
         elif _main_type(schema) == "object" and schema.values is None:
-            node = Node(Type.OBJECT, short_name)
+            node = SchemaNode(SchemaType.OBJECT, short_name)
             self._nodes[definition] = node  # Before its fields: they may lead back here.
             self._fill(node, schema, self._additions.get(definition, {}))
         else:
@@ -90,13 +90,13 @@ class Definitions:
         self._nodes[definition] = node
         return node
 
-    def _fill(self, node: Node, schema: Schema, added: Mapping[str, Schema]) -> None:
+    def _fill(self, node: SchemaNode, schema: Schema, added: Mapping[str, Schema]) -> None:
         fields = {**schema.properties, **added}
         node.properties = {name: self._inline(part) for name, part in fields.items()}
         node.required = schema.required
         node.atomic = schema.map_type == "atomic"
 
-    def _inline(self, schema: Schema) -> Node:
+    def _inline(self, schema: Schema) -> SchemaNode:
         if schema.ref:
             return self._refer(schema)
         match _main_type(schema):
@@ -105,12 +105,12 @@ class Definitions:
             case "array":
                 return self._list(schema)
             case None:
-                return self._scalar(Type.INT_OR_STRING if schema.int_or_string else Type.ANY, "")
+                return self._scalar(SchemaType.INT_OR_STRING if schema.int_or_string else SchemaType.ANY, "")
             case name:
                 node = self._scalar(_SCALARS[name], schema.format)
                 return node if schema.default is msgspec.UNSET else _with_default(node, schema.default)
 
-    def _refer(self, schema: Schema) -> Node:
+    def _refer(self, schema: Schema) -> SchemaNode:
         node = self.node(schema.ref.removeprefix(_REF))
         if not schema.patch_strategy and not schema.map_type:
             return node
@@ -121,8 +121,8 @@ class Definitions:
             own.atomic = schema.map_type == "atomic"
         return own
 
-    def _object(self, schema: Schema) -> Node:
-        node = Node(Type.OBJECT if schema.values is None else Type.MAP)
+    def _object(self, schema: Schema) -> SchemaNode:
+        node = SchemaNode(SchemaType.OBJECT if schema.values is None else SchemaType.MAP)
         if schema.values is None:
             self._fill(node, schema, {})
         else:
@@ -131,9 +131,9 @@ class Definitions:
         node.patch_strategy = _strategies(schema)
         return node
 
-    def _list(self, schema: Schema) -> Node:
+    def _list(self, schema: Schema) -> SchemaNode:
         assert schema.items is not None, "a list without items"
-        node = Node(Type.LIST)
+        node = SchemaNode(SchemaType.LIST)
         node.items = self._inline(schema.items)
         node.list_type = ListType(schema.list_type) if schema.list_type else ListType.ATOMIC
         node.list_map_keys = schema.list_map_keys
@@ -141,10 +141,10 @@ class Definitions:
         node.merge_key = schema.merge_key or None
         return node
 
-    def _scalar(self, type: Type, format: str) -> Node:
+    def _scalar(self, type: SchemaType, format: str) -> SchemaNode:
         node = self._scalars.get((type, format))
         if node is None:
-            node = self._scalars[type, format] = Node(type, format=format)
+            node = self._scalars[type, format] = SchemaNode(type, format=format)
         return node
 
 
@@ -159,7 +159,7 @@ def _strategies(schema: Schema) -> frozenset[str]:
     return frozenset(schema.patch_strategy.split(",")) if schema.patch_strategy else frozenset()
 
 
-def _with_default(node: Node, default: Any) -> Node:
+def _with_default(node: SchemaNode, default: Any) -> SchemaNode:
     own = copy.copy(node)
     own.default, own.has_default = default, True
     return own

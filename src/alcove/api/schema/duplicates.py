@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from alcove.api.schema.paths import TOLD_MAX, Path
+from alcove.api.schema.paths import REPORTED_MAX, FieldPath
 
 
 class _Fields(list[tuple[str, Any]]):
@@ -40,15 +40,15 @@ def _load(text: bytes, hook: Any) -> Any:
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
-def _walk(value: Any, path: Path | None, found: dict[str, None]) -> None:
+def _walk(value: Any, path: FieldPath | None, found: dict[str, None]) -> None:
     if isinstance(value, _Fields):
         seen: set[str] = set()
         for field, inner in value:
-            at = Path(path, field)
-            if field in seen and len(found) < TOLD_MAX:
+            at = FieldPath(path, field)
+            if field in seen and len(found) < REPORTED_MAX:
                 found[str(at)] = None
             seen.add(field)
             _walk(inner, at, found)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _walk(inner, Path(path, index), found)
+            _walk(inner, FieldPath(path, index), found)

@@ -103,8 +103,8 @@ def _map_rule(keys: tuple[str, ...]) -> Rule:
             return
         for index, item in enumerate(value):
             if item is not None and not isinstance(item, dict):
-                told = "must be an object for an array of list-type map"
-                faults.append(invalid(f"{path}[{index}]", item, told))
+                message = "must be an object for an array of list-type map"
+                faults.append(invalid(f"{path}[{index}]", item, message))
                 return
         identities = [{key: item[key] for key in keys if key in item} if item else {} for item in value]
         faults += [duplicate(f"{path}[{index}]", identities[index]) for index in _repeated(identities)]
@@ -159,8 +159,8 @@ def _check_kind(value: Any, path: str, faults: Faults) -> None:
     elif not value:
         faults.append(invalid(path, value, "must not be empty"))
     elif wrong := names.dns_1035_label(value.lower()):
-        told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-        faults.append(invalid(path, value, told))
+        message = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+        faults.append(invalid(path, value, message))
 
 
 _MAPS, _LISTS = ("labels", "annotations"), ("finalizers", "ownerReferences", "managedFields")

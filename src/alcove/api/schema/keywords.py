@@ -50,8 +50,8 @@ def _check(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
 def _check_supported(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
     kind = schema.get("type") or ""
     if kind == "null":
-        told = "type cannot be set to null, use nullable as an alternative"
-        faults.append(forbidden(f"{path}.type", told))
+        message = "type cannot be set to null, use nullable as an alternative"
+        faults.append(forbidden(f"{path}.type", message))
     elif kind and kind not in TYPES:
         faults.append(not_supported(f"{path}.type", kind, TYPES))
     if schema.get("default") is not None and place.no_defaults:
@@ -62,11 +62,11 @@ def _check_supported(schema: Schema, path: str, place: _Place, faults: Faults) -
     if isinstance(schema.get("items"), list):
         faults.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     if place.inside_metadata and schema.get("x-kubernetes-embedded-resource"):
-        told = "must not be used inside of resource meta"
-        faults.append(forbidden(f"{path}.x-kubernetes-embedded-resource", told))
+        message = "must not be used inside of resource meta"
+        faults.append(forbidden(f"{path}.x-kubernetes-embedded-resource", message))
     if schema.get("uniqueItems"):
-        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        faults.append(forbidden(f"{path}.uniqueItems", told))
+        message = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        faults.append(forbidden(f"{path}.uniqueItems", message))
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         where = f"{path}.x-kubernetes-preserve-unknown-fields"
         faults.append(invalid(where, False, "must be true or undefined"))
@@ -75,12 +75,12 @@ def _check_supported(schema: Schema, path: str, place: _Place, faults: Faults) -
 def _check_properties(schema: Schema, path: str, place: _Place, faults: Faults) -> None:
     values, properties = schema.get("additionalProperties"), schema.get("properties") or {}
     if values is not None and properties and values is not True:
-        told = "additionalProperties and properties are mutual exclusive"
-        faults.append(forbidden(f"{path}.additionalProperties", told))
+        message = "additionalProperties and properties are mutual exclusive"
+        faults.append(forbidden(f"{path}.additionalProperties", message))
     inner = replace(place, is_root=False)
     if isinstance(values, dict):
-        told = "inside additionalProperties applying to object metadata"
-        within = replace(inner, no_defaults=told) if place.inside_metadata else inner
+        message = "inside additionalProperties applying to object metadata"
+        within = replace(inner, no_defaults=message) if place.inside_metadata else inner
         _check(values, f"{path}.additionalProperties", within, faults)
     for name, part in properties.items():
         within = inner
@@ -91,9 +91,9 @@ def _check_properties(schema: Schema, path: str, place: _Place, faults: Faults) 
 
 
 def _type_fault(schema: Schema, wanted: str, keyword: str, path: str) -> FieldError:
-    told = f"must be {wanted} if {keyword} is specified"
+    message = f"must be {wanted} if {keyword} is specified"
     kind = schema.get("type")
-    return invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told)
+    return invalid(f"{path}.type", kind, message) if kind else required(f"{path}.type", message)
 
 
 def _check_map_type(schema: Schema, path: str, faults: Faults) -> None:
@@ -117,9 +117,9 @@ def _check_list_type(schema: Schema, path: str, faults: Faults) -> None:
     if given is not None and given not in ("atomic", "set", "map"):
         faults.append(not_supported(f"{path}.{keyword}", given, ("atomic", "set", "map")))
     if keys and given != "map":
-        told = "must be map if x-kubernetes-list-map-keys is non-empty"
+        message = "must be map if x-kubernetes-list-map-keys is non-empty"
         where = f"{path}.{keyword}"
-        faults.append(required(where, told) if given is None else invalid(where, given, told))
+        faults.append(required(where, message) if given is None else invalid(where, given, message))
     if given == "map":
         _check_map_list(schema, path, faults)
 
@@ -127,12 +127,12 @@ def _check_list_type(schema: Schema, path: str, faults: Faults) -> None:
 def _check_atomic_items(items: Any, path: str, faults: Faults) -> None:
     if not isinstance(items, dict):
         return
-    told = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    message = "must be atomic as item of a list with x-kubernetes-list-type=set"
     listed, mapped = items.get("x-kubernetes-list-type"), items.get("x-kubernetes-map-type")
     if items.get("type") == "array" and listed not in (None, "atomic"):
-        faults.append(invalid(f"{path}.items.x-kubernetes-list-type", listed, told))
+        faults.append(invalid(f"{path}.items.x-kubernetes-list-type", listed, message))
     if items.get("type") == "object" and mapped != "atomic":
-        faults.append(invalid(f"{path}.items.x-kubernetes-map-type", listed, told))
+        faults.append(invalid(f"{path}.items.x-kubernetes-map-type", listed, message))
 
 
 def _check_map_list(schema: Schema, path: str, faults: Faults) -> None:
@@ -145,8 +145,8 @@ def _check_map_list(schema: Schema, path: str, faults: Faults) -> None:
     if not isinstance(items, dict):
         return
     if items.get("type") != "object":
-        told = "must be object if parent array's x-kubernetes-list-type is map"
-        faults.append(invalid(f"{path}.items.type", items.get("type") or "", told))
+        message = "must be object if parent array's x-kubernetes-list-type is map"
+        faults.append(invalid(f"{path}.items.type", items.get("type") or "", message))
         return
     properties = items.get("properties") or {}
     for index, key in enumerate(keys):
@@ -163,8 +163,8 @@ def _check_keyed_items(schema: Schema, items: Schema, path: str, faults: Faults)
     """Items of sets and map lists are never null; keys are always there."""
     given = schema["x-kubernetes-list-type"]
     if items.get("nullable"):
-        told = f"cannot be nullable when x-kubernetes-list-type is {given}"
-        faults.append(forbidden(f"{path}.items.nullable", told))
+        message = f"cannot be nullable when x-kubernetes-list-type is {given}"
+        faults.append(forbidden(f"{path}.items.nullable", message))
     if given != "map":
         return
     properties, needed = items.get("properties") or {}, items.get("required") or ()
@@ -172,13 +172,13 @@ def _check_keyed_items(schema: Schema, items: Schema, path: str, faults: Faults)
         part = properties.get(key)
         if part is None:
             continue
-        where, told = (
+        where, message = (
             f"{path}.items.properties[{key}]",
             "this property is in x-kubernetes-list-map-keys, so it",
         )
         if key not in needed and part.get("default") is None:
             faults.append(
-                required(f"{where}.default", f"{told} must have a default or be a required property")
+                required(f"{where}.default", f"{message} must have a default or be a required property")
             )
         if part.get("nullable"):
-            faults.append(forbidden(f"{where}.nullable", f"{told} cannot be nullable"))
+            faults.append(forbidden(f"{where}.nullable", f"{message} cannot be nullable"))

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 
-class Type(Enum):
+class SchemaType(Enum):
     OBJECT = "object"
     """Named fields (`properties`); others are unknown, unless `preserve_unknown` or `values`."""
     MAP = "map"
@@ -33,10 +33,10 @@ class ListType(Enum):
     MAP = "map"
 
 
-_EXACT: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool}
+_EXACT: dict[SchemaType, type] = {SchemaType.STRING: str, SchemaType.BOOLEAN: bool}
 
 
-class Node:
+class SchemaNode:
     """One place in a schema. `properties` may be filled after creation: schemas recurse."""
 
     __slots__ = (
@@ -63,14 +63,14 @@ class Node:
         "values",
     )
 
-    def __init__(self, type: Type, name: str = "", format: str = "") -> None:
+    def __init__(self, type: SchemaType, name: str = "", format: str = "") -> None:
         self.type = type
         self.name = name
         """The definition's short name where it has one (`PodSpec`): decode errors tell it."""
-        self.properties: dict[str, Node] = {}
+        self.properties: dict[str, SchemaNode] = {}
         self.required: tuple[str, ...] = ()
-        self.values: Node | None = None
-        self.items: Node | None = None
+        self.values: SchemaNode | None = None
+        self.items: SchemaNode | None = None
         self.list_type = ListType.ATOMIC
         """Server-side apply's view of a list."""
         self.list_map_keys: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from typing import Any
 from alcove.api.fields import FieldError, forbidden, invalid
 from alcove.api.schema.defaults import default_faults
 from alcove.api.schema.keywords import keyword_faults
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.structure import structure_faults
 from alcove.api.schema.wellformed import form_faults
 
@@ -38,7 +38,7 @@ _AT_ROOT = {
 """What may stand at the root where status is a subresource, by the names Kubernetes tells."""
 
 
-def schema_faults(schema: Schema, path: str, metadata: Node, *, has_status: bool) -> list[FieldError]:
+def schema_faults(schema: Schema, path: str, metadata: SchemaNode, *, has_status: bool) -> list[FieldError]:
     """What is wrong with a schema at `path` (`spec.versions[0].schema.openAPIV3Schema`)."""
     malformed = form_faults(schema, path)
     if malformed:
@@ -55,14 +55,14 @@ def _root_faults(schema: Schema, path: str, has_status: bool) -> list[FieldError
         others = [keyword for keyword, value in schema.items() if value and keyword not in _AT_ROOT]
         if others:
             allowed = " ".join(_AT_ROOT.values())
-            told = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
-            faults.append(invalid(path, {keyword: schema[keyword] for keyword in others}, told))
+            message = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
+            faults.append(invalid(path, {keyword: schema[keyword] for keyword in others}, message))
         elif schema.get("type") not in (None, "", "object"):
-            told = (
+            message = (
                 'only "object" is allowed as the type at the root of the schema if the status subresource '
                 "is enabled"
             )
-            faults.append(invalid(f"{path}.type", schema["type"], told))
+            faults.append(invalid(f"{path}.type", schema["type"], message))
     if schema.get("nullable"):
         faults.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     return faults

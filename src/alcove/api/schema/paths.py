@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-TOLD_MAX = 100
+REPORTED_MAX = 100
 """Most unknown or duplicate fields that are told of one body, as in Kubernetes."""
 LENGTH_MAX = 1024
 
 
-class Path(NamedTuple):
+class FieldPath(NamedTuple):
     """One step, a field's name or a list's index, and the path before it."""
 
-    before: Path | None
+    before: FieldPath | None
     step: str | int
 
     def __str__(self) -> str:
         steps: list[str | int] = []
-        at: Path | None = self
+        at: FieldPath | None = self
         while at is not None:
             steps.append(at.step)
             at = at.before

@@ -8,41 +8,44 @@ from collections.abc import Iterable
 from typing import Any
 
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
-from alcove.api.schema.paths import TOLD_MAX, Path
+from alcove.api.schema.node import SchemaNode, SchemaType
+from alcove.api.schema.paths import REPORTED_MAX, FieldPath
 
 _IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
 
 
-def prune(node: Node, obj: Object, unknown: list[str] | None = None) -> None:
+def prune(node: SchemaNode, obj: Object, unknown: list[str] | None = None) -> None:
     """Removes, in place, fields that `node` does not know and nulls where it allows none and has no default.
 
-    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`, up to `TOLD_MAX` of them. An
+    Paths of unknown fields (`spec.items[2].foo`) are added to `unknown`, up to `REPORTED_MAX` of them. An
     embedded object keeps its apiVersion, kind and metadata.
     """
     _prune(node, obj, None, [] if unknown is None else unknown)
 
 
-def _prune(node: Node, value: Any, path: Path | None, unknown: list[str]) -> None:
+def _prune(node: SchemaNode, value: Any, path: FieldPath | None, unknown: list[str]) -> None:
     if isinstance(value, list):
         _prune_all(node.items, enumerate(value), path, unknown)
-    elif node.type is Type.MAP:
+    elif node.type is SchemaType.MAP:
         _prune_all(node.values, value.items(), path, unknown)
     else:
         _prune_fields(node, value, path, unknown)
 
 
 def _prune_all(
-    node: Node | None, items: Iterable[tuple[str | int, Any]], path: Path | None, unknown: list[str]
+    node: SchemaNode | None,
+    items: Iterable[tuple[str | int, Any]],
+    path: FieldPath | None,
+    unknown: list[str],
 ) -> None:
     if node is not None:
         for key, item in items:
             if isinstance(item, dict | list):
-                _prune(node, item, Path(path, key), unknown)
+                _prune(node, item, FieldPath(path, key), unknown)
 
 
-def _prune_fields(node: Node, obj: Object, path: Path | None, unknown: list[str]) -> None:
-    keeps = node.preserve_unknown or node.type is Type.ANY
+def _prune_fields(node: SchemaNode, obj: Object, path: FieldPath | None, unknown: list[str]) -> None:
+    keeps = node.preserve_unknown or node.type is SchemaType.ANY
     for field in list(obj):
         part = node.properties.get(field, node.values)
         value = obj[field]
@@ -50,19 +53,19 @@ def _prune_fields(node: Node, obj: Object, path: Path | None, unknown: list[str]
             if value is None and not part.nullable and not part.has_default:
                 del obj[field]
             elif isinstance(value, dict | list):
-                _prune(part, value, Path(path, field), unknown)
+                _prune(part, value, FieldPath(path, field), unknown)
         elif not keeps and not (node.embedded and field in _IDENTITY):
-            if len(unknown) < TOLD_MAX:
-                unknown.append(str(Path(path, field)))
+            if len(unknown) < REPORTED_MAX:
+                unknown.append(str(FieldPath(path, field)))
             del obj[field]
 
 
-def apply_defaults(node: Node, obj: Object) -> None:
+def apply_defaults(node: SchemaNode, obj: Object) -> None:
     """Fills in, in place, the defaults of missing fields, and of nulls where `node` allows none."""
     _default(node, obj)
 
 
-def _default(node: Node, value: Any) -> None:
+def _default(node: SchemaNode, value: Any) -> None:
     if isinstance(value, dict):
         for field, part in node.properties.items():
             if part.has_default and field not in value:
@@ -76,7 +79,7 @@ def _default(node: Node, value: Any) -> None:
             value[index] = _default_item(node.items, item)
 
 
-def _default_item(node: Node, value: Any) -> Any:
+def _default_item(node: SchemaNode, value: Any) -> Any:
     if value is None and node.has_default and not node.nullable:
         value = copy.deepcopy(node.default)
     if isinstance(value, dict | list):

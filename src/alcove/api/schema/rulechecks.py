@@ -5,17 +5,17 @@ import re
 from typing import Any
 
 from alcove.api.fields import FieldError, forbidden, internal, invalid, not_supported, required
+from alcove.api.schema.error_sink import MISSING
 from alcove.api.schema.fieldpaths import PathError, field_path
 from alcove.api.schema.rules import (
-    Place,
-    Rule,
     RuleError,
+    RuleNode,
+    ValidationRule,
     compile_rule,
     compile_rules,
     rule_faults,
     self_type,
 )
-from alcove.api.schema.sink import MISSING
 
 Schema = dict[str, Any]
 Faults = list[FieldError]
@@ -36,10 +36,10 @@ def shape_faults(schema: Schema, path: str) -> Faults:
             length += len(rule.get("rule") or "") + len(rule.get("messageExpression") or "")
             _check_shape(rule, place, f"{where}.{_KEYWORD}[{index}]", faults)
     if length > TEXT_MOST:
-        told = (
+        message = (
             f"expressions in x-kubernetes-validations must not have more than {TEXT_MOST} characters together"
         )
-        faults.append(forbidden(path, told))
+        faults.append(forbidden(path, message))
     return faults
 
 
@@ -84,12 +84,12 @@ def default_rule_faults(schema: Schema, path: str) -> Faults:
     return faults
 
 
-def _rules_at(place: Place, step: str) -> Place | None:
+def _rules_at(node: RuleNode, step: str) -> RuleNode | None:
     if step == ".items":
-        return place.items
+        return node.items
     if step == ".additionalProperties":
-        return place.values
-    return place.properties.get(step.removeprefix(".properties[")[:-1])
+        return node.values
+    return node.properties.get(step.removeprefix(".properties[")[:-1])
 
 
 def _places(schema: Schema, path: str) -> list[tuple[Schema, str, bool, str]]:
@@ -148,13 +148,13 @@ def _check_path(text: str, schema: Schema, path: str, faults: Faults) -> None:
         faults.append(invalid(path, text, "must be a valid path"))
 
 
-def _check_old(given: Schema, rule: Rule, path: str, uncorrelatable: str, faults: Faults) -> None:
+def _check_old(given: Schema, rule: ValidationRule, path: str, uncorrelatable: str, faults: Faults) -> None:
     if rule.uses_old:
         if uncorrelatable:
-            told = (
+            message = (
                 f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
             )
-            faults.append(invalid(f"{path}.rule", given["rule"], told))
+            faults.append(invalid(f"{path}.rule", given["rule"], message))
     elif given.get("optionalOldSelf") is not None:
-        told = "may not be set if oldSelf is not used in rule"
-        faults.append(invalid(f"{path}.optionalOldSelf", given["optionalOldSelf"], told))
+        message = "may not be set if oldSelf is not used in rule"
+        faults.append(invalid(f"{path}.optionalOldSelf", given["optionalOldSelf"], message))

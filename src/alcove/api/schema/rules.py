@@ -12,15 +12,15 @@ from typing import Any
 from msgspec import Struct
 
 from alcove.api.cel.adapters import Adapter
-from alcove.api.cel.budget import CALL_MOST, Budget
-from alcove.api.cel.environment import Environment, Program
+from alcove.api.cel.budget import CALL_MOST, CostBudget
+from alcove.api.cel.environment import CelEnvironment, Program
 from alcove.api.cel.errors import CelError, CompileError, OutOfBudget
 from alcove.api.cel.schema_types import read_adapter, schema_type
-from alcove.api.cel.types import Kind, Type, optional_of
+from alcove.api.cel.types import CelType, TypeKind, optional_of
 from alcove.api.cel.values import ABSENT, NO_SUCH_OVERLOAD, Optional
 from alcove.api.fields import FieldError, duplicate, forbidden, invalid, required
+from alcove.api.schema.error_sink import MISSING, identical
 from alcove.api.schema.fieldpaths import PathError, field_path
-from alcove.api.schema.sink import MISSING, identical
 
 Schema = dict[str, Any]
 Faults = list[FieldError]
@@ -35,12 +35,12 @@ _EXHAUSTED = "running out of cost budget, no further validation rules will be ru
 class RuleError(Exception):
     """A rule that does not compile. `field` names the part of it that is wrong."""
 
-    def __init__(self, field: str, told: str) -> None:
-        super().__init__(told)
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
         self.field = field
 
 
-class Rule(Struct, frozen=True):
+class ValidationRule(Struct, frozen=True):
     text: str
     program: Program
     message: str
@@ -60,15 +60,15 @@ class Rule(Struct, frozen=True):
         return self.message or self.text
 
 
-class Place(Struct, frozen=True):
+class RuleNode(Struct, frozen=True):
     """A place in a schema with rules, or above such places."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ValidationRule, ...]
     type: str
     adapt: Adapter | None
-    properties: dict[str, Place]
-    values: Place | None
-    items: Place | None
+    properties: dict[str, RuleNode]
+    values: RuleNode | None
+    items: RuleNode | None
     list_keys: tuple[str, ...]
     """How items of a map list are known again; empty: they are not."""
 
@@ -76,28 +76,28 @@ class Place(Struct, frozen=True):
 # Compiling.
 
 
-def self_type(schema: Schema, *, is_resource: bool) -> Type:
+def self_type(schema: Schema, *, is_resource: bool) -> CelType:
     """The type of `self`. Raises RuleError."""
     found = schema_type(schema, is_resource=is_resource)
     if found is None:
-        told = "internal error: failed to retrieve type information for x-kubernetes-validations"
-        raise RuleError("", told)
+        message = "internal error: failed to retrieve type information for x-kubernetes-validations"
+        raise RuleError("", message)
     return found
 
 
-def compile_rule(given: Schema, schema: Schema, of: Type) -> Rule:
+def compile_rule(given: Schema, schema: Schema, of: CelType) -> ValidationRule:
     """One rule on values of the type `of`. Raises RuleError."""
     old = optional_of(of) if given.get("optionalOldSelf") else of
-    environment = Environment({"self": of, "oldSelf": old})
+    environment = CelEnvironment({"self": of, "oldSelf": old})
     text = given.get("rule") or ""
     try:
         program = environment.compile(text)
     except CompileError as error:
         raise RuleError("rule", f"compilation failed: {error}") from error
-    if program.result.kind is not Kind.BOOL:
+    if program.result.kind is not TypeKind.BOOL:
         raise RuleError("rule", "cel expression must evaluate to a bool")
     path = given.get("fieldPath") or ""
-    return Rule(
+    return ValidationRule(
         text=text.strip(),
         program=program,
         message=(given.get("message") or "").strip(),
@@ -108,14 +108,14 @@ def compile_rule(given: Schema, schema: Schema, of: Type) -> Rule:
     )
 
 
-def _compile_message(environment: Environment, source: str) -> Program | None:
+def _compile_message(environment: CelEnvironment, source: str) -> Program | None:
     if not source:
         return None
     try:
         program = environment.compile(source)
     except CompileError as error:
         raise RuleError("messageExpression", f"messageExpression compilation failed: {error}") from error
-    if program.result.kind is not Kind.STRING:
+    if program.result.kind is not TypeKind.STRING:
         raise RuleError("messageExpression", "messageExpression must evaluate to a string")
     return program
 
@@ -127,13 +127,13 @@ def _relative(schema: Schema, path: str) -> str:
         raise RuleError("fieldPath", "must be a valid path") from error
 
 
-def compile_rules(schema: Schema, *, is_resource: bool = True) -> Place | None:
+def compile_rules(schema: Schema, *, is_resource: bool = True) -> RuleNode | None:
     """All rules of a schema that was accepted before; None if it has none."""
     rules = tuple(_accepted_rules(schema, is_resource))
     properties = {
-        name: place
+        name: node
         for name, part in (schema.get("properties") or {}).items()
-        if (place := _compile_part(part)) is not None
+        if (node := _compile_part(part)) is not None
     }
     values, items = _compile_part(schema.get("additionalProperties")), _compile_part(schema.get("items"))
     if not rules and not properties and values is None and items is None:
@@ -141,16 +141,16 @@ def compile_rules(schema: Schema, *, is_resource: bool = True) -> Place | None:
     is_map_list = schema.get("x-kubernetes-list-type") == "map"
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map_list else ()
     adapt = read_adapter(schema) if rules else None
-    return Place(rules, schema.get("type") or "", adapt, properties, values, items, keys)
+    return RuleNode(rules, schema.get("type") or "", adapt, properties, values, items, keys)
 
 
-def _compile_part(schema: Any) -> Place | None:
+def _compile_part(schema: Any) -> RuleNode | None:
     if not isinstance(schema, dict):
         return None
     return compile_rules(schema, is_resource=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
-def _accepted_rules(schema: Schema, is_resource: bool) -> Sequence[Rule]:
+def _accepted_rules(schema: Schema, is_resource: bool) -> Sequence[ValidationRule]:
     given = schema.get("x-kubernetes-validations")
     if not given:
         return ()
@@ -176,11 +176,11 @@ class _Stop(Exception):
     """No more rules are run on this object."""
 
 
-def rule_faults(place: Place, value: Any, old: Any = MISSING, path: str = "") -> Faults:
+def rule_faults(node: RuleNode, value: Any, old: Any = MISSING, path: str = "") -> Faults:
     """What the rules say of a value that its schema allows; `old` is MISSING for a new object."""
     run = _Run()
     try:
-        run.visit(place, value, old, _Anchor(value, old), path)
+        run.visit(node, value, old, _Anchor(value, old), path)
     except _Stop:
         pass
     return run.faults
@@ -191,107 +191,109 @@ class _Run:
         self.faults: Faults = []
         self._left = OBJECT_MOST
 
-    def visit(self, place: Place, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
+    def visit(self, node: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
         if value is None:
             return
-        if place.rules:
-            self._evaluate(place, value, old, anchor, path)
+        if node.rules:
+            self._evaluate(node, value, old, anchor, path)
         if isinstance(value, dict):
-            self._visit_fields(place, value, old, anchor, path)
-        elif isinstance(value, list) and place.items is not None:
-            self._visit_items(place, place.items, value, old, anchor, path)
+            self._visit_fields(node, value, old, anchor, path)
+        elif isinstance(value, list) and node.items is not None:
+            self._visit_items(node, node.items, value, old, anchor, path)
 
-    def _visit_fields(self, place: Place, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
+    def _visit_fields(self, node: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
         before = old if isinstance(old, dict) else {}
         prefix = f"{path}." if path else ""
         for name, part in value.items():
-            inner = place.properties.get(name, place.values)
+            inner = node.properties.get(name, node.values)
             if inner is None:
                 continue
             known = before.get(name, MISSING)
-            where = f"{path}[{name}]" if inner is place.values else prefix + name
+            where = f"{path}[{name}]" if inner is node.values else prefix + name
             following = anchor if old is MISSING else _Anchor(part, known)
             self.visit(inner, part, known, following, where)
 
     def _visit_items(
-        self, place: Place, items: Place, value: Any, old: Any, anchor: _Anchor, path: str
+        self, node: RuleNode, items: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str
     ) -> None:
         before: dict[str, Any] = {}
-        if place.list_keys and isinstance(old, list):
-            before = {_identity(place, item): item for item in old if isinstance(item, dict)}
+        if node.list_keys and isinstance(old, list):
+            before = {_identity(node, item): item for item in old if isinstance(item, dict)}
         for index, item in enumerate(value):
             known = (
-                before.get(_identity(place, item), MISSING) if before and isinstance(item, dict) else MISSING
+                before.get(_identity(node, item), MISSING) if before and isinstance(item, dict) else MISSING
             )
             following = anchor if known is MISSING else _Anchor(item, known)
             self.visit(items, item, known, following, f"{path}[{index}]")
 
-    def _evaluate(self, place: Place, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
+    def _evaluate(self, node: RuleNode, value: Any, old: Any, anchor: _Anchor, path: str) -> None:
         try:
-            now, before = _adapted(place, value), _adapted(place, old)
+            now, before = _adapted(node, value), _adapted(node, old)
         except CelError as error:
-            self.faults.append(invalid(path or "<nil>", place.type, str(error)))
+            self.faults.append(invalid(path or "<nil>", node.type, str(error)))
             return
-        for rule in place.rules:
+        for rule in node.rules:
             if rule.uses_old and before is MISSING and not rule.optional_old:
                 continue
-            self._apply(place, rule, (now, _old_for(rule, before)), anchor, path)
+            self._apply(node, rule, (now, _old_for(rule, before)), anchor, path)
 
-    def _apply(self, place: Place, rule: Rule, values: Sequence[Any], anchor: _Anchor, path: str) -> None:
+    def _apply(
+        self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], anchor: _Anchor, path: str
+    ) -> None:
         where = path or "<nil>"
         try:
             if self._spend(rule.program, values) is True:
                 return
         except OutOfBudget as error:
-            told = f"validation failed due to {_EXHAUSTED}"
+            message = f"validation failed due to {_EXHAUSTED}"
             if self._left > 0:
-                told = (
+                message = (
                     f"'{error}': no further validation rules will be run due to call cost exceeds limit "
                     f"for rule: {rule.told}"
                 )
-            self.faults.append(invalid(where, place.type, told))
+            self.faults.append(invalid(where, node.type, message))
             raise _Stop from error
         except CelError as error:
-            self.faults.append(invalid(where, place.type, _evaluation_fault(error, rule)))
+            self.faults.append(invalid(where, node.type, _evaluation_fault(error, rule)))
             return
         if rule.uses_old or not anchor.is_unchanged:
-            self.faults.append(self._fault(place, rule, values, path))
+            self.faults.append(self._fault(node, rule, values, path))
 
     def _spend(self, program: Program, values: Sequence[Any]) -> Any:
         """Evaluates within the smaller of a call's budget and what the object has left."""
         given = min(CALL_MOST, self._left)
-        budget = Budget(given)
+        budget = CostBudget(given)
         try:
             return program.evaluate(values, budget)
         finally:
             self._left -= given - max(budget.left, 0)
 
-    def _fault(self, place: Place, rule: Rule, values: Sequence[Any], path: str) -> FieldError:
+    def _fault(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], path: str) -> FieldError:
         where = path
         if rule.field_path:
             where = (
                 f"{path}.{rule.field_path}" if path and rule.field_path[0] != "[" else path + rule.field_path
             )
         where = where or "<nil>"
-        told = self._message(place, rule, values, where) or rule.message or f"failed rule: {rule.text}"
+        message = self._message(node, rule, values, where) or rule.message or f"failed rule: {rule.text}"
         match rule.reason:
             case "FieldValueForbidden":
-                return forbidden(where, told)
+                return forbidden(where, message)
             case "FieldValueRequired":
-                return required(where, told)
+                return required(where, message)
             case "FieldValueDuplicate":
-                return duplicate(where, place.type)
-        return invalid(where, place.type, told)
+                return duplicate(where, node.type)
+        return invalid(where, node.type, message)
 
-    def _message(self, place: Place, rule: Rule, values: Sequence[Any], where: str) -> str:
+    def _message(self, node: RuleNode, rule: ValidationRule, values: Sequence[Any], where: str) -> str:
         """What the message expression says; empty if there is none or it fails."""
         if rule.message_program is None:
             return ""
         try:
             text = self._spend(rule.message_program, values)
         except OutOfBudget as error:
-            told = f"messageExpression evaluation failed due to {_EXHAUSTED}"
-            self.faults.append(invalid(where, place.type, told))
+            message = f"messageExpression evaluation failed due to {_EXHAUSTED}"
+            self.faults.append(invalid(where, node.type, message))
             raise _Stop from error
         except CelError:
             return ""
@@ -299,24 +301,24 @@ class _Run:
         return "" if "\n" in text or len(text.encode()) > MESSAGE_MOST_BYTES else text
 
 
-def _adapted(place: Place, value: Any) -> Any:
-    if value is MISSING or value is None or place.adapt is None:
+def _adapted(node: RuleNode, value: Any) -> Any:
+    if value is MISSING or value is None or node.adapt is None:
         return MISSING if value is None else value
-    return place.adapt(value)
+    return node.adapt(value)
 
 
-def _old_for(rule: Rule, before: Any) -> Any:
+def _old_for(rule: ValidationRule, before: Any) -> Any:
     if rule.optional_old:
         return ABSENT if before is MISSING else Optional(before)
     return None if before is MISSING else before
 
 
-def _identity(place: Place, item: Any) -> str:
-    return repr([item.get(key) for key in place.list_keys])
+def _identity(node: RuleNode, item: Any) -> str:
+    return repr([item.get(key) for key in node.list_keys])
 
 
-def _evaluation_fault(error: CelError, rule: Rule) -> str:
+def _evaluation_fault(error: CelError, rule: ValidationRule) -> str:
     if str(error).startswith(NO_SUCH_OVERLOAD):
-        told = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{error}': {told}: {rule.told}"
+        message = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{error}': {message}: {rule.told}"
     return f"{error} evaluating rule: {rule.told}"

@@ -5,8 +5,8 @@ from typing import Any
 
 from alcove.api.fields import invalid, too_long, type_invalid
 from alcove.api.regex import RegexError, compile_regex
+from alcove.api.schema.error_sink import NOWHERE, Check, ErrorSink
 from alcove.api.schema.formats import string_format
-from alcove.api.schema.sink import NOWHERE, Check, Sink
 
 Schema = dict[str, Any]
 _INT64 = (-(2**63), 2**63 - 1)
@@ -28,7 +28,7 @@ def string_checks(schema: Schema) -> tuple[Check, ...]:
 def _text_check(most: int | None, least: int | None, pattern: str) -> Check:
     search = _searcher(pattern) if pattern else None
 
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         if most is not None and len(value) > most:
             sink.append(too_long(path, most))
         elif least is not None and len(value) < least:
@@ -55,7 +55,7 @@ def _searcher(pattern: str) -> Callable[[str], Any]:
 
 
 def _format_check(format: str, is_good: Callable[[str], bool]) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         if not is_good(value):
             sink.append(
                 type_invalid(path, value, f"{path} in body must be of type {format}: {_quoted(value)}")
@@ -85,11 +85,11 @@ def number_checks(schema: Schema) -> tuple[Check, ...]:
 
 def _range_check(format: str) -> Check:
     lowest, highest = _RANGES.get(format, _INT64)
-    told = f"with format {format}" if format in _RANGES else "(default format)"
+    message = f"with format {format}" if format in _RANGES else "(default format)"
 
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         if not lowest <= value <= highest:
-            sink.append(invalid(NOWHERE, "", f"Checked value must be of type integer {told} in {path}"))
+            sink.append(invalid(NOWHERE, "", f"Checked value must be of type integer {message} in {path}"))
 
     return check
 
@@ -99,7 +99,7 @@ def _bound_check(bound: float, sign: int, exclusive: bool) -> Check:
     words = "less than" if sign > 0 else "greater than"
     words += "" if exclusive else " or equal to"
 
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         limit = int(bound) if type(value) is int else bound
         beyond = (value - limit) * sign
         if beyond > 0 or (exclusive and beyond == 0):
@@ -109,11 +109,11 @@ def _bound_check(bound: float, sign: int, exclusive: bool) -> Check:
 
 
 def _multiple_check(factor: float) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         unit = int(factor) if type(value) is int else factor
         if unit <= 0:
-            told = f"factor MultipleOf declared for {path} must be positive: {_shown(unit)}"
-            sink.append(invalid(path, unit, told))
+            message = f"factor MultipleOf declared for {path} must be positive: {_shown(unit)}"
+            sink.append(invalid(path, unit, message))
         elif not _is_multiple(value, unit):
             sink.append(invalid(path, value, f"{path} in body should be a multiple of {_shown(unit)}"))
 

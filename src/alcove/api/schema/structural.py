@@ -6,53 +6,53 @@ anywhere is declared with its type. Nodes keep a reference to their part of the 
 
 from typing import Any
 
-from alcove.api.schema.node import ListType, Node, Type
+from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
 Schema = dict[str, Any]
 
 _TYPES = {
-    "array": Type.LIST,
-    "boolean": Type.BOOLEAN,
-    "integer": Type.INTEGER,
-    "number": Type.NUMBER,
-    "string": Type.STRING,
+    "array": SchemaType.LIST,
+    "boolean": SchemaType.BOOLEAN,
+    "integer": SchemaType.INTEGER,
+    "number": SchemaType.NUMBER,
+    "string": SchemaType.STRING,
 }
 _LIST_TYPES = {"atomic": ListType.ATOMIC, "set": ListType.SET, "map": ListType.MAP}
 
 
-def compile_schema(schema: Schema, kind: str, metadata: Node) -> Node:
+def compile_schema(schema: Schema, kind: str, metadata: SchemaNode) -> SchemaNode:
     """The root node of a custom resource. `metadata` is the node of every object's metadata."""
     root = _compile(schema, metadata)
     root.name = kind
-    root.type = Type.OBJECT
+    root.type = SchemaType.OBJECT
     _identify(root, metadata)
     return root
 
 
-def _identify(node: Node, metadata: Node) -> None:
+def _identify(node: SchemaNode, metadata: SchemaNode) -> None:
     """Whatever the schema says of them, these are every object's fields."""
     own = node.properties.get("metadata")
     node.properties = {
         **node.properties,
-        "apiVersion": Node(Type.STRING),
-        "kind": Node(Type.STRING),
+        "apiVersion": SchemaNode(SchemaType.STRING),
+        "kind": SchemaNode(SchemaType.STRING),
         "metadata": _described(metadata, own) if own is not None else metadata,
     }
 
 
-def _described(metadata: Node, own: Node) -> Node:
+def _described(metadata: SchemaNode, own: SchemaNode) -> SchemaNode:
     """Every object's metadata, with the default that an embedded object's schema may give."""
     if not own.has_default:
         return metadata
-    node = Node(Type.OBJECT, metadata.name)
-    for slot in Node.__slots__:
+    node = SchemaNode(SchemaType.OBJECT, metadata.name)
+    for slot in SchemaNode.__slots__:
         setattr(node, slot, getattr(metadata, slot))
     node.default, node.has_default = own.default, True
     return node
 
 
-def _compile(schema: Schema, metadata: Node) -> Node:
-    node = Node(_type_of(schema), format=schema.get("format") or "")
+def _compile(schema: Schema, metadata: SchemaNode) -> SchemaNode:
+    node = SchemaNode(_type_of(schema), format=schema.get("format") or "")
     node.raw = schema
     node.description = schema.get("description") or ""
     node.nullable = bool(schema.get("nullable"))
@@ -71,7 +71,7 @@ def _compile(schema: Schema, metadata: Node) -> Node:
     return node
 
 
-def _compile_fields(node: Node, schema: Schema, metadata: Node) -> None:
+def _compile_fields(node: SchemaNode, schema: Schema, metadata: SchemaNode) -> None:
     for name, part in (schema.get("properties") or {}).items():
         node.properties[name] = _compile(part, metadata)
     values = schema.get("additionalProperties")
@@ -79,17 +79,19 @@ def _compile_fields(node: Node, schema: Schema, metadata: Node) -> None:
         node.values = _compile(values, metadata)
     elif values is True:
         # Any key, but nothing is known of the values: objects among them keep no field.
-        node.values = Node(Type.OBJECT)
+        node.values = SchemaNode(SchemaType.OBJECT)
     if node.embedded:
         _identify(node, metadata)
 
 
-def _type_of(schema: Schema) -> Type:
+def _type_of(schema: Schema) -> SchemaType:
     if schema.get("x-kubernetes-int-or-string"):
-        return Type.INT_OR_STRING
+        return SchemaType.INT_OR_STRING
     kind = schema.get("type")
     if kind == "object":
         return (
-            Type.MAP if schema.get("additionalProperties") and not schema.get("properties") else Type.OBJECT
+            SchemaType.MAP
+            if schema.get("additionalProperties") and not schema.get("properties")
+            else SchemaType.OBJECT
         )
-    return _TYPES.get(kind, Type.ANY) if isinstance(kind, str) else Type.ANY
+    return _TYPES.get(kind, SchemaType.ANY) if isinstance(kind, str) else SchemaType.ANY

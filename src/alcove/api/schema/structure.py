@@ -58,10 +58,10 @@ def _check(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
         _check_identity(schema, path, faults)
     metadata = (schema.get("properties") or {}).get("metadata")
     if metadata is not None and level is _Level.ROOT and not _only_names(metadata):
-        told = (
+        message = (
             "must not specify anything other than name and generateName, but metadata is implicitly specified"
         )
-        faults.append(forbidden(f"{path}.properties[metadata]", told))
+        faults.append(forbidden(f"{path}.properties[metadata]", message))
 
 
 def _check_parts(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
@@ -81,11 +81,11 @@ def _check_parts(schema: Schema, level: _Level, path: str, faults: Faults) -> No
 def _check_type(schema: Schema, level: _Level, path: str, faults: Faults) -> None:
     kind = schema.get("type") or ""
     if schema.get("x-kubernetes-embedded-resource"):
-        told = "must be object if x-kubernetes-embedded-resource is true"
+        message = "must be object if x-kubernetes-embedded-resource is true"
         if not kind:
-            faults.append(required(f"{path}.type", told))
+            faults.append(required(f"{path}.type", message))
         elif kind != "object":
-            faults.append(invalid(f"{path}.type", kind, told))
+            faults.append(invalid(f"{path}.type", kind, message))
     elif not kind and not any(map(schema.get, _TYPELESS)):
         faults.append(required(f"{path}.type", level.value))
     if level is _Level.ROOT and kind and kind != "object":
@@ -96,19 +96,19 @@ def _check_extensions(schema: Schema, path: str, faults: Faults) -> None:
     if schema.get("x-kubernetes-int-or-string"):
         for keyword in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
             if schema.get(keyword):
-                told = "must be false if x-kubernetes-int-or-string is true"
-                faults.append(invalid(f"{path}.{keyword}", True, told))
+                message = "must be false if x-kubernetes-int-or-string is true"
+                faults.append(invalid(f"{path}.{keyword}", True, message))
     if not schema.get("x-kubernetes-embedded-resource"):
         return
     if schema.get("additionalProperties") is not None:
-        told = "must not be used if x-kubernetes-embedded-resource is set"
-        faults.append(forbidden(f"{path}.additionalProperties", told))
+        message = "must not be used if x-kubernetes-embedded-resource is set"
+        faults.append(forbidden(f"{path}.additionalProperties", message))
     if not schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
-        told = (
+        message = (
             "must not be empty if x-kubernetes-embedded-resource is true without "
             "x-kubernetes-preserve-unknown-fields"
         )
-        faults.append(required(f"{path}.properties", told))
+        faults.append(required(f"{path}.properties", message))
 
 
 def _check_identity(schema: Schema, path: str, faults: Faults) -> None:
@@ -159,15 +159,15 @@ def _check_alternatives(schema: Schema, path: str, faults: Faults, *, exempt: st
         try:
             compile_regex(pattern)
         except RegexError as error:
-            told = f"must be a valid regular expression, but isn't: {error}"
-            faults.append(invalid(f"{path}.pattern", pattern, told))
+            message = f"must be a valid regular expression, but isn't: {error}"
+            faults.append(invalid(f"{path}.pattern", pattern, message))
 
 
 def _check_nested(schema: Schema, path: str, faults: Faults, *, exempt: str = "") -> None:
     _check_alternatives(schema, path, faults, exempt=exempt)
-    for keyword, told in _NESTED_FORBIDDEN:
+    for keyword, message in _NESTED_FORBIDDEN:
         if schema.get(keyword):
-            faults.append(forbidden(f"{path}.{keyword}", told))
+            faults.append(forbidden(f"{path}.{keyword}", message))
     items = schema.get("items")
     if isinstance(items, dict):
         _check_nested(items, f"{path}.items", faults)
@@ -175,8 +175,8 @@ def _check_nested(schema: Schema, path: str, faults: Faults, *, exempt: str = ""
     for name, part in properties.items():
         _check_nested(part, f"{path}.properties[{name}]", faults)
     if "metadata" in properties:
-        told = "must not be specified in a nested context"
-        faults.append(forbidden(f"{path}.properties[metadata]", told))
+        message = "must not be specified in a nested context"
+        faults.append(forbidden(f"{path}.properties[metadata]", message))
 
 
 def _check_complete(schema: Schema, declared: Schema, path: str, declared_path: str, faults: Faults) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from alcove.api.fields import FieldError, invalid, not_supported, required, too_many
 from alcove.api.objects import Object
+from alcove.api.schema.error_sink import MISSING, NOWHERE, Check, ErrorSink, TooCostly, identical, wrong_type
 from alcove.api.schema.scalars import number_checks, string_checks
-from alcove.api.schema.sink import MISSING, NOWHERE, Check, Sink, TooCostly, identical, wrong_type
 
 Schema = dict[str, Any]
 Values = Callable[[Any, Any], Sequence[FieldError]]
@@ -43,7 +43,7 @@ def compile_values(schema: Schema) -> Values:
     check = _compile(schema)
 
     def faults(value: Any, old: Any = MISSING) -> Sequence[FieldError]:
-        sink = Sink()
+        sink = ErrorSink()
         try:
             check(value, old, "", sink)
         except (TooCostly, RecursionError):
@@ -60,7 +60,7 @@ def _compile(schema: Schema) -> Check:
     if schema.get("nullable"):
         checks[type(None)] = _enum_checks(schema)
 
-    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, old: Any, path: str, sink: ErrorSink) -> None:
         for step in checks[type(value)]:
             step(value, old, path, sink)
 
@@ -109,7 +109,7 @@ def _allows(schema: Schema, kind: type) -> bool:
 def _wrong_type_check(schema: Schema) -> Check:
     wanted, format = ",".join(_types(schema)), schema.get("format", "")
 
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         given = _NAMES[type(value)]
         if format and given not in ("string", "array", "null") and wanted in ("integer", "number"):
             formats = {"integer": "int64", "number": "float64"}
@@ -123,7 +123,7 @@ def _wrong_type_check(schema: Schema) -> Check:
 def _whole_number_check(wrong: Check) -> Check:
     """Integers may be written `1.0`."""
 
-    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, old: Any, path: str, sink: ErrorSink) -> None:
         if not value.is_integer():
             wrong(value, old, path, sink)
 
@@ -138,7 +138,7 @@ def _enum_checks(schema: Schema) -> tuple[Check, ...]:
     others = [choice for choice in choices if type(choice) is not str]
     shown = [choice if type(choice) is str else _json(choice) for choice in choices]
 
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         if value in texts if type(value) is str else any(identical(value, choice) for choice in others):
             return
         sink.append(not_supported(path, value, shown))
@@ -163,14 +163,14 @@ def _list_checks(schema: Schema) -> tuple[Check, ...]:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None:
 
-        def at_least(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        def at_least(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
             if len(value) < least:
                 sink.append(invalid(path, len(value), f"{path} in body should have at least {least} items"))
 
         steps.append(at_least)
     if most is not None:
 
-        def at_most(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        def at_most(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
             if len(value) > most:
                 sink.append(too_many(path, len(value), most))
 
@@ -183,7 +183,7 @@ def _items_check(schema: Schema, items: Schema) -> Check:
     keyed = schema.get("x-kubernetes-list-type") == "map" and bool(keys)
     cost, item = cost_of(items), None
 
-    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, old: Any, path: str, sink: ErrorSink) -> None:
         nonlocal item
         if item is None:
             item = _compile(items)
@@ -242,7 +242,7 @@ class _Fields(dict[str, Check | None]):
 
 
 def _fields_check(fields: _Fields, cost: int) -> Check:
-    def check(value: Any, old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, old: Any, path: str, sink: ErrorSink) -> None:
         before = old if type(old) is dict else None
         prefix = f"{path}." if path else ""
         sink.spend(len(value) * cost)
@@ -260,7 +260,7 @@ def _fields_check(fields: _Fields, cost: int) -> Check:
 
 
 def _required_check(names: tuple[str, ...]) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         for name in names:
             if name not in value:
                 sink.append(required(f"{path}.{name}" if path else name))
@@ -269,7 +269,7 @@ def _required_check(names: tuple[str, ...]) -> Check:
 
 
 def _no_others_check(known: frozenset[str]) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         for name in value:
             if name not in known:
                 sink.append(invalid(path, name, f"{path}.{name} in body is a forbidden property"))
@@ -281,15 +281,15 @@ def _count_checks(schema: Schema) -> Iterable[Check]:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None:
 
-        def at_least(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        def at_least(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
             if len(value) < least:
-                told = f"{path} in body should have at least {least} properties"
-                sink.append(invalid(path, len(value), told))
+                message = f"{path} in body should have at least {least} properties"
+                sink.append(invalid(path, len(value), message))
 
         yield at_least
     if most is not None:
 
-        def at_most(value: Any, _old: Any, path: str, sink: Sink) -> None:
+        def at_most(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
             if len(value) > most:
                 sink.append(too_many(path, len(value), most))
 
@@ -310,16 +310,16 @@ def _composite_checks(schema: Schema) -> tuple[Check, ...]:
     return tuple(steps)
 
 
-def _try(check: Check, value: Any, path: str, sink: Sink) -> Sink:
+def _try(check: Check, value: Any, path: str, sink: ErrorSink) -> ErrorSink:
     found = sink.aside()
     check(value, MISSING, path, found)
     return found
 
 
 def _any_check(parts: list[Check], cost: int) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
-        best: Sink | None = None
+        best: ErrorSink | None = None
         for part in parts:
             found = _try(part, value, path, sink)
             if not found:
@@ -333,14 +333,16 @@ def _any_check(parts: list[Check], cost: int) -> Check:
 
 
 def _one_check(parts: list[Check], cost: int) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
         found = [_try(part, value, path, sink) for part in parts]
         good = sum(1 for faults in found if not faults)
         if good == 1:
             return
-        told = "Found none valid" if good == 0 else f"Found {good} valid alternatives"
-        sink.append(invalid(NOWHERE, "", f'"{path}" must validate one and only one schema (oneOf). {told}'))
+        message = "Found none valid" if good == 0 else f"Found {good} valid alternatives"
+        sink.append(
+            invalid(NOWHERE, "", f'"{path}" must validate one and only one schema (oneOf). {message}')
+        )
         if good == 0:
             sink.extend(sorted(found, key=len)[0])
 
@@ -348,7 +350,7 @@ def _one_check(parts: list[Check], cost: int) -> Check:
 
 
 def _all_check(parts: list[Check], cost: int) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
         found = [_try(part, value, path, sink) for part in parts]
         bad = [faults for faults in found if faults]
@@ -363,7 +365,7 @@ def _all_check(parts: list[Check], cost: int) -> Check:
 
 
 def _not_check(part: Check, cost: int) -> Check:
-    def check(value: Any, _old: Any, path: str, sink: Sink) -> None:
+    def check(value: Any, _old: Any, path: str, sink: ErrorSink) -> None:
         sink.spend(cost)
         if not _try(part, value, path, sink):
             sink.append(invalid(NOWHERE, "", f'"{path}" must not validate the schema (not)'))

@@ -68,8 +68,8 @@ def form_faults(schema: Any, path: str) -> Faults:
     return faults
 
 
-def _wrong(path: str, value: Any, told: str) -> FieldError:
-    return type_invalid(path, value, f"must be {told}")
+def _wrong(path: str, value: Any, message: str) -> FieldError:
+    return type_invalid(path, value, f"must be {message}")
 
 
 def _check(schema: Any, path: str, level: int, faults: Faults) -> None:
@@ -119,6 +119,6 @@ def _check_rules(rules: Any, path: str, faults: Faults) -> None:
         if not isinstance(rule, dict):
             faults.append(_wrong(f"{path}[{index}]", rule, "a rule"))
             continue
-        for field, (test, told) in _RULE.items():
+        for field, (test, message) in _RULE.items():
             if rule.get(field) is not None and not test(rule[field]):
-                faults.append(_wrong(f"{path}[{index}].{field}", rule[field], told))
+                faults.append(_wrong(f"{path}[{index}].{field}", rule[field], message))

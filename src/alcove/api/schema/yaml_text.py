@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from alcove.api.schema.paths import TOLD_MAX, show
+from alcove.api.schema.paths import REPORTED_MAX, show
 
 EVENTS_MAX = 50_000
 """Scalars, and starts and ends of lists and maps, of one text: reading one takes some microseconds, during
@@ -164,7 +164,7 @@ class _Builder:
         if outer.key == _MERGE:
             outer.merged += _mergeable(value)
         else:
-            if outer.key in outer.value and len(self.duplicates) < TOLD_MAX:
+            if outer.key in outer.value and len(self.duplicates) < REPORTED_MAX:
                 self.duplicates.append(f'line {line}: key "{show([outer.key])}" already set in map')
             outer.value[outer.key] = value
         outer.key = None

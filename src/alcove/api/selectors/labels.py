@@ -89,8 +89,8 @@ def from_object(selector: Object | None) -> LabelSelector:
     for expression in selector.get("matchExpressions") or ():
         operator = _OBJECT_OPERATORS.get(expression.get("operator", ""))
         if operator is None:
-            told = fields.quote(expression.get("operator", ""))
-            raise BadRequest(f"{told} is not a valid label selector operator")
+            message = fields.quote(expression.get("operator", ""))
+            raise BadRequest(f"{message} is not a valid label selector operator")
         required.append(requirement(expression.get("key", ""), operator, expression.get("values") or ()))
     return LabelSelector(required) if required else EVERYTHING
 

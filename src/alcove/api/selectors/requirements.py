@@ -68,20 +68,20 @@ def requirement(key: str, operator: Operator, values: Sequence[str] = ()) -> Req
 
 
 def _count_faults(operator: Operator, values: Sequence[str]) -> list[fields.FieldError]:
-    told = ""
+    message = ""
     if operator in SET and not values:
-        told = "for 'in', 'notin' operators, values set can't be empty"
+        message = "for 'in', 'notin' operators, values set can't be empty"
     elif operator in _ONE and len(values) != 1:
-        told = "exact-match compatibility requires one single value"
+        message = "exact-match compatibility requires one single value"
     elif operator in _NONE and values:
-        told = "values set must be empty for exists and does not exist"
+        message = "values set must be empty for exists and does not exist"
     elif operator in _ORDER and len(values) != 1:
-        told = "for 'Gt', 'Lt' operators, exactly one value is required"
-    if told:
-        return [fields.invalid("values", list(values), told)]
+        message = "for 'Gt', 'Lt' operators, exactly one value is required"
+    if message:
+        return [fields.invalid("values", list(values), message)]
     if operator in _ORDER and _integer(values[0]) is None:
-        told = "for 'Gt', 'Lt' operators, the value must be an integer"
-        return [fields.invalid("values[0]", values[0], told)]
+        message = "for 'Gt', 'Lt' operators, the value must be an integer"
+        return [fields.invalid("values[0]", values[0], message)]
     return []
 
 

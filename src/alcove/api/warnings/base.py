@@ -13,7 +13,11 @@ Warn = Callable[[Object, Object | None], Sequence[str]]
 
 def annotated(table: Mapping[str, str], annotations: Mapping[str, str], path: str) -> list[str]:
     """Deprecated annotations: by name, what to say of each."""
-    return [f"{path}metadata.annotations[{key}]: {told}" for key, told in table.items() if key in annotations]
+    return [
+        f"{path}metadata.annotations[{key}]: {message}"
+        for key, message in table.items()
+        if key in annotations
+    ]
 
 
 def present(table: Mapping[str, str], fields: Object, path: str) -> list[str]:
@@ -29,8 +33,8 @@ def fractional(amounts: Mapping[str, Any] | None, names: Iterable[str], path: st
     if amounts:
         for name in names:
             if name in amounts and (part := _part(amounts[name])):
-                told = f'fractional byte value "{part}" is invalid, must be an integer'
-                found.append(f"{path}[{name}]: {told}")
+                message = f'fractional byte value "{part}" is invalid, must be an integer'
+                found.append(f"{path}[{name}]: {message}")
     return found
 
 

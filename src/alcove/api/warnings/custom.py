@@ -10,7 +10,7 @@ _OTHERS = "to avoid accidental conflicts with other finalizer writers"
 def resource(new: Object, old: Object | None) -> list[str]:
     before = get(old, "metadata", "finalizers", default=()) if old is not None else ()
     added = sorted(set(get(new, "metadata", "finalizers", default=())) - set(before))
-    return [told for finalizer in added for told in _finalizer(finalizer)]
+    return [message for finalizer in added for message in _finalizer(finalizer)]
 
 
 def _finalizer(name: str) -> list[str]:

@@ -23,8 +23,8 @@ def _plain(volume: Object) -> Iterator[str]:
         source = volume.get(field)
         if source:
             title = f'{kind} "{source.get(named, "")}"' if named else kind
-            for told in _overlaps([(item.get("path", ""), "") for item in source.get("items") or ()]):
-                yield f'volume "{volume["name"]}" ({title}): overlapping paths: {told}'
+            for message in _overlaps([(item.get("path", ""), "") for item in source.get("items") or ()]):
+                yield f'volume "{volume["name"]}" ({title}): overlapping paths: {message}'
 
 
 _PLAIN = {
@@ -56,8 +56,8 @@ def _projected(volume: Object) -> Iterator[str]:
             yield f'volume "{name}" (Projected) has no sources provided'
         for kind, given in source.items():
             found += _FILES[kind](given) if kind in _FILES else ()
-    for told in _overlaps(found):
-        yield f'volume "{name}" (Projected): overlapping paths: {told}'
+    for message in _overlaps(found):
+        yield f'volume "{name}" (Projected): overlapping paths: {message}'
 
 
 def _items(title: str) -> Callable[[Object], list[Source]]:

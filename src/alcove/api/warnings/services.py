@@ -52,7 +52,7 @@ def _ignored(spec: Object, is_headless: bool) -> list[str]:
 
 
 def _addresses(values: Iterable[str], path: str) -> list[str]:
-    return [told for index, value in enumerate(values) for told in address(f"{path}[{index}]", value)]
+    return [message for index, value in enumerate(values) for message in address(f"{path}[{index}]", value)]
 
 
 def endpoints(new: Object, _old: Object | None) -> list[str]:

@@ -41,11 +41,11 @@ def pod(new: Object, old: Object | None) -> list[str]:
     if old is not None:
         return []
     faults = names.dns_label(name(new))
-    told = (
+    message = (
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
         f"a DNS label is recommended: [{' '.join(faults)}]"
     )
-    return [*([told] if faults else ()), *template(new, "")]
+    return [*([message] if faults else ()), *template(new, "")]
 
 
 def template(given: Object, path: str) -> list[str]:
@@ -66,8 +66,8 @@ def template(given: Object, path: str) -> list[str]:
         found += _container(container, where)
     found += ports.warnings(containers)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        told = "must be >= 0; negative values are invalid and will be treated as 1"
-        found.append(f"{path}spec.terminationGracePeriodSeconds: {told}")
+        message = "must be >= 0; negative values are invalid and will be treated as 1"
+        found.append(f"{path}spec.terminationGracePeriodSeconds: {message}")
     return found
 
 
@@ -147,9 +147,9 @@ def claim_spec(spec: Object, path: str) -> list[str]:
     """The spec of a volume claim."""
     resources = spec.get("resources") or {}
     return [
-        told
+        message
         for part in ("requests", "limits")
-        for told in fractional(resources.get(part), ("storage",), f"{path}.resources.{part}")
+        for message in fractional(resources.get(part), ("storage",), f"{path}.resources.{part}")
     ]
 
 
@@ -191,8 +191,8 @@ def _container(container: Object, path: str) -> list[str]:
     for index, variable in enumerate(variables if len(variables) > 1 else ()):
         own = variable.get("name", "")
         if own in seen and _hides(variable, f"$({own})"):
-            told = f'hides previous definition of "{own}", which may be dropped when using apply'
-            found.append(f"{path}.env[{index}]: {told}")
+            message = f'hides previous definition of "{own}", which may be dropped when using apply'
+            found.append(f"{path}.env[{index}]: {message}")
         seen.add(own)
     return found
 

@@ -26,8 +26,8 @@ def stateful_set(new: Object, old: Object | None) -> list[str]:
     for index, claim in enumerate(get(new, "spec", "volumeClaimTemplates", default=())):
         found += claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]")
     if get(new, "spec", "revisionHistoryLimit", default=0) < 0:
-        told = "a negative value retains all historical revisions; a value >= 0 is recommended"
-        found.append(f"spec.revisionHistoryLimit: {told}")
+        message = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        found.append(f"spec.revisionHistoryLimit: {message}")
     return found
 
 
@@ -41,11 +41,11 @@ def cron_job(new: Object, old: Object | None) -> list[str]:
 
 def _name(new: Object, old: Object | None) -> list[str]:
     faults = names.dns_label(name(new)) if old is None else ()
-    told = (
+    message = (
         "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
         f"a DNS label is recommended: [{' '.join(faults)}]"
     )
-    return [told] if faults else []
+    return [message] if faults else []
 
 
 def _template(new: Object, old: Object | None, *path: str) -> list[str]:

@@ -19,7 +19,7 @@ from alcove.api.ids import GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.identity import Identity
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 
 
 class Operation(Enum):
@@ -46,7 +46,7 @@ class CelBudget:
         return self.left <= 0
 
 
-Join = Callable[[Op], AbstractAsyncContextManager[Sequence[Op]]]
+Join = Callable[[WriteOp], AbstractAsyncContextManager[Sequence[WriteOp]]]
 """Given the write's own operation, what else its transaction holds; in force until the write is over."""
 
 
@@ -75,7 +75,7 @@ class Attributes(Struct, kw_only=True):
     """Shown to the client as `Warning` headers."""
     annotations: dict[str, str] = field(default_factory=dict)
     """Added to the audit record."""
-    also: list[Op] = field(default_factory=list)
+    also: list[WriteOp] = field(default_factory=list)
     """Operations that join the write's own transaction. If one's `expected` fails, the whole write
     starts over: admission runs again on fresh objects."""
     join: Join | None = None

@@ -8,17 +8,19 @@ from __future__ import annotations
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 
-def _of(kind: str, flags: tuple[str, ...] = (), texts: tuple[str, ...] = (), **lists: Node) -> Node:
-    node = Node(Type.OBJECT, kind)
+def _of(
+    kind: str, flags: tuple[str, ...] = (), texts: tuple[str, ...] = (), **lists: SchemaNode
+) -> SchemaNode:
+    node = SchemaNode(SchemaType.OBJECT, kind)
     for name in ("apiVersion", "kind", *texts):
-        node.properties[name] = Node(Type.STRING)
+        node.properties[name] = SchemaNode(SchemaType.STRING)
     for name in flags:
-        node.properties[name] = Node(Type.BOOLEAN)
+        node.properties[name] = SchemaNode(SchemaType.BOOLEAN)
     for name, items in lists.items():
-        node.properties[name] = Node(Type.LIST)
+        node.properties[name] = SchemaNode(SchemaType.LIST)
         node.properties[name].items = items
     return node
 
@@ -27,9 +29,9 @@ _STREAMS = ("stdin", "stdout", "stderr", "tty")
 _OPTIONS = {
     node.name: node
     for node in (
-        _of("PodExecOptions", _STREAMS, ("container",), command=Node(Type.STRING)),
+        _of("PodExecOptions", _STREAMS, ("container",), command=SchemaNode(SchemaType.STRING)),
         _of("PodAttachOptions", _STREAMS, ("container",)),
-        _of("PodPortForwardOptions", ports=Node(Type.INTEGER, format="int32")),
+        _of("PodPortForwardOptions", ports=SchemaNode(SchemaType.INTEGER, format="int32")),
         _of("PodProxyOptions", texts=("path",)),
         _of("ServiceProxyOptions", texts=("path",)),
         _of("NodeProxyOptions", texts=("path",)),

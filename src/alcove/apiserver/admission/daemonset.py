@@ -8,7 +8,7 @@ DAEMON_SETS = GroupResource("apps", "daemonsets")
 REFUSED = "only system tenant is allowed to have DaemonSet"
 
 
-class DaemonSets(Plugin):
+class DaemonSetAdmission(Plugin):
     def __init__(self, *, tenants_may: bool = False) -> None:
         self._tenants_may = tenants_may
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 
-def default_class(reader: Reader, tenant: TenantId, resource: GroupResource, keys: Sequence[str]) -> str:
+def default_class(reader: CacheReader, tenant: TenantId, resource: GroupResource, keys: Sequence[str]) -> str:
     """The newest one that an annotation of `keys` marks; of several, the first by name. Empty: none."""
     if not reader.generation(tenant, resource):
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from alcove.api.ids import GroupResource, TenantId
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 TENANTS_MAX = 4096
 """Tenants whose derived values are kept; past that the oldest is made again when it is asked for."""
@@ -15,8 +15,8 @@ TENANTS_MAX = 4096
 T = TypeVar("T")
 
 
-class Derived(Generic[T]):
-    def __init__(self, reader: Reader, resource: GroupResource, make: Callable[[TenantId], T]) -> None:
+class DerivedCache(Generic[T]):
+    def __init__(self, reader: CacheReader, resource: GroupResource, make: Callable[[TenantId], T]) -> None:
         self._reader = reader
         self._resource = resource
         self._make = make

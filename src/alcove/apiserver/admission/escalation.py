@@ -14,7 +14,7 @@ from alcove.apiserver.identity import MASTERS
 from alcove.apiserver.rbac import aggregate, defaults, escalation, tenantroles
 from alcove.apiserver.rbac.authorize import Access, Authorizer
 from alcove.apiserver.rbac.escalation import TooManyPairs
-from alcove.apiserver.rbac.rules import Rule, compile_rules
+from alcove.apiserver.rbac.rules import PolicyRule, compile_rules
 
 _ROLES = frozenset((defaults.ROLES, defaults.CLUSTER_ROLES))
 _BINDINGS = frozenset((defaults.ROLE_BINDINGS, defaults.CLUSTER_ROLE_BINDINGS))
@@ -66,7 +66,7 @@ class Escalation(Plugin):
         access = Access(verb, attributes.tenant, group, resource, "", attributes.namespace, name)
         return self._authorizer.authorize(attributes.identity, access).allowed
 
-    def _check_held(self, attributes: Attributes, wanted: tuple[Rule, ...], why: str = "") -> None:
+    def _check_held(self, attributes: Attributes, wanted: tuple[PolicyRule, ...], why: str = "") -> None:
         identity = attributes.identity
         held = self._authorizer.rules_for(identity, attributes.tenant, attributes.namespace)
         try:

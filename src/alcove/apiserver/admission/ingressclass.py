@@ -4,7 +4,7 @@ from alcove.api import objects
 from alcove.api.ids import GroupResource
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.defaultclass import default_class
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 INGRESSES = GroupResource("networking.k8s.io", "ingresses")
 CLASSES = GroupResource("networking.k8s.io", "ingressclasses")
@@ -13,7 +13,7 @@ OLD_CLASS = "kubernetes.io/ingress.class"
 
 
 class DefaultIngressClass(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:

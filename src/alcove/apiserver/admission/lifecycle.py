@@ -6,13 +6,13 @@ and what is created in a namespace that is gone by then would stay for ever.
 
 from collections.abc import Iterable
 
-from alcove.api.errors import Cause, Details, Forbidden, NotFound
+from alcove.api.errors import Details, Forbidden, NotFound, StatusCause
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, GroupResource, Key, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.reader import Reader
-from alcove.store.base import Op
+from alcove.apiserver.reader import CacheReader
+from alcove.store.base import WriteOp
 
 NAMESPACES = GroupResource("", "namespaces")
 TENANTS = GroupResource("", "tenants")
@@ -26,7 +26,7 @@ class TenantLifecycle(Plugin):
     """Creating needs a living tenant. `home` is the tenant whose server this is: it has no Tenant object
     to ask for, or cannot lose it."""
 
-    def __init__(self, reader: Reader, home: TenantId = SYSTEM) -> None:
+    def __init__(self, reader: CacheReader, home: TenantId = SYSTEM) -> None:
         self._reader = reader
         self._home = home
 
@@ -52,7 +52,7 @@ class NamespaceLifecycle(Plugin):
     """Creating in a namespace needs it to exist and live; the first three namespaces stay as long as
     their tenant does."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -108,7 +108,7 @@ class StillLiving(Plugin):
         if self._shared:
             attributes.also += self._unchanged(attributes)
 
-    def _unchanged(self, attributes: Attributes) -> Iterable[Op]:
+    def _unchanged(self, attributes: Attributes) -> Iterable[WriteOp]:
         """What must hold when the object is written."""
         if attributes.namespace and attributes.resource != NAMESPACES:
             key = Key(NAMESPACES, attributes.tenant, "", attributes.namespace)
@@ -118,14 +118,16 @@ class StillLiving(Plugin):
             return
         place = self._cache.entry(key)
         assert place is not None, "it was there a moment ago"
-        yield Op(key, None, place.revision, keeps=True)
+        yield WriteOp(key, None, place.revision, keeps=True)
 
 
 def _ending(attributes: Attributes, what: str, name: str) -> Forbidden:
     resource = attributes.requested_resource
-    told = f"unable to create new content in {what} {name} because it is being terminated"
-    error = Forbidden.of(resource, attributes.name, told)
-    cause = Cause(f"{what.capitalize()}Terminating", f"{what} {name} is being terminated", f"metadata.{what}")
+    message = f"unable to create new content in {what} {name} because it is being terminated"
+    error = Forbidden.of(resource, attributes.name, message)
+    cause = StatusCause(
+        f"{what.capitalize()}Terminating", f"{what} {name} is being terminated", f"metadata.{what}"
+    )
     error.details = Details(
         name=attributes.name, group=resource.group, kind=resource.resource, causes=(cause,)
     )

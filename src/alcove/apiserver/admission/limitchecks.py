@@ -17,29 +17,29 @@ _POD_LEVEL = ("cpu", "memory")
 
 def check_pod(spec: Object, limits: Sequence[Object]) -> list[str]:
     """What is wrong with a pod, by the limits of its containers and of itself."""
-    told: list[str] = []
+    messages: list[str] = []
     for limit in limits:
         if limit.get("type") == "Container":
             for field in ("containers", "initContainers"):
                 for container in spec.get(field) or ():
                     requests, ceilings = (amounts(container, side) for side in ("requests", "limits"))
-                    told += _violations("Container", limit, requests, ceilings)
+                    messages += _violations("Container", limit, requests, ceilings)
         elif limit.get("type") == "Pod":
-            told += _violations("Pod", limit, pod_requests(spec), pod_limits(spec))
-    return told
+            messages += _violations("Pod", limit, pod_requests(spec), pod_limits(spec))
+    return messages
 
 
 def check_claim(spec: Object, limits: Sequence[Object]) -> list[str]:
     """What is wrong with a volume claim: only what it requests counts."""
-    told: list[str] = []
+    messages: list[str] = []
     requests = amounts(spec, "requests")
     for limit in limits:
         if limit.get("type") != "PersistentVolumeClaim":
             continue
         for field, check in (("min", _least), ("max", _most_requested)):
             for resource, bound in _bounds(limit, field).items():
-                told.append(check("PersistentVolumeClaim", resource, bound, requests.get(resource), None))
-    return [text for text in told if text]
+                messages.append(check("PersistentVolumeClaim", resource, bound, requests.get(resource), None))
+    return [text for text in messages if text]
 
 
 def amounts(holder: Object, side: str) -> dict[str, Quantity]:
@@ -66,57 +66,57 @@ def _bounds(limit: Object, field: str) -> dict[str, Quantity]:
 
 
 def _violations(kind: str, limit: Object, requests: Amounts, limits: Amounts) -> list[str]:
-    told = [
+    messages = [
         check(kind, resource, bound, requests.get(resource), limits.get(resource))
         for field, check in _CHECKS
         for resource, bound in _bounds(limit, field).items()
     ]
-    return [text for text in told if text]
+    return [text for text in messages if text]
 
 
 def _least(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None
 ) -> str:
-    told = f"minimum {resource} usage per {kind} is {bound}"
+    message = f"minimum {resource} usage per {kind} is {bound}"
     if request is None:
-        return f"{told}.  No request is specified"
+        return f"{message}.  No request is specified"
     if request < bound:
-        return f"{told}, but request is {request}"
+        return f"{message}, but request is {request}"
     if limit is not None and limit < bound:
-        return f"{told}, but limit is {limit}"
+        return f"{message}, but limit is {limit}"
     return ""
 
 
 def _most(kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
-    told = f"maximum {resource} usage per {kind} is {bound}"
+    message = f"maximum {resource} usage per {kind} is {bound}"
     if limit is None:
-        return f"{told}.  No limit is specified"
+        return f"{message}.  No limit is specified"
     if limit > bound:
-        return f"{told}, but limit is {limit}"
+        return f"{message}, but limit is {limit}"
     if request is not None and request > bound:
-        return f"{told}, but request is {request}"
+        return f"{message}, but request is {request}"
     return ""
 
 
 def _most_requested(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None
 ) -> str:
-    told = f"maximum {resource} usage per {kind} is {bound}"
+    message = f"maximum {resource} usage per {kind} is {bound}"
     if request is None:
-        return f"{told}.  No request is specified"
-    return f"{told}, but request is {request}" if request > bound else ""
+        return f"{message}.  No request is specified"
+    return f"{message}, but request is {request}" if request > bound else ""
 
 
 def _ratio(
     kind: str, resource: str, bound: Quantity, request: Quantity | None, limit: Quantity | None
 ) -> str:
-    told = f"{resource} max limit to request ratio per {kind} is {bound}"
+    message = f"{resource} max limit to request ratio per {kind} is {bound}"
     if not request:
-        return f"{told}, but no request is specified or request is 0"
+        return f"{message}, but no request is specified or request is 0"
     if not limit:
-        return f"{told}, but no limit is specified or limit is 0"
+        return f"{message}, but no limit is specified or limit is 0"
     if limit.nano * quantity.ONE > bound.nano * request.nano:
-        return f"{told}, but provided ratio is {limit.nano / request.nano:f}"
+        return f"{message}, but provided ratio is {limit.nano / request.nano:f}"
     return ""
 
 

@@ -9,8 +9,8 @@ from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission import limitchecks
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.admission.derived import Derived
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.admission.derived import DerivedCache
+from alcove.apiserver.reader import CacheReader
 
 PODS = GroupResource("", "pods")
 CLAIMS = GroupResource("", "persistentvolumeclaims")
@@ -25,9 +25,9 @@ _Limits = Mapping[str, Sequence[Sequence[Object]]]
 
 
 class LimitRanger(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
-        self._limits: Derived[_Limits] = Derived(reader, LIMIT_RANGES, self._collect)
+        self._limits: DerivedCache[_Limits] = DerivedCache(reader, LIMIT_RANGES, self._collect)
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         if resource == PODS:
@@ -50,8 +50,8 @@ class LimitRanger(Plugin):
         spec = attributes.obj.get("spec") or {}
         check = limitchecks.check_pod if attributes.resource == PODS else limitchecks.check_claim
         for each in limits:
-            if told := check(spec, each):
-                raise Forbidden.of(attributes.resource, attributes.name, _aggregate(told))
+            if messages := check(spec, each):
+                raise Forbidden.of(attributes.resource, attributes.name, _aggregate(messages))
 
     def _of(self, attributes: Attributes) -> Sequence[Sequence[Object]]:
         limits = self._limits.of(attributes.tenant)
@@ -69,9 +69,9 @@ class LimitRanger(Plugin):
         return dict(found)
 
 
-def _aggregate(told: list[str]) -> str:
+def _aggregate(messages: list[str]) -> str:
     """Several complaints as Kubernetes joins them: each once, in brackets."""
-    texts = list(dict.fromkeys(told))
+    texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 

@@ -5,7 +5,7 @@ very attempt that is committed. A node that somebody has taken over gains no pod
 what it says of itself.
 """
 
-from alcove.api import localvolumes, objects
+from alcove.api import local_volumes, objects
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import CLIENT_METADATA
@@ -15,7 +15,7 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import podreferences
 from alcove.apiserver.rbac.nodes import LEASE_NAMESPACE, PODS, node_name
 from alcove.apiserver.rbac.podreferences import MIRROR
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 NODES = GroupResource("", "nodes")
 LEASES = GroupResource("coordination.k8s.io", "leases")
@@ -54,7 +54,7 @@ _CLAIM_STATUS_OF_OTHERS = ("phase", "accessModes")
 
 
 class NodeRestriction(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -65,10 +65,10 @@ class NodeRestriction(Plugin):
         # What others' webhooks made of the object in between is not the node's doing.
         if not node or attributes.is_reinvoked:
             return
-        told = self._fault(node, attributes)
-        if told:
+        message = self._fault(node, attributes)
+        if message:
             name = attributes.name or objects.name(attributes.obj or {})
-            raise Forbidden.of(attributes.requested_resource, name, f'node "{node}" {told}')
+            raise Forbidden.of(attributes.requested_resource, name, f'node "{node}" {message}')
 
     def _fault(self, node: str, attributes: Attributes) -> str:
         resource = attributes.resource
@@ -192,11 +192,11 @@ def _volume_fault(node: str, attributes: Attributes) -> str:
     new, old = attributes.obj or {}, attributes.old or {}
     if attributes.operation is not Operation.UPDATE or attributes.subresource:
         return "can only say of its own volumes that they are wiped"
-    if localvolumes.node_of(old) != node or "deletionTimestamp" not in old["metadata"]:
+    if local_volumes.node_of(old) != node or "deletionTimestamp" not in old["metadata"]:
         return "can only say of its own volumes that they are wiped"
-    rest = [each for each in old["metadata"].get("finalizers") or () if each != localvolumes.FINALIZER]
+    rest = [each for each in old["metadata"].get("finalizers") or () if each != local_volumes.FINALIZER]
     if (new["metadata"].get("finalizers") or []) != rest:
-        return f"can only take away the finalizer {localvolumes.FINALIZER}"
+        return f"can only take away the finalizer {local_volumes.FINALIZER}"
     kept = {**old["metadata"], "finalizers": rest}
     is_same = _without_times(new["metadata"]) == _without_times(kept) and new.get("spec") == old.get("spec")
     return "" if is_same else "cannot change volumes"
@@ -223,7 +223,7 @@ def _is_by(node: str, event: Object) -> bool:
 
 
 def check_token(
-    reader: Reader, identity: Identity, tenant: TenantId, namespace: str, account: str, request: Object
+    reader: CacheReader, identity: Identity, tenant: TenantId, namespace: str, account: str, request: Object
 ) -> None:
     """A node gets tokens that die with a pod bound to it, for those whom the pod's volumes name. Raises
     Forbidden, in the same words for a pod elsewhere and for none.
@@ -233,10 +233,10 @@ def check_token(
     node = node_name(identity)
     if not node:
         return
-    told = ""
+    message = ""
     ref = objects.get(request, "spec", "boundObjectRef", default={})
     if ref.get("kind") != "Pod" or ref.get("apiVersion") not in ("v1", "", None) or not ref.get("uid"):
-        told = "can only ask for tokens bound to a pod, by name and uid"
+        message = "can only ask for tokens bound to a pod, by name and uid"
     else:
         pod = reader.get(tenant, PODS, namespace, ref.get("name") or "")
         if (
@@ -244,11 +244,11 @@ def check_token(
             or objects.get(pod, "spec", "nodeName") != node
             or pod["metadata"]["uid"] != ref["uid"]
         ):
-            told = "can only ask for tokens of pods bound to itself"
+            message = "can only ask for tokens of pods bound to itself"
         elif not _wanted_audiences(request) <= podreferences.token_audiences(pod):
-            told = "can only ask for tokens for the audiences that the pod's volumes name"
-    if told:
-        raise Forbidden.of(SERVICE_ACCOUNTS, account, f'node "{node}" {told}')
+            message = "can only ask for tokens for the audiences that the pod's volumes name"
+    if message:
+        raise Forbidden.of(SERVICE_ACCOUNTS, account, f'node "{node}" {message}')
 
 
 def _wanted_audiences(request: Object) -> set[str]:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.admission.base import Plugin
-from alcove.apiserver.admission.daemonset import DaemonSets
+from alcove.apiserver.admission.daemonset import DaemonSetAdmission
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.admission.ingressclass import DefaultIngressClass
 from alcove.apiserver.admission.lifecycle import NamespaceLifecycle, StillLiving, TenantLifecycle
@@ -21,22 +21,22 @@ from alcove.apiserver.admission.runtimeclass import RuntimeClass
 from alcove.apiserver.admission.serviceaccount import ServiceAccount
 from alcove.apiserver.admission.storageclass import ClaimResize, DefaultStorageClass
 from alcove.apiserver.admission.storageprotection import StorageProtection
-from alcove.apiserver.admission.storagevolumes import LocalVolumes
+from alcove.apiserver.admission.storagevolumes import LocalVolumeAdmission
 from alcove.apiserver.admission.tolerationseconds import DefaultTolerationSeconds
-from alcove.apiserver.admission.webhooks.calling import Calling
+from alcove.apiserver.admission.webhooks.caller import WebhookCaller
 from alcove.apiserver.admission.webhooks.mutating import MutatingWebhooks
 from alcove.apiserver.admission.webhooks.validating import ValidatingWebhooks
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.tokens import Tokens
-from alcove.apiserver.auth.tokensecrets import TokenSecrets
+from alcove.apiserver.auth.tokensecrets import TokenSecretAdmission
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.outbound.webhooks import Webhooks
 from alcove.apiserver.rbac.authorize import Authorizer
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 from alcove.apiserver.signing import CertificateRequests
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class AdmissionSettings(Struct, frozen=True, kw_only=True):
     """What ring0 decides about admission when it starts a server."""
 
     home: TenantId = SYSTEM
@@ -47,38 +47,38 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Tenants may have DaemonSets too."""
 
 
-DEFAULT = Settings()
+DEFAULT = AdmissionSettings()
 
 
 def plugins(
     cache: Cache,
-    kinds: Kinds,
+    kinds: ServedKinds,
     authorizer: Authorizer,
     tokens: Tokens,
-    authority: Authority,
+    authority: CertificateAuthority,
     clock: Callable[[], float],
     webhooks: Webhooks,
-    settings: Settings = DEFAULT,
+    settings: AdmissionSettings = DEFAULT,
     *,
     shared: bool = False,
 ) -> Sequence[Plugin]:
     """In the order they run. `shared`: other servers write to the store too."""
-    calling = Calling(cache, authorizer, webhooks)
+    calling = WebhookCaller(cache, authorizer, webhooks)
     return (
         TenantLifecycle(cache, settings.home),
         NamespaceLifecycle(cache),
         NodeRestriction(cache),
-        DaemonSets(tenants_may=settings.tenant_daemon_sets),
+        DaemonSetAdmission(tenants_may=settings.tenant_daemon_sets),
         LimitRanger(cache),
         ServiceAccount(cache),
-        TokenSecrets(cache, tokens, authority.certificate_pem),
+        TokenSecretAdmission(cache, tokens, authority.certificate_pem),
         Priority(cache),
         DefaultTolerationSeconds(),
         RuntimeClass(cache),
         DefaultStorageClass(cache),
         ClaimResize(cache),
         StorageProtection(),
-        LocalVolumes(),
+        LocalVolumeAdmission(),
         DefaultIngressClass(cache),
         PodSecurity(cache, settings.pod_security_ceiling),
         CertificateRequests(authorizer, authority, clock),

@@ -17,31 +17,27 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from alcove.api.errors import (
-    ApiError,
-    Cause,
-    Details,
-    Forbidden,
-    Invalid,
-    TooLarge,
-    Unauthorized,
-)
+from alcove.api.errors import ApiError, Details, Forbidden, Invalid, StatusCause, TooLarge, Unauthorized
 from alcove.api.fields import FieldError
 from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete
-from alcove.apiserver.admission.policies.hooks import Binding, Hook, Hooks
-from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, Match
+from alcove.apiserver.admission.policies.hooks import Binding, Hook, PolicyHooks
+from alcove.apiserver.admission.policies.matching import NAMESPACES, Equivalents, ResourceMatch
 from alcove.apiserver.admission.policies.params import ParamsError, collect
 from alcove.apiserver.admission.versions import at
 from alcove.apiserver.rbac.authorize import Authorizer
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.reader import CacheReader, ServedKinds
 
 if TYPE_CHECKING:
     from alcove.apiserver.admission.policies.mutating import MutatingPolicy
-    from alcove.apiserver.admission.policies.validating import Failure, ValidatingPolicy, Verdict
+    from alcove.apiserver.admission.policies.validating import (
+        ValidatingPolicy,
+        ValidationFailure,
+        ValidationResult,
+    )
 
 GROUP = "admissionregistration.k8s.io"
 VALIDATING = GroupResource(GROUP, "validatingadmissionpolicies")
@@ -80,7 +76,9 @@ def _encoded(spec: Object) -> bytes:
 class _Plugin(Plugin):
     """What both kinds of policies share: finding what applies to a write, and how to look at it."""
 
-    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer, hooks: Hooks) -> None:
+    def __init__(
+        self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer, hooks: PolicyHooks
+    ) -> None:
         self._reader = reader
         self._kinds = kinds
         self._authorizer = authorizer
@@ -92,7 +90,7 @@ class _Plugin(Plugin):
             return None
         return self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
 
-    def _matched(self, match: Match, attributes: Attributes) -> Kind | None:
+    def _matched(self, match: ResourceMatch, attributes: Attributes) -> Kind | None:
         return match.find(attributes, self._equivalents, lambda: self._namespace(attributes))
 
     def _params(self, hook: Hook, binding: Binding, attributes: Attributes) -> Sequence[Object | None]:
@@ -107,8 +105,8 @@ class _Plugin(Plugin):
 
 
 class ValidatingPolicies(_Plugin):
-    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, Hooks(reader, VALIDATING, VALIDATING_BINDINGS))
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer) -> None:
+        super().__init__(reader, kinds, authorizer, PolicyHooks(reader, VALIDATING, VALIDATING_BINDINGS))
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP or (
@@ -136,7 +134,7 @@ class ValidatingPolicies(_Plugin):
         policy["status"] = typechecking.status(self._kinds, attributes.tenant, policy)
 
     async def _judge(self, hooks: Sequence[Hook], attributes: Attributes) -> None:
-        denied: list[tuple[Hook, Binding | None, Failure]] = []
+        denied: list[tuple[Hook, Binding | None, ValidationFailure]] = []
         audited: list[Object] = []
         for hook in hooks:
             await self._ask(hook, attributes, denied, audited)
@@ -149,14 +147,16 @@ class ValidatingPolicies(_Plugin):
         self,
         hook: Hook,
         attributes: Attributes,
-        denied: list[tuple[Hook, Binding | None, Failure]],
+        denied: list[tuple[Hook, Binding | None, ValidationFailure]],
         audited: list[Object],
     ) -> None:
-        from alcove.apiserver.admission.policies.validating import Failure
+        from alcove.apiserver.admission.policies.validating import ValidationFailure
 
         if hook.match is None:
             if not hook.ignores_errors:
-                denied.append((hook, None, Failure(-1, f"failed to configure policy: {hook.fault}")))
+                denied.append(
+                    (hook, None, ValidationFailure(-1, f"failed to configure policy: {hook.fault}"))
+                )
             return
         matched = self._matched(hook.match, attributes)
         if matched is None:
@@ -171,7 +171,9 @@ class ValidatingPolicies(_Plugin):
                 params = self._params(hook, binding, attributes)
             except ParamsError as error:
                 if not hook.ignores_errors:
-                    denied.append((hook, binding, Failure(-1, f"failed to configure binding: {error}")))
+                    denied.append(
+                        (hook, binding, ValidationFailure(-1, f"failed to configure binding: {error}"))
+                    )
                 continue
             for param in params:
                 # Others have a turn between any two evaluations.
@@ -188,7 +190,7 @@ class ValidatingPolicies(_Plugin):
 
     async def _verdict(
         self, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None
-    ) -> Verdict:
+    ) -> ValidationResult:
         from alcove.apiserver.admission.policies.variables import activation, asker
 
         values = activation(
@@ -207,9 +209,9 @@ class ValidatingPolicies(_Plugin):
 def _act(
     hook: Hook,
     binding: Binding,
-    failure: Failure,
+    failure: ValidationFailure,
     attributes: Attributes,
-    denied: list[tuple[Hook, Binding | None, Failure]],
+    denied: list[tuple[Hook, Binding | None, ValidationFailure]],
     audited: list[Object],
 ) -> None:
     """Does what the binding wants done about a failed validation."""
@@ -234,24 +236,26 @@ def _act(
                 )
 
 
-def _denial(attributes: Attributes, hook: Hook, binding: Binding | None, failure: Failure) -> ApiError:
+def _denial(
+    attributes: Attributes, hook: Hook, binding: Binding | None, failure: ValidationFailure
+) -> ApiError:
     bound = f" with binding '{binding.name}'" if binding is not None else ""
-    told = f"ValidatingAdmissionPolicy '{hook.name}'{bound} denied request: {failure.message}"
-    return _refusal(attributes, told, failure.reason)
+    message = f"ValidatingAdmissionPolicy '{hook.name}'{bound} denied request: {failure.message}"
+    return _refusal(attributes, message, failure.reason)
 
 
-def _refusal(attributes: Attributes, told: str, reason: str) -> ApiError:
+def _refusal(attributes: Attributes, message: str, reason: str) -> ApiError:
     resource = (attributes.requested or attributes.kind).group_resource
-    whole = Forbidden.of(resource, attributes.name, told).message
+    whole = Forbidden.of(resource, attributes.name, message).message
     details = Details(
-        name=attributes.name, group=resource.group, kind=resource.resource, causes=(Cause("", told),)
+        name=attributes.name, group=resource.group, kind=resource.resource, causes=(StatusCause("", message),)
     )
     return _REASONS.get(reason, Invalid)(whole, details)
 
 
 class MutatingPolicies(_Plugin):
-    def __init__(self, reader: Reader, kinds: Kinds, authorizer: Authorizer) -> None:
-        super().__init__(reader, kinds, authorizer, Hooks(reader, MUTATING, MUTATING_BINDINGS))
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, authorizer: Authorizer) -> None:
+        super().__init__(reader, kinds, authorizer, PolicyHooks(reader, MUTATING, MUTATING_BINDINGS))
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return resource.group != GROUP and operation in (Operation.CREATE, Operation.UPDATE)
@@ -288,10 +292,10 @@ class MutatingPolicies(_Plugin):
             except (EvaluationError, ParamsError) as error:
                 self._refuse(hook, binding, str(error), attributes)
 
-    def _refuse(self, hook: Hook, binding: Binding | None, told: str, attributes: Attributes) -> None:
+    def _refuse(self, hook: Hook, binding: Binding | None, message: str, attributes: Attributes) -> None:
         if not hook.ignores_errors:
             bound = f" with binding '{binding.name}'" if binding is not None else ""
-            raise _refusal(attributes, f"policy '{hook.name}'{bound} denied request: {told}", "Invalid")
+            raise _refusal(attributes, f"policy '{hook.name}'{bound} denied request: {message}", "Invalid")
 
     async def _change(
         self, policy: MutatingPolicy, hook: Hook, matched: Kind, attributes: Attributes, param: Object | None

@@ -6,7 +6,7 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 PODS = GroupResource("", "pods")
 CLASSES = GroupResource("scheduling.k8s.io", "priorityclasses")
@@ -18,7 +18,7 @@ SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critica
 _LOWER = "PreemptLowerPriority"
 
 
-class Given(Struct, frozen=True):
+class PriorityValues(Struct, frozen=True):
     """What a class gives its pods."""
 
     value: int
@@ -27,7 +27,7 @@ class Given(Struct, frozen=True):
 
 
 class Priority(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -54,9 +54,9 @@ class Priority(Plugin):
         if given.name:
             spec["priorityClassName"] = given.name
 
-    def _resolve(self, attributes: Attributes, name: str) -> Given:
+    def _resolve(self, attributes: Attributes, name: str) -> PriorityValues:
         if name in SYSTEM_CLASSES and attributes.tenant == SYSTEM:
-            return Given(SYSTEM_CLASSES[name], _LOWER, name)
+            return PriorityValues(SYSTEM_CLASSES[name], _LOWER, name)
         if name:
             chosen = self._reader.get(attributes.tenant, CLASSES, "", name)
             if chosen is None:
@@ -64,8 +64,10 @@ class Priority(Plugin):
         else:
             chosen = default_class(self._reader, attributes.tenant)
             if chosen is None:
-                return Given(0, _LOWER, "")
-        return Given(chosen["value"], chosen.get("preemptionPolicy") or _LOWER, chosen["metadata"]["name"])
+                return PriorityValues(0, _LOWER, "")
+        return PriorityValues(
+            chosen["value"], chosen.get("preemptionPolicy") or _LOWER, chosen["metadata"]["name"]
+        )
 
     async def validate(self, attributes: Attributes) -> None:
         assert attributes.obj is not None
@@ -80,34 +82,34 @@ class Priority(Plugin):
         """A tenant has no class of the system's; at most one class is everybody's default."""
         name = obj["metadata"]["name"]
         if attributes.tenant != SYSTEM and name.startswith(SYSTEM_PREFIX):
-            told = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
-            raise Forbidden.of(CLASSES, name, told)
+            message = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only"
+            raise Forbidden.of(CLASSES, name, message)
         if not obj.get("globalDefault"):
             return
         other = default_class(self._reader, attributes.tenant)
         if other is not None and other["metadata"]["name"] != name:
-            told = (
+            message = (
                 f"PriorityClass {other['metadata']['name']} is already marked as default. "
                 "Only one default can exist"
             )
-            raise Forbidden.of(CLASSES, name, told)
+            raise Forbidden.of(CLASSES, name, message)
 
 
-def _check(attributes: Attributes, spec: Object, given: Given) -> None:
+def _check(attributes: Attributes, spec: Object, given: PriorityValues) -> None:
     """A pod may repeat what its class says, nothing else. Raises Forbidden."""
     for called, field, computed in (
         ("the integer value of priority", "priority", given.value),
         ("the string value of PreemptionPolicy", "preemptionPolicy", given.policy),
     ):
         if spec.get(field) is not None and spec[field] != computed:
-            told = (
+            message = (
                 f"{called} ({spec[field]}) must not be provided in pod spec; priority admission controller "
                 f"computed {computed} from the given PriorityClass name"
             )
-            raise Forbidden.of(PODS, attributes.name, told)
+            raise Forbidden.of(PODS, attributes.name, message)
 
 
-def default_class(reader: Reader, tenant: TenantId) -> Object | None:
+def default_class(reader: CacheReader, tenant: TenantId) -> Object | None:
     """The class of pods that name none; of several the least important, as Kubernetes takes it."""
     if not reader.generation(tenant, CLASSES):
         return None

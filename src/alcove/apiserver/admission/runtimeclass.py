@@ -9,14 +9,14 @@ from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.api.quantity import QuantityError
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 PODS = GroupResource("", "pods")
 CLASSES = GroupResource("node.k8s.io", "runtimeclasses")
 
 
 class RuntimeClass(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -42,8 +42,8 @@ class RuntimeClass(Plugin):
         overhead = _overhead(chosen) if chosen is not None else None
         if overhead is None:
             if spec.get("overhead"):
-                told = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-                raise Forbidden.of(PODS, attributes.name, told)
+                message = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+                raise Forbidden.of(PODS, attributes.name, message)
         elif not _are_equal(spec.get("overhead") or {}, overhead):
             raise _mismatch(attributes)
 
@@ -72,8 +72,8 @@ def _are_equal(left: dict[str, str], right: dict[str, str]) -> bool:
 
 
 def _mismatch(attributes: Attributes) -> Forbidden:
-    told = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-    return Forbidden.of(PODS, attributes.name, told)
+    message = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    return Forbidden.of(PODS, attributes.name, message)
 
 
 def _set_nodes(attributes: Attributes, spec: Object, scheduling: Object) -> None:
@@ -81,11 +81,11 @@ def _set_nodes(attributes: Attributes, spec: Object, scheduling: Object) -> None
     wanted = scheduling.get("nodeSelector") or {}
     for key, value in wanted.items():
         if selector.get(key, value) != value:
-            told = (
+            message = (
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
-            raise Forbidden.of(PODS, attributes.name, told)
+            raise Forbidden.of(PODS, attributes.name, message)
     if wanted:
         spec["nodeSelector"] = {**selector, **wanted}
     if scheduling.get("tolerations"):

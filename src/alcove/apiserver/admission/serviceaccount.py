@@ -9,7 +9,7 @@ from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.apiserver.admission import podsecrets
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 PODS = GroupResource("", "pods")
 SERVICE_ACCOUNTS = GroupResource("", "serviceaccounts")
@@ -29,7 +29,7 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
 
 class ServiceAccount(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -60,15 +60,15 @@ class ServiceAccount(Plugin):
             return
         name = pod["spec"].get("serviceAccountName")
         if not name:
-            told = f"no service account specified for pod {attributes.namespace}/{attributes.name}"
-            raise Forbidden.of(PODS, attributes.name, told)
+            message = f"no service account specified for pod {attributes.namespace}/{attributes.name}"
+            raise Forbidden.of(PODS, attributes.name, message)
         account = self._find(attributes, name)
         if account is None:
             raise _unknown(attributes, name)
         if objects.annotations(account).get(ONLY_OWN_SECRETS) in _TRUE:
             is_new = attributes.operation is Operation.CREATE
-            if told := podsecrets.not_of(account, pod["spec"], is_new=is_new):
-                raise Forbidden.of(PODS, attributes.name, told)
+            if message := podsecrets.not_of(account, pod["spec"], is_new=is_new):
+                raise Forbidden.of(PODS, attributes.name, message)
 
     def _find(self, attributes: Attributes, name: str) -> Object | None:
         return self._reader.get(attributes.tenant, SERVICE_ACCOUNTS, attributes.namespace, name)
@@ -87,21 +87,21 @@ class ServiceAccount(Plugin):
 
 def _unknown(attributes: Attributes, name: str) -> Forbidden:
     where = f"{attributes.namespace}/{name}"
-    told = f"error looking up service account {where}: serviceaccount {quote(name)} not found"
-    return Forbidden.of(PODS, attributes.name, told)
+    message = f"error looking up service account {where}: serviceaccount {quote(name)} not found"
+    return Forbidden.of(PODS, attributes.name, message)
 
 
 def _check_mirror(attributes: Attributes, spec: Object) -> None:
     """What a node mirrors of its own pods has no account and reads no secrets."""
-    told = ""
+    message = ""
     if spec.get("serviceAccountName"):
-        told = "a mirror pod may not reference service accounts"
+        message = "a mirror pod may not reference service accounts"
     elif podsecrets.names(spec):
-        told = "a mirror pod may not reference secrets"
+        message = "a mirror pod may not reference secrets"
     elif podsecrets.has_tokens(spec):
-        told = "a mirror pod may not use ServiceAccountToken volume projections"
-    if told:
-        raise Forbidden.of(PODS, attributes.name, told)
+        message = "a mirror pod may not use ServiceAccountToken volume projections"
+    if message:
+        raise Forbidden.of(PODS, attributes.name, message)
 
 
 def _mounts(spec: Object, account: Object) -> bool:

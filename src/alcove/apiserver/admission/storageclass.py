@@ -6,7 +6,7 @@ from alcove.api.ids import GroupResource
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.defaultclass import default_class
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 CLAIMS = GroupResource("", "persistentvolumeclaims")
 CLASSES = GroupResource("storage.k8s.io", "storageclasses")
@@ -18,7 +18,7 @@ BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class DefaultStorageClass(Plugin):
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -38,7 +38,7 @@ class DefaultStorageClass(Plugin):
 class ClaimResize(Plugin):
     """A claim grows only where there is a volume, of a class that lets its volumes grow."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
@@ -48,16 +48,16 @@ class ClaimResize(Plugin):
         new, old = attributes.obj or {}, attributes.old or {}
         if _size(new) <= _size(old):
             return
-        told = ""
+        message = ""
         if objects.get(old, "status", "phase") != "Bound":
-            told = "Only bound persistent volume claims can be expanded"
+            message = "Only bound persistent volume claims can be expanded"
         elif not self._grows(attributes, new, old):
-            told = (
+            message = (
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the "
                 "pvc must support resize"
             )
-        if told:
-            raise Forbidden.of(CLAIMS, attributes.name, told)
+        if message:
+            raise Forbidden.of(CLAIMS, attributes.name, message)
 
     def _grows(self, attributes: Attributes, new: Object, old: Object) -> bool:
         name = _class_name(new)

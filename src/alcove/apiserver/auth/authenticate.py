@@ -13,11 +13,11 @@ from alcove.api import meta
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver.auth import clientcert
-from alcove.apiserver.auth.clientcert import Certified
+from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.tokens import Tokens
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 PUBLIC_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
 """What `GET` gives to everybody, as Kubernetes gives it to anonymous callers."""
@@ -29,7 +29,7 @@ _TENANTS = GroupResource("", "tenants")
 _NO_CREDENTIALS = "Unauthorized: show a client certificate or a bearer token"
 
 
-class Reviewed(Struct, frozen=True):
+class ReviewedToken(Struct, frozen=True):
     identity: Identity
     audiences: tuple[str, ...]
     """Those of the asked ones that the token is for."""
@@ -38,7 +38,7 @@ class Reviewed(Struct, frozen=True):
 class Authenticator:
     def __init__(
         self,
-        reader: Reader,
+        reader: CacheReader,
         tokens: Tokens,
         clock: Callable[[], float],
         static: StaticTokens | None = None,
@@ -49,7 +49,7 @@ class Authenticator:
         self._static = static
         self._births: dict[str, float] = {}
 
-    def identity_from_certificate(self, der: bytes) -> Certified:
+    def identity_from_certificate(self, der: bytes) -> CertificateIdentity:
         """Whom the certificate of a finished handshake names: ask once per connection, and hand the
         answer to `authenticate` with each of its requests. Raises Unauthorized."""
         return clientcert.identify(der, self._clock())
@@ -61,7 +61,7 @@ class Authenticator:
         counts no more.
         """
         if certificate_identity is not None:
-            if isinstance(certificate_identity, Certified):
+            if isinstance(certificate_identity, CertificateIdentity):
                 self._check_certified(certificate_identity)
             return certificate_identity
         token = _bearer(headers)
@@ -73,7 +73,7 @@ class Authenticator:
                 return found
         return self._tokens.authenticate(token)
 
-    def review(self, token: str, tenant: TenantId, audiences: Collection[str]) -> Reviewed:
+    def review(self, token: str, tenant: TenantId, audiences: Collection[str]) -> ReviewedToken:
         """Whose token it is, for somebody in `tenant` who was shown it; of another tenant's tokens nothing
         is told. No audiences: this API server's. Raises Unauthorized."""
         served = self._tokens.audiences(tenant)
@@ -87,9 +87,9 @@ class Authenticator:
         common = tuple(audience for audience in asked if audience in meant)
         if identity.tenant != tenant or not common:
             raise Unauthorized("Unauthorized: the token is refused: it is for another audience")
-        return Reviewed(identity, common)
+        return ReviewedToken(identity, common)
 
-    def _check_certified(self, identity: Certified) -> None:
+    def _check_certified(self, identity: CertificateIdentity) -> None:
         clientcert.check_current(identity, self._clock())
         if identity.tenant != SYSTEM and identity.issued < self._birth(identity.tenant):
             raise Unauthorized(

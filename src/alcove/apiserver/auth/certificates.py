@@ -33,12 +33,12 @@ PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
-class Issued(Struct, frozen=True):
+class IssuedCertificate(Struct, frozen=True):
     certificate_pem: bytes
     key_pem: bytes
 
 
-class Profile(Struct, frozen=True):
+class CertificateProfile(Struct, frozen=True):
     """What a certificate is for, beside whom it names."""
 
     usages: Sequence[x509.ObjectIdentifier]
@@ -46,7 +46,7 @@ class Profile(Struct, frozen=True):
     key_encipherment: bool = False
 
 
-class Authority:
+class CertificateAuthority:
     """Signs certificates. Never signs another authority."""
 
     def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
@@ -54,7 +54,7 @@ class Authority:
         self._key = key
 
     @classmethod
-    def open(cls, directory: Path, now: float) -> "Authority":
+    def open(cls, directory: Path, now: float) -> "CertificateAuthority":
         """The directory's authority, made if there is none. Raises KeyFileError."""
         certificate_path, key_path = directory / CA_CERTIFICATE, directory / CA_KEY
         if keyfiles.read(key_path) is None and keyfiles.read(certificate_path) is not None:
@@ -70,23 +70,29 @@ class Authority:
     def certificate_pem(self) -> bytes:
         return pem(self.certificate)
 
-    def client(self, subject: Subject, now: float, lifetime: timedelta = CLIENT_LIFETIME) -> Issued:
+    def client(
+        self, subject: Subject, now: float, lifetime: timedelta = CLIENT_LIFETIME
+    ) -> IssuedCertificate:
         """A new key and a certificate that makes its holder `subject`. Raises SubjectError."""
         key = new_key()
-        profile = Profile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
+        profile = CertificateProfile(usages=[ExtendedKeyUsageOID.CLIENT_AUTH])
         signed = self.sign(key.public_key(), subjects.to_name(subject), profile, now, lifetime)
-        return Issued(pem(signed), to_pem(key))
+        return IssuedCertificate(pem(signed), to_pem(key))
 
-    def serving(self, hosts: Collection[str], now: float, lifetime: timedelta = SERVING_LIFETIME) -> Issued:
+    def serving(
+        self, hosts: Collection[str], now: float, lifetime: timedelta = SERVING_LIFETIME
+    ) -> IssuedCertificate:
         """A new key and a server's certificate. Its subject names no tenant: as a client it is nobody."""
         key = new_key()
-        profile = Profile(usages=[ExtendedKeyUsageOID.SERVER_AUTH], names=[general_name(h) for h in hosts])
+        profile = CertificateProfile(
+            usages=[ExtendedKeyUsageOID.SERVER_AUTH], names=[general_name(h) for h in hosts]
+        )
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alcove-apiserver")])
         signed = self.sign(key.public_key(), name, profile, now, lifetime)
-        return Issued(pem(signed), to_pem(key))
+        return IssuedCertificate(pem(signed), to_pem(key))
 
     def sign(
-        self, key: PublicKey, name: x509.Name, profile: Profile, now: float, lifetime: timedelta
+        self, key: PublicKey, name: x509.Name, profile: CertificateProfile, now: float, lifetime: timedelta
     ) -> x509.Certificate:
         """A certificate valid from `BACKDATE` ago for `lifetime`, but no longer than the authority's own."""
         start = datetime.fromtimestamp(int(now), UTC)

@@ -19,14 +19,14 @@ from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 
-class Certified(Identity, frozen=True, kw_only=True):
+class CertificateIdentity(Identity, frozen=True, kw_only=True):
     """An identity that lasts as long as its certificate; times are epoch seconds."""
 
     issued: float
     expires: float
 
 
-def identify(der: bytes, now: float) -> Certified:
+def identify(der: bytes, now: float) -> CertificateIdentity:
     """Whom a verified certificate names. Raises Unauthorized."""
     try:
         certificate = x509.load_der_x509_certificate(der)
@@ -38,7 +38,7 @@ def identify(der: bytes, now: float) -> Certified:
         raise Unauthorized("Unauthorized: the client certificate cannot be read") from error
     if not is_for_clients:
         raise Unauthorized("Unauthorized: the certificate is not for client authentication")
-    found = Certified(
+    found = CertificateIdentity(
         subject.tenant,
         subject.user,
         tuple(dict.fromkeys((*subject.groups, ALL_AUTHENTICATED))),
@@ -55,7 +55,7 @@ def identify(der: bytes, now: float) -> Certified:
     return found
 
 
-def check_current(identity: Certified, now: float) -> None:
+def check_current(identity: CertificateIdentity, now: float) -> None:
     """Raises Unauthorized once the certificate has expired."""
     if now > identity.expires:
         ended = meta.format_time(identity.expires)

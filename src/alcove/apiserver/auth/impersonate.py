@@ -57,8 +57,8 @@ def _read(headers: Iterable[tuple[str, str]]) -> _Asked | None:
     if not user:
         raise BadRequest(f"Impersonate-User is missing beside {', '.join(sorted(values))}")
     extra = {
-        unquote(name.removeprefix(_EXTRA_PREFIX)): tuple(told)
-        for name, told in values.items()
+        unquote(name.removeprefix(_EXTRA_PREFIX)): tuple(messages)
+        for name, messages in values.items()
         if name.startswith(_EXTRA_PREFIX)
     }
     return _Asked(

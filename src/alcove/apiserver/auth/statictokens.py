@@ -21,7 +21,7 @@ from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
 TOKEN_LENGTH_MIN = 16
 
 
-class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+class StaticToken(Struct, frozen=True, forbid_unknown_fields=True):
     token: str
     user: str
     tenant: str
@@ -47,7 +47,7 @@ class StaticTokens:
         if data is None:
             raise KeyFileError(f"there is no token file {path}")
         try:
-            entries = msgspec.yaml.decode(data, type=list[Entry])
+            entries = msgspec.yaml.decode(data, type=list[StaticToken])
         except msgspec.DecodeError as error:
             raise KeyFileError(f"{path}: {error}") from error
         known: dict[bytes, _Known] = {}
@@ -79,7 +79,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _known(entry: Entry) -> _Known:
+def _known(entry: StaticToken) -> _Known:
     if len(entry.token) < TOKEN_LENGTH_MIN or not entry.token.isascii() or " " in entry.token:
         raise ValueError(f"a token is {TOKEN_LENGTH_MIN} or more ASCII characters without spaces")
     if not entry.user:

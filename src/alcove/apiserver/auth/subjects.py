@@ -57,8 +57,10 @@ def from_name(name: x509.Name) -> Subject:
     """Whom an X.509 name stands for. Raises SubjectError."""
     organizations = _values(name, NameOID.ORGANIZATION_NAME)
     if len(organizations) != 1 or not organizations[0].startswith(TENANT_PREFIX):
-        told = ", ".join(repr(organization) for organization in organizations) or "none"
-        raise SubjectError(f"exactly one organization, O=tenant:T, is needed (groups go in OU); found {told}")
+        message = ", ".join(repr(organization) for organization in organizations) or "none"
+        raise SubjectError(
+            f"exactly one organization, O=tenant:T, is needed (groups go in OU); found {message}"
+        )
     users = _values(name, NameOID.COMMON_NAME)
     if len(users) != 1:
         raise SubjectError("exactly one common name (CN), the user, is needed")

@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography import x509
 
 from alcove.apiserver.auth import certificates, keyfiles
-from alcove.apiserver.auth.certificates import Authority
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.keyfiles import KeyFileError
 
 SERVING_CERTIFICATE = "apiserver.crt"
@@ -36,11 +36,15 @@ _NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
 """X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not name."""
 
 
-class Serving:
+class ServerCertificate:
     """The server's certificate on disk and the live context that shows it."""
 
     def __init__(
-        self, directory: Path, authority: Authority, hosts: Collection[str], clock: Callable[[], float]
+        self,
+        directory: Path,
+        authority: CertificateAuthority,
+        hosts: Collection[str],
+        clock: Callable[[], float],
     ) -> None:
         """Issues a certificate if the one on disk will not do. Raises KeyFileError."""
         self._certificate_path = directory / SERVING_CERTIFICATE
@@ -104,7 +108,7 @@ def _covers(certificate: x509.Certificate, hosts: Collection[str]) -> bool:
     return set(listed) >= {certificates.general_name(host) for host in hosts}
 
 
-def _server_context(authority: Authority) -> ssl.SSLContext:
+def _server_context(authority: CertificateAuthority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -14,11 +14,11 @@ from alcove.apiserver.auth.tokens import (
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
-    Bound,
-    Reference,
+    BoundObject,
+    TokenObjectRef,
     Tokens,
 )
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 GROUP, KIND = "authentication.k8s.io", "TokenRequest"
 LIFETIME_SECONDS_DEFAULT = 3600
@@ -32,13 +32,13 @@ programs that never read it anew, and counts as stale after the hour: as in Kube
 
 class _Binding(Struct, frozen=True):
     uid: str = ""
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    pod: TokenObjectRef | None = None
+    secret: TokenObjectRef | None = None
+    node: TokenObjectRef | None = None
 
 
 class TokenRequests:
-    def __init__(self, reader: Reader, tokens: Tokens, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: CacheReader, tokens: Tokens, clock: Callable[[], float]) -> None:
         self._reader = reader
         self._tokens = tokens
         self._clock = clock
@@ -60,10 +60,10 @@ class TokenRequests:
         spec["audiences"], spec["expirationSeconds"] = audiences, lifetime
         now = self._clock()
         injected = binding.pod is not None and lifetime == INJECTED_LIFETIME_SECONDS and audiences == default
-        bound = Bound(
+        bound = BoundObject(
             tenant=tenant,
             namespace=namespace,
-            serviceaccount=Reference(name, account["metadata"]["uid"]),
+            serviceaccount=TokenObjectRef(name, account["metadata"]["uid"]),
             pod=binding.pod,
             secret=binding.secret,
             node=binding.node,
@@ -121,13 +121,13 @@ class TokenRequests:
             return _Binding(reference.uid, pod=reference)
         node = self._reader.get(SYSTEM, NODES, "", node_name)
         uid = node["metadata"]["uid"] if node else ""
-        return _Binding(reference.uid, pod=reference, node=Reference(node_name, uid))
+        return _Binding(reference.uid, pod=reference, node=TokenObjectRef(node_name, uid))
 
-    def _found(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> Reference:
+    def _found(self, tenant: TenantId, resource: GroupResource, namespace: str, name: str) -> TokenObjectRef:
         found = self._reader.get(tenant, resource, namespace, name)
         if found is None:
             raise NotFound.of(resource, name)
-        return Reference(name, found["metadata"]["uid"])
+        return TokenObjectRef(name, found["metadata"]["uid"])
 
 
 def _lifetime(spec: Object, name: str, warnings: list[str]) -> int:
@@ -135,8 +135,8 @@ def _lifetime(spec: Object, name: str, warnings: list[str]) -> int:
     if asked is None:
         return LIFETIME_SECONDS_DEFAULT
     if not isinstance(asked, int) or asked < LIFETIME_SECONDS_MIN or asked > 1 << 32:
-        told = "must be between 600 seconds (10 minutes) and 2^32 seconds"
-        raise Invalid.of(GROUP, KIND, name, [fields.invalid("spec.expirationSeconds", asked, told)])
+        message = "must be between 600 seconds (10 minutes) and 2^32 seconds"
+        raise Invalid.of(GROUP, KIND, name, [fields.invalid("spec.expirationSeconds", asked, message)])
     if asked > LIFETIME_SECONDS_MAX:
         warnings.append(
             f"requested expiration of {asked} seconds shortened to {LIFETIME_SECONDS_MAX} seconds"

@@ -26,7 +26,7 @@ from alcove.apiserver.auth.clientcert import CREDENTIAL_ID
 from alcove.apiserver.auth.signingkeys import BadSignature, SigningKeys
 from alcove.apiserver.auth.subjects import SubjectError
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 DEFAULT_BASE_URL = "https://kubernetes.default.svc.cluster.local"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
@@ -43,39 +43,39 @@ SECRETS = GroupResource("", "secrets")
 NODES = GroupResource("", "nodes")
 
 
-class Reference(Struct, frozen=True, omit_defaults=True):
+class TokenObjectRef(Struct, frozen=True, omit_defaults=True):
     name: str
     uid: str = ""
 
 
-class Bound(Struct, frozen=True, omit_defaults=True):
+class BoundObject(Struct, frozen=True, omit_defaults=True):
     """The private claims: whose token it is, and what it is bound to."""
 
     tenant: str
     namespace: str
-    serviceaccount: Reference
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    serviceaccount: TokenObjectRef
+    pod: TokenObjectRef | None = None
+    secret: TokenObjectRef | None = None
+    node: TokenObjectRef | None = None
     warnafter: int | None = None
 
 
-class Claims(Struct, frozen=True, omit_defaults=True):
+class TokenClaims(Struct, frozen=True, omit_defaults=True):
     iss: str
     sub: str
     aud: list[str]
     iat: int
     nbf: int
     jti: str
-    bound: Bound = field(name="kubernetes.io")
+    bound: BoundObject = field(name="kubernetes.io")
     exp: int | None = None
     """None only for a token that is kept in a Secret and dies with it."""
 
 
-class Verified(Struct, frozen=True):
+class VerifiedToken(Struct, frozen=True):
     """What a token says, once its signature and claims have been found good."""
 
-    claims: Claims
+    claims: TokenClaims
     identity: Identity
     expires: float
     serves_api: bool
@@ -84,7 +84,7 @@ class Verified(Struct, frozen=True):
 
 _REFUSED = "Unauthorized: the token is refused: {}"
 _V = TypeVar("_V")
-_decode = msgspec.json.Decoder(Claims).decode
+_decode = msgspec.json.Decoder(TokenClaims).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -94,7 +94,7 @@ class Tokens:
     def __init__(
         self,
         keys: SigningKeys,
-        reader: Reader,
+        reader: CacheReader,
         clock: Callable[[], float],
         base_url: str = DEFAULT_BASE_URL,
     ) -> None:
@@ -102,7 +102,7 @@ class Tokens:
         self._reader = reader
         self._clock = clock
         self._base_url = base_url.rstrip("/")
-        self._verified: OrderedDict[bytes, Verified] = OrderedDict()
+        self._verified: OrderedDict[bytes, VerifiedToken] = OrderedDict()
         self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self.stale_uses = 0
         """Uses of tokens past their `warnafter`, by clients that do not read their token anew."""
@@ -114,11 +114,11 @@ class Tokens:
         """Whom a token is for when nobody says: this API server, as the tenant knows it."""
         return [self.issuer(tenant)]
 
-    def issue(self, bound: Bound, audiences: Sequence[str], lifetime_seconds: int | None) -> str:
+    def issue(self, bound: BoundObject, audiences: Sequence[str], lifetime_seconds: int | None) -> str:
         """A signed token. `lifetime_seconds` None: it ends with its Secret only."""
         now = int(self._clock())
         account = serviceaccounts.user_name(bound.namespace, bound.serviceaccount.name)
-        claims = Claims(
+        claims = TokenClaims(
             iss=self.issuer(TenantId(bound.tenant)),
             sub=account,
             aud=list(audiences),
@@ -137,7 +137,7 @@ class Tokens:
             raise _refusal("it is for another audience")
         return verified.identity
 
-    def verify(self, token: str, tenant: TenantId | None = None) -> Verified:
+    def verify(self, token: str, tenant: TenantId | None = None) -> VerifiedToken:
         """The token, good at this moment, whomever it is for. Raises Unauthorized.
 
         With a `tenant`, another tenant's token is refused before anything of that tenant is looked at.
@@ -159,7 +159,7 @@ class Tokens:
             raise BoundObjectMissing(str(error), verified.identity.tenant) from error
         return verified
 
-    def _remember(self, digest: bytes, token: str) -> Verified:
+    def _remember(self, digest: bytes, token: str) -> VerifiedToken:
         """Verifies for the first time, or repeats a recent refusal: forgers repeat themselves too."""
         now = self._clock()
         until, why = self._refused.get(digest, (0.0, ""))
@@ -173,7 +173,7 @@ class Tokens:
         _put(self._verified, digest, verified, REMEMBERED_MAX)
         return verified
 
-    def _verify(self, token: str, now: float) -> Verified:
+    def _verify(self, token: str, now: float) -> VerifiedToken:
         try:
             claims = _decode(self._keys.verify(token))
             tenant = subjects.checked_tenant(claims.bound.tenant)
@@ -188,14 +188,14 @@ class Tokens:
             raise _BadClaims("it is bound to nothing that ends")
         if claims.nbf > now + LEEWAY_SECONDS or claims.iat > now + LEEWAY_SECONDS:
             raise _BadClaims("it is not valid yet; check the clocks")
-        return Verified(
+        return VerifiedToken(
             claims=claims,
             identity=_identity(tenant, claims),
             expires=float("inf") if claims.exp is None else claims.exp,
             serves_api=self.issuer(tenant) in claims.aud,
         )
 
-    def _check_bound(self, verified: Verified, token: str, now: float) -> None:
+    def _check_bound(self, verified: VerifiedToken, token: str, now: float) -> None:
         bound, tenant = verified.claims.bound, verified.identity.tenant
         self._live(tenant, SERVICE_ACCOUNTS, bound.namespace, bound.serviceaccount, now)
         if bound.pod is not None:
@@ -210,7 +210,7 @@ class Tokens:
             self.stale_uses += 1
 
     def _live(
-        self, tenant: TenantId, resource: GroupResource, namespace: str, reference: Reference, now: float
+        self, tenant: TenantId, resource: GroupResource, namespace: str, reference: TokenObjectRef, now: float
     ) -> Object:
         found = self._reader.get(tenant, resource, namespace, reference.name)
         if found is None or (reference.uid and found["metadata"].get("uid") != reference.uid):
@@ -251,7 +251,7 @@ def _check_kept(secret: Object, token: str) -> None:
         raise _Unbound("its secret is marked invalid")
 
 
-def _identity(tenant: TenantId, claims: Claims) -> Identity:
+def _identity(tenant: TenantId, claims: TokenClaims) -> Identity:
     bound = claims.bound
     extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims.jti}",)}
     for kind, reference in (("pod", bound.pod), ("node", bound.node)):

@@ -11,16 +11,16 @@ from alcove.api import objects
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.auth.tokens import SECRETS, SERVICE_ACCOUNTS, Bound, Reference, Tokens
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.auth.tokens import SECRETS, SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
+from alcove.apiserver.reader import CacheReader
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 ACCOUNT_UID = "kubernetes.io/service-account.uid"
 
 
-class TokenSecrets(Plugin):
-    def __init__(self, reader: Reader, tokens: Tokens, authority_pem: bytes) -> None:
+class TokenSecretAdmission(Plugin):
+    def __init__(self, reader: CacheReader, tokens: Tokens, authority_pem: bytes) -> None:
         self._reader = reader
         self._tokens = tokens
         self._authority_pem = authority_pem
@@ -44,7 +44,9 @@ class TokenSecrets(Plugin):
         data = secret.get("data") or {}
         secret["data"] = data
         if not data.get("token") or objects.annotations(secret).get(ACCOUNT_UID) != uid:
-            bound = Bound(tenant, namespace, Reference(account_name, uid), secret=Reference(name))
+            bound = BoundObject(
+                tenant, namespace, TokenObjectRef(account_name, uid), secret=TokenObjectRef(name)
+            )
             token = self._tokens.issue(bound, self._tokens.audiences(tenant), None)
             data["token"] = _base64(token.encode())
         objects.metadata(secret).setdefault("annotations", {})[ACCOUNT_UID] = uid

@@ -10,19 +10,22 @@ from contextlib import suppress
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.cache.collections import Collection, Group
-from alcove.apiserver.cache.entries import Entry, Event, Kind
-from alcove.store.base import Change, Lagged, Store
-from alcove.store.base import Event as StoreEvent
+from alcove.apiserver.cache.collections import CacheCollection, IndexedObjects
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
+from alcove.store.base import FeedLagged, Store, StoreChangeType, StoreEvent
 
 log = logging.getLogger(__name__)
 
 HISTORY_EVENTS_TOTAL_MAX = 20_000
 """Over all resources and tenants, about; the oldest are forgotten first."""
 
-_KINDS = {Change.CREATED: Kind.ADDED, Change.UPDATED: Kind.MODIFIED, Change.DELETED: Kind.DELETED}
+_KINDS = {
+    StoreChangeType.CREATED: CacheEventType.ADDED,
+    StoreChangeType.UPDATED: CacheEventType.MODIFIED,
+    StoreChangeType.DELETED: CacheEventType.DELETED,
+}
 
-Listener = Callable[[Sequence[Event]], None]
+Listener = Callable[[Sequence[CacheEvent]], None]
 
 
 class Cache:
@@ -31,7 +34,7 @@ class Cache:
     def __init__(self, store: Store, listener: Listener) -> None:
         self._store = store
         self._listener = listener
-        self._collections: dict[GroupResource, Collection] = {}
+        self._collections: dict[GroupResource, CacheCollection] = {}
         self._recent: deque[Revision] = deque()
         """Of every event in the history, oldest first."""
         self._floor = Revision(0)
@@ -73,12 +76,12 @@ class Cache:
         self._floor = self.revision = snapshot.revision
         for record in snapshot.records:
             self._collection(record.key.resource).apply(
-                Kind.ADDED, Entry(record.key, record.revision, record.body)
+                CacheEventType.ADDED, CacheEntry(record.key, record.revision, record.body)
             )
         for collection in self._collections.values():
             self._forget_history(collection, snapshot.revision)
         while True:
-            with suppress(Lagged):
+            with suppress(FeedLagged):
                 await self._take(newest)
 
     async def _take(self, newest: Revision) -> None:
@@ -93,16 +96,16 @@ class Cache:
             self._loaded.set_result(None)
 
     @staticmethod
-    def _forget_history(collection: Collection, floor: Revision) -> None:
+    def _forget_history(collection: CacheCollection, floor: Revision) -> None:
         collection.floor = floor
         for space in collection.spaces.values():
             space.history.clear()
             space.floor = floor
 
     def _apply(self, batch: Sequence[StoreEvent], upto: Revision) -> None:
-        events: list[Event] = []
+        events: list[CacheEvent] = []
         for change in batch:
-            entry = Entry(change.key, change.revision, change.body)
+            entry = CacheEntry(change.key, change.revision, change.body)
             collection = self._collection(change.key.resource)
             events.append(collection.apply(_KINDS[change.change], entry))
             self._recent.append(change.revision)
@@ -123,10 +126,10 @@ class Cache:
         while self._recent and self._recent[0] <= upto:
             self._recent.popleft()
 
-    def _collection(self, resource: GroupResource) -> Collection:
+    def _collection(self, resource: GroupResource) -> CacheCollection:
         collection = self._collections.get(resource)
         if collection is None:
-            collection = self._collections[resource] = Collection(self._floor)
+            collection = self._collections[resource] = CacheCollection(self._floor)
         return collection
 
     async def reached(self, revision: Revision) -> None:
@@ -163,7 +166,7 @@ class Cache:
 
     # Reading
 
-    def entry(self, key: Key) -> Entry | None:
+    def entry(self, key: Key) -> CacheEntry | None:
         collection = self._collections.get(key.resource)
         space = collection.spaces.get(key.tenant) if collection else None
         bucket = space.buckets.get(key.namespace) if space else None
@@ -175,7 +178,7 @@ class Cache:
         resource: GroupResource,
         namespace: str | None = None,
         after: tuple[str, str, str] = ("", "", ""),
-    ) -> Iterator[Entry]:
+    ) -> Iterator[CacheEntry]:
         """In order of tenant, namespace, name; `tenant` None: of all tenants."""
         collection = self._collections.get(resource)
         return collection.ordered(tenant, namespace, after) if collection else iter(())
@@ -192,7 +195,7 @@ class Cache:
 
     def history(
         self, tenant: TenantId | None, resource: GroupResource, after: Revision
-    ) -> list[Event] | None:
+    ) -> list[CacheEvent] | None:
         """Events after a revision, in order; None if some are forgotten."""
         collection = self._collections.get(resource)
         if collection is None:
@@ -235,7 +238,7 @@ class Cache:
         group = self._group(tenant, resource, value)
         return group.changed if group else 0
 
-    def _group(self, tenant: TenantId, resource: GroupResource, value: str) -> Group | None:
+    def _group(self, tenant: TenantId, resource: GroupResource, value: str) -> IndexedObjects | None:
         collection = self._collections.get(resource)
         space = collection.spaces.get(tenant) if collection else None
         return space.indexed(value) if space else None

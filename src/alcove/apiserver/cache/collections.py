@@ -7,23 +7,23 @@ from collections import deque
 from collections.abc import Iterator
 
 from alcove.api.ids import Revision, TenantId
-from alcove.apiserver.cache.entries import Entry, Event, Kind
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 
 HISTORY_EVENTS_MAX = 1024
 """Events kept per tenant and resource for watches that resume."""
 
 
-class Bucket:
+class NamespaceBucket:
     """The objects of one namespace."""
 
     __slots__ = ("entries", "names")
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CacheEntry] = {}
         self.names: list[str] | None = None
         """In order; made by the first list, then kept."""
 
-    def put(self, entry: Entry) -> Entry | None:
+    def put(self, entry: CacheEntry) -> CacheEntry | None:
         name = entry.key.name
         previous = self.entries.get(name)
         self.entries[name] = entry
@@ -31,51 +31,51 @@ class Bucket:
             insort(self.names, name)
         return previous
 
-    def remove(self, name: str) -> Entry | None:
+    def remove(self, name: str) -> CacheEntry | None:
         previous = self.entries.pop(name, None)
         if previous is not None and self.names is not None:
             del self.names[bisect_left(self.names, name)]
         return previous
 
-    def ordered(self, after: str = "") -> Iterator[Entry]:
+    def ordered(self, after: str = "") -> Iterator[CacheEntry]:
         if self.names is None:
             self.names = sorted(self.entries)
         names = self.names[bisect_right(self.names, after) :] if after else self.names
         return map(self.entries.__getitem__, names)
 
 
-class Group:
+class IndexedObjects:
     """The objects of one tenant that share a value of the indexed field."""
 
     __slots__ = ("changed", "entries")
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[str, str], Entry] = {}
+        self.entries: dict[tuple[str, str], CacheEntry] = {}
         """By (namespace, name)."""
         self.changed = Revision(0)
         """Revision of the newest change, of what left it too."""
 
 
-class Space:
+class TenantCollection:
     """One tenant's objects of one resource."""
 
     __slots__ = ("_indexed", "buckets", "changed", "floor", "history")
 
     def __init__(self, floor: Revision) -> None:
-        self.buckets: dict[str, Bucket] = {}
+        self.buckets: dict[str, NamespaceBucket] = {}
         self.changed = floor
         """Revision of the newest change."""
-        self.history: deque[Event] = deque()
+        self.history: deque[CacheEvent] = deque()
         self.floor = floor
         """History is whole after this revision."""
-        self._indexed: dict[str, Group] = {}
+        self._indexed: dict[str, IndexedObjects] = {}
         """By the value of the indexed field; none is empty."""
 
-    def apply(self, event_kind: Kind, entry: Entry) -> Event:
+    def apply(self, event_kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
         bucket = self.buckets.get(entry.key.namespace)
         if bucket is None:
-            bucket = self.buckets[entry.key.namespace] = Bucket()
-        if event_kind is Kind.DELETED:
+            bucket = self.buckets[entry.key.namespace] = NamespaceBucket()
+        if event_kind is CacheEventType.DELETED:
             previous = bucket.remove(entry.key.name)
             if not bucket.entries:
                 del self.buckets[entry.key.namespace]
@@ -84,15 +84,15 @@ class Space:
         if entry.indexed or (previous is not None and previous.indexed):
             self._index(event_kind, entry, previous)
         self.changed = entry.revision
-        event = Event(event_kind, entry, previous)
+        event = CacheEvent(event_kind, entry, previous)
         self.history.append(event)
         if len(self.history) > HISTORY_EVENTS_MAX:
             self.forget_oldest()
         return event
 
-    def _index(self, event_kind: Kind, entry: Entry, previous: Entry | None) -> None:
+    def _index(self, event_kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
         place = (entry.key.namespace, entry.key.name)
-        stays = event_kind is not Kind.DELETED
+        stays = event_kind is not CacheEventType.DELETED
         if previous is not None and previous.indexed and not (stays and previous.indexed == entry.indexed):
             group = self._indexed[previous.indexed]
             group.changed = entry.revision
@@ -102,11 +102,11 @@ class Space:
         if stays and entry.indexed:
             found = self._indexed.get(entry.indexed)
             if found is None:
-                found = self._indexed[entry.indexed] = Group()
+                found = self._indexed[entry.indexed] = IndexedObjects()
             found.entries[place] = entry
             found.changed = entry.revision
 
-    def indexed(self, value: str) -> Group | None:
+    def indexed(self, value: str) -> IndexedObjects | None:
         return self._indexed.get(value)
 
     def forget_oldest(self) -> None:
@@ -120,7 +120,7 @@ class Space:
     def is_bare(self) -> bool:
         return not self.buckets and not self.history
 
-    def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[Entry]:
+    def ordered(self, namespace: str | None, after: tuple[str, str] = ("", "")) -> Iterator[CacheEntry]:
         """Entries after (namespace, name), in that order."""
         if namespace is not None:
             bucket = self.buckets.get(namespace)
@@ -138,20 +138,20 @@ class Space:
         return sum(len(bucket.entries) for bucket in self.buckets.values())
 
 
-class Collection:
+class CacheCollection:
     """All tenants' objects of one resource."""
 
     __slots__ = ("changed", "floor", "spaces")
 
     def __init__(self, floor: Revision) -> None:
-        self.spaces: dict[TenantId, Space] = {}
+        self.spaces: dict[TenantId, TenantCollection] = {}
         self.changed = floor
         self.floor = floor
 
-    def apply(self, kind: Kind, entry: Entry) -> Event:
+    def apply(self, kind: CacheEventType, entry: CacheEntry) -> CacheEvent:
         space = self.spaces.get(entry.key.tenant)
         if space is None:
-            space = self.spaces[entry.key.tenant] = Space(self.floor)
+            space = self.spaces[entry.key.tenant] = TenantCollection(self.floor)
         self.changed = entry.revision
         return space.apply(kind, entry)
 
@@ -166,7 +166,7 @@ class Collection:
 
     def ordered(
         self, tenant: TenantId | None, namespace: str | None, after: tuple[str, str, str] = ("", "", "")
-    ) -> Iterator[Entry]:
+    ) -> Iterator[CacheEntry]:
         """Entries of one tenant, or (None) of all, after (tenant, namespace, name), in that order."""
         if tenant is not None:
             space = self.spaces.get(tenant)
@@ -177,7 +177,7 @@ class Collection:
             if name >= after[0]:
                 yield from self.spaces[name].ordered(namespace, after[1:] if name == after[0] else ("", ""))
 
-    def history(self, tenant: TenantId | None, after: Revision) -> list[Event] | None:
+    def history(self, tenant: TenantId | None, after: Revision) -> list[CacheEvent] | None:
         """Events after `after`, in order; None if some may be forgotten."""
         spaces = [self.spaces[tenant]] if tenant in self.spaces else []
         if tenant is None:

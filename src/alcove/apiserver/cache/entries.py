@@ -21,7 +21,7 @@ INDEXED_FIELDS = {
 _NO_LABELS: dict[str, str] = {}
 
 
-class Entry:
+class CacheEntry:
     """An object's newest state. Immutable but for memos of it."""
 
     __slots__ = ("_object", "body", "complete_for", "indexed", "key", "labels", "revision")
@@ -60,18 +60,18 @@ def _interned(labels: dict[str, str] | None) -> dict[str, str]:
     return {intern(key): intern(value) for key, value in labels.items()} if labels else _NO_LABELS
 
 
-class Kind(Enum):
+class CacheEventType(Enum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
 
 
-class Event:
+class CacheEvent:
     """One change, with the state before it, and the bytes that watchers of it share."""
 
     __slots__ = ("encoded", "entry", "kind", "previous")
 
-    def __init__(self, kind: Kind, entry: Entry, previous: Entry | None) -> None:
+    def __init__(self, kind: CacheEventType, entry: CacheEntry, previous: CacheEntry | None) -> None:
         self.kind = kind
         self.entry = entry
         """The new state; for DELETED the last one, at the revision of the deletion."""
@@ -88,5 +88,5 @@ class Event:
         self.encoded = {}
         if self.previous is not None:
             self.previous.forget_decoded()
-        if self.kind is Kind.DELETED:
+        if self.kind is CacheEventType.DELETED:
             self.entry.forget_decoded()

@@ -24,8 +24,8 @@ def accept(crd: Object, others: Iterable[Object], stock: Iterable[Kind], now: st
     resources, kinds = _taken(crd, others, stock)
     names, faults = _choose(asked, held, resources, kinds)
     accepted = _condition("NamesAccepted", _TRUE, "NoConflicts", "no conflicts found")
-    for reason, told in faults:
-        accepted = _condition("NamesAccepted", _FALSE, reason, told)
+    for reason, message in faults:
+        accepted = _condition("NamesAccepted", _FALSE, reason, message)
     conditions = [accepted, _established(crd, not faults), *_approval(crd)]
     before = get(crd, "status", "conditions", default=[])
     stored = get(crd, "status", "storedVersions", default=[])
@@ -76,8 +76,8 @@ def _choose(
     wanted = asked.get("shortNames") or []
     refused = [each for each in wanted if each not in (held.get("shortNames") or ()) and each in resources]
     if refused:
-        told = ", ".join(f'"{each}" is already in use' for each in refused)
-        faults.append(("ShortNamesConflict", told if len(refused) == 1 else f"[{told}]"))
+        message = ", ".join(f'"{each}" is already in use' for each in refused)
+        faults.append(("ShortNamesConflict", message if len(refused) == 1 else f"[{message}]"))
     elif wanted:
         names["shortNames"] = wanted
     else:
@@ -113,8 +113,8 @@ def _established(crd: Object, accepted: bool) -> Object:
         return _condition("Established", _FALSE, "NotAccepted", "not all names are accepted")
     bundle = get(crd, "spec", "conversion", "webhook", "clientConfig", "caBundle", default="")
     if bundle and validate_ca_bundle(bundle, ""):
-        told = "The conversion webhook CABundle is invalid"
-        return _condition("Established", _FALSE, "InvalidCABundle", told)
+        message = "The conversion webhook CABundle is invalid"
+        return _condition("Established", _FALSE, "InvalidCABundle", message)
     return _condition("Established", _TRUE, "InitialNamesAccepted", "the initial names have been accepted")
 
 

@@ -9,12 +9,12 @@ import orjson
 from alcove.api.columns.base import AGE, NAME
 from alcove.api.columns.duration import human
 from alcove.api.jsonpath import Find, JsonPathError, compile_path
-from alcove.api.kind import Column
+from alcove.api.kind import PrinterColumn
 from alcove.api.meta import parse_time
 from alcove.api.objects import Object
 
 
-def columns_of(version: Object) -> tuple[Column, ...]:
+def columns_of(version: Object) -> tuple[PrinterColumn, ...]:
     """The name, then what the version asks for; without any, the age."""
     given = version.get("additionalPrinterColumns") or ()
     if not given:
@@ -22,13 +22,13 @@ def columns_of(version: Object) -> tuple[Column, ...]:
     return (NAME, *(_column(each) for each in given))
 
 
-def _column(given: Object) -> Column:
+def _column(given: Object) -> PrinterColumn:
     type = given.get("type", "string")
     description = (
         given.get("description")
         or f"Custom resource definition column (in JSONPath format): {given.get('jsonPath')}"
     )
-    return Column(
+    return PrinterColumn(
         given.get("name", ""),
         _cell(given.get("jsonPath", ""), type),
         type,

@@ -11,11 +11,11 @@ from alcove.api.ids import GroupVersionKind
 from alcove.api.kind import VERBS, Completion, Kind, Scope, Subresource
 from alcove.api.objects import Object, get
 from alcove.api.schema.defaults import has_defaults
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import apply_defaults
 from alcove.api.schema.structural import compile_schema
 from alcove.apiserver.crds.columns import columns_of
-from alcove.apiserver.crds.conversion import Call, Converter, relabel
+from alcove.apiserver.crds.conversion import Converter, WebhookCall, relabel
 from alcove.apiserver.crds.strategy import steps_of, strategy_of
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -25,12 +25,12 @@ _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 
 
-class Compiled:
+class CompiledCrd:
     """The kinds of a CRD, made when first asked for. Shared by every tenant that has the same CRD."""
 
     __slots__ = ("__weakref__", "_call", "_crd", "_kinds", "_metadata", "served")
 
-    def __init__(self, crd: Object, metadata: Node, call: Call | None) -> None:
+    def __init__(self, crd: Object, metadata: SchemaNode, call: WebhookCall | None) -> None:
         """`call` is the way to the CRD's conversion webhook; None: its versions differ by name and schema only."""
         self._crd = crd
         self._metadata = metadata
@@ -62,13 +62,13 @@ class Compiled:
         kind = get(self._crd, "status", "acceptedNames", "kind", default="")
         return GroupVersionKind(self._crd["spec"]["group"], version["name"], kind)
 
-    def _node(self, version: Object) -> Node:
+    def _node(self, version: Object) -> SchemaNode:
         return compile_schema(_schema(version), self._gvk(version).kind, self._metadata)
 
     def _kind(
         self,
         version: Object,
-        nodes: Mapping[str, Node],
+        nodes: Mapping[str, SchemaNode],
         converter: Converter | None,
         completion: Completion | None,
     ) -> Kind:
@@ -108,7 +108,7 @@ def _schema(version: Object) -> Object:
     return schema
 
 
-def _complete(nodes: Mapping[str, Node], obj: Object) -> None:
+def _complete(nodes: Mapping[str, SchemaNode], obj: Object) -> None:
     """Fills in the defaults of the version that the object was written at, which is converted after that."""
     node = nodes.get(obj["apiVersion"])
     if node is not None:

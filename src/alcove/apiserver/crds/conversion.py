@@ -1,7 +1,7 @@
 """Between versions of a custom resource: by changing its apiVersion, or by asking a webhook.
 
 A webhook gets a ConversionReview with all objects of a request at once. Where it is and how to reach
-it is the caller's business (`Call`); what it may answer is checked here: the objects in order, of the
+it is the caller's business (`WebhookCall`); what it may answer is checked here: the objects in order, of the
 asked version, the same objects as before but for their content, labels and annotations.
 """
 
@@ -17,16 +17,16 @@ from alcove.api.errors import InternalError
 from alcove.api.kinds.metadata import validate_annotations, validate_labels
 from alcove.api.meta import new_uid
 from alcove.api.objects import Object, get
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import prune
 from alcove.apiserver.outbound.errors import WebhookError as WebhookError
-from alcove.apiserver.outbound.webhooks import Call as Call
+from alcove.apiserver.outbound.webhooks import WebhookCall as WebhookCall
 
 SUPPORTED = ("v1", "v1beta1")
 TIMEOUT_SECONDS = 30
 
 
-def relabel(api_version: str, node: Node) -> Callable[[Object], Object]:
+def relabel(api_version: str, node: SchemaNode) -> Callable[[Object], Object]:
     """Conversion None: the object at another version is the object, but for what that version does not know."""
 
     def convert(obj: Object) -> Object:
@@ -41,7 +41,7 @@ def relabel(api_version: str, node: Node) -> Callable[[Object], Object]:
 class Converter:
     """Conversion by webhook, for one CRD of one tenant."""
 
-    def __init__(self, crd: Object, nodes: Mapping[str, Node], call: Call) -> None:
+    def __init__(self, crd: Object, nodes: Mapping[str, SchemaNode], call: WebhookCall) -> None:
         """`nodes` are the versions' schemas, by apiVersion."""
         webhook = get(crd, "spec", "conversion", "webhook", default={})
         self._client: Object = webhook.get("clientConfig") or {}
@@ -75,8 +75,8 @@ class Converter:
             try:
                 _adopt(before, after, api_version)
             except _BadAnswer as error:
-                told = f"{prefix} returned invalid converted object at index {index}: {error}"
-                raise InternalError(told) from error
+                message = f"{prefix} returned invalid converted object at index {index}: {error}"
+                raise InternalError(message) from error
             prune(self._nodes[api_version], after)
         return converted
 
@@ -121,17 +121,17 @@ def _adopt(before: Object, after: Any, api_version: str) -> None:
     if not isinstance(after, dict):
         raise _BadAnswer("must be an object")
     if after.get("apiVersion") != api_version:
-        told = f"invalid groupVersion (expected {api_version}, received {after.get('apiVersion', '')})"
-        raise _BadAnswer(told)
+        message = f"invalid groupVersion (expected {api_version}, received {after.get('apiVersion', '')})"
+        raise _BadAnswer(message)
     if after.get("kind") != before.get("kind"):
         raise _BadAnswer(f"invalid kind (expected {before.get('kind')}, received {after.get('kind', '')})")
     given = after.get("metadata")
     if not isinstance(given, dict):
         raise _BadAnswer("missing metadata in converted object")
     kept = before.get("metadata") or {}
-    for field, told in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+    for field, message in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if (kept.get(field) or "") != (given.get(field) or ""):
-            raise _BadAnswer(f"must have the same {told}: {kept.get(field, '')} != {given.get(field, '')}")
+            raise _BadAnswer(f"must have the same {message}: {kept.get(field, '')} != {given.get(field, '')}")
     after["metadata"] = {**copy.deepcopy(kept), **_carried(given)}
     for field in ("labels", "annotations"):
         if not given.get(field):

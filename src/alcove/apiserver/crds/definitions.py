@@ -14,16 +14,16 @@ from alcove.api.fields import FieldError
 from alcove.api.ids import TenantId
 from alcove.api.kind import Strategy
 from alcove.api.objects import Object, get
-from alcove.api.registry import Registry
-from alcove.api.schema.node import Node
+from alcove.api.registry import KindRegistry
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.openapi3 import schema_faults
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import accept
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 
 def definition_strategy(
-    registry: Registry, reader: Reader, clock: Callable[[], float]
+    registry: KindRegistry, reader: CacheReader, clock: Callable[[], float]
 ) -> Callable[[Strategy], Strategy]:
     """Extends the registry's strategy of CRDs."""
     metadata = registry.object_meta
@@ -59,7 +59,7 @@ def definition_strategy(
     return extend
 
 
-def version_faults(crd: Object, old: Object | None, metadata: Node) -> list[FieldError]:
+def version_faults(crd: Object, old: Object | None, metadata: SchemaNode) -> list[FieldError]:
     """What is wrong with the schemas of a CRD's versions; schemas that did not change were right before."""
     known = {each.get("name"): each for each in get(old, "spec", "versions", default=())} if old else {}
     faults: list[FieldError] = []

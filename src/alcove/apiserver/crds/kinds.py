@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object, get
-from alcove.api.registry import Registry
+from alcove.api.registry import KindRegistry
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import is_established
-from alcove.apiserver.crds.compiled import Compiled
-from alcove.apiserver.crds.conversion import Call
+from alcove.apiserver.crds.compiled import CompiledCrd
+from alcove.apiserver.crds.conversion import WebhookCall
 from alcove.apiserver.crds.definitions import definition_strategy
 from alcove.apiserver.crds.sharing import CRDS
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 TENANTS_MOST = 4096
 """Tenants whose tables are kept; past that the oldest is made again when it is asked for."""
@@ -37,11 +37,11 @@ class _Table:
 
     def __init__(self, generations: tuple[int, int]) -> None:
         self.generations = generations
-        self.by_resource: dict[tuple[str, str], Compiled] = {}
-        self.by_kind: dict[tuple[str, str], Compiled] = {}
+        self.by_resource: dict[tuple[str, str], CompiledCrd] = {}
+        self.by_kind: dict[tuple[str, str], CompiledCrd] = {}
         self._all: Sequence[Kind] | None = None
 
-    def add(self, crd: Object, compiled: Compiled) -> None:
+    def add(self, crd: Object, compiled: CompiledCrd) -> None:
         group, names = crd["spec"]["group"], crd["status"]["acceptedNames"]
         self.by_resource[group, names["plural"]] = compiled
         self.by_kind[group, names["kind"]] = compiled
@@ -62,17 +62,17 @@ class CustomKinds:
 
     def __init__(
         self,
-        registry: Registry,
-        reader: Reader,
+        registry: KindRegistry,
+        reader: CacheReader,
         clock: Callable[[], float],
-        call: Callable[[TenantId], Call] | None = None,
+        call: Callable[[TenantId], WebhookCall] | None = None,
     ) -> None:
         """`call` gives the way to a tenant's conversion webhooks; None: none can be reached."""
         self._registry = registry
         self._reader = reader
         self._call = call
         self._tables: dict[TenantId, _Table] = {}
-        self._compiled: WeakValueDictionary[bytes, Compiled] = WeakValueDictionary()
+        self._compiled: WeakValueDictionary[bytes, CompiledCrd] = WeakValueDictionary()
         strategy = definition_strategy(registry, reader, clock)
         self._stock = tuple(
             replace(kind, strategy=strategy(kind.strategy)) if kind.group_resource == CRDS else kind
@@ -131,7 +131,7 @@ class CustomKinds:
             return
         table.add(crd, self._compile(tenant, crd))
 
-    def _compile(self, tenant: TenantId, crd: Object) -> Compiled:
+    def _compile(self, tenant: TenantId, crd: Object) -> CompiledCrd:
         status, by_webhook = crd["status"], get(crd, "spec", "conversion", "strategy") == "Webhook"
         identity = [
             crd["spec"],
@@ -144,11 +144,11 @@ class CustomKinds:
         compiled = self._compiled.get(digest)
         if compiled is None:
             call = self._call(tenant) if by_webhook and self._call is not None else None
-            compiled = self._compiled[digest] = Compiled(crd, self._registry.object_meta, call)
+            compiled = self._compiled[digest] = CompiledCrd(crd, self._registry.object_meta, call)
         return compiled
 
 
-def _at(compiled: Compiled | None, version: str) -> Kind | None:
+def _at(compiled: CompiledCrd | None, version: str) -> Kind | None:
     if compiled is None or version not in compiled.served:
         return None
     return compiled.kinds[version]

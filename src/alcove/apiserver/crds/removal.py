@@ -17,12 +17,12 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object, get, metadata, name
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.acceptance import accept, is_established, with_condition
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
-class Belonging(Struct, frozen=True):
+class CrdInstances(Struct, frozen=True):
     """All objects of a resource in a tenant."""
 
     tenant: TenantId
@@ -34,18 +34,18 @@ def begin(crd: Object, now: str) -> None:
     finalizers = metadata(crd).setdefault("finalizers", [])
     if FINALIZER not in finalizers:
         finalizers.append(FINALIZER)
-    told = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    _terminating(crd, "True", "InstanceDeletionPending", told, now)
+    message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    _terminating(crd, "True", "InstanceDeletionPending", message, now)
 
 
-def belongings(tenant: TenantId, crd: Object, tenants: Iterable[TenantId]) -> Iterator[Belonging]:
+def belongings(tenant: TenantId, crd: Object, tenants: Iterable[TenantId]) -> Iterator[CrdInstances]:
     """What has to be deleted with the tenant's CRD. `tenants` are all there are: objects of a CRD that
     ring0 shares are in every one of them."""
     if not is_established(crd):
         return
     resource = GroupResource(crd["spec"]["group"], crd["status"]["acceptedNames"]["plural"])
     owners = {tenant, *tenants} if tenant == SYSTEM and sharing.is_forced(crd) else {tenant}
-    yield from (Belonging(owner, resource) for owner in sorted(owners))
+    yield from (CrdInstances(owner, resource) for owner in sorted(owners))
 
 
 def progress(crd: Object, now: str) -> None:
@@ -56,8 +56,8 @@ def progress(crd: Object, now: str) -> None:
 def finish(crd: Object, remaining: int, now: str) -> bool:
     """Takes the finalizer off, in place, if no object is left. Returns whether it did."""
     if remaining and is_established(crd):
-        told = f"could not confirm zero CustomResources remaining: {remaining} left"
-        _terminating(crd, "True", "InstanceDeletionCheck", told, now)
+        message = f"could not confirm zero CustomResources remaining: {remaining} left"
+        _terminating(crd, "True", "InstanceDeletionCheck", message, now)
         return False
     if is_established(crd):
         _terminating(crd, "False", "InstanceDeletionCompleted", "removed all instances", now)
@@ -69,7 +69,7 @@ def finish(crd: Object, remaining: int, now: str) -> bool:
 
 
 def freed(
-    reader: Reader, tenant: TenantId, crd: Object, stock: Iterable[Kind], now: str
+    reader: CacheReader, tenant: TenantId, crd: Object, stock: Iterable[Kind], now: str
 ) -> Iterator[tuple[Object, Object]]:
     """CRDs of the group whose status changes once `crd` is gone: (CRD as it is, its new status)."""
     rest = [other for other in sharing.served(reader, tenant) if name(other) != name(crd)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from alcove.api.errors import Details, Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object, labels, name
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.reader import CacheReader
 
 CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 LABEL = "arktos.futurewei.com/crd-sharing-policy"
@@ -22,12 +22,12 @@ def is_forced(crd: Object) -> bool:
     return labels(crd).get(LABEL) == FORCED
 
 
-def get(reader: Reader, tenant: TenantId, crd_name: str) -> Object | None:
+def get(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
     """The CRD of this name that the tenant is served: ring0's shared one, else its own."""
     return shared(reader, tenant, crd_name) or reader.get(tenant, CRDS, "", crd_name)
 
 
-def shared(reader: Reader, tenant: TenantId, crd_name: str) -> Object | None:
+def shared(reader: CacheReader, tenant: TenantId, crd_name: str) -> Object | None:
     """Ring0's shared CRD of this name, for a tenant that is not ring0; else None."""
     if tenant == SYSTEM:
         return None
@@ -35,7 +35,7 @@ def shared(reader: Reader, tenant: TenantId, crd_name: str) -> Object | None:
     return crd if crd is not None and is_forced(crd) else None
 
 
-def served(reader: Reader, tenant: TenantId) -> Iterator[Object]:
+def served(reader: CacheReader, tenant: TenantId) -> Iterator[Object]:
     """Every CRD that the tenant sees: ring0's shared ones, then its own that are not hidden by one."""
     if tenant == SYSTEM:
         yield from reader.list(SYSTEM, CRDS)
@@ -50,7 +50,7 @@ def served(reader: Reader, tenant: TenantId) -> Iterator[Object]:
             yield crd
 
 
-def check_write(reader: Reader, tenant: TenantId, verb: str, crd_name: str) -> None:
+def check_write(reader: CacheReader, tenant: TenantId, verb: str, crd_name: str) -> None:
     """Raises Forbidden where a tenant would change a CRD that ring0 shares.
 
     `verb` is create, update, patch or delete. To be asked before the object is looked up: the tenant
@@ -58,7 +58,7 @@ def check_write(reader: Reader, tenant: TenantId, verb: str, crd_name: str) -> N
     """
     if shared(reader, tenant, crd_name) is None:
         return
-    told = f"{crd_name} is a system CRD, you cannot overwrite it"
+    message = f"{crd_name} is a system CRD, you cannot overwrite it"
     if verb == "delete":
-        told = f"Forbidden: {crd_name} is a system CRD, it can only be deleted by a cluster admin."
-    raise Forbidden(told, Details(name=crd_name, group=CRDS.group, kind=CRDS.resource))
+        message = f"Forbidden: {crd_name} is a system CRD, it can only be deleted by a cluster admin."
+    raise Forbidden(message, Details(name=crd_name, group=CRDS.group, kind=CRDS.resource))

@@ -13,11 +13,11 @@ from alcove.api.fields import Fault, FieldError, invalid
 from alcove.api.jsonpath import Find, JsonPathError, compile_path
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.objects import Object, get
+from alcove.api.schema.error_sink import MISSING, NOWHERE
 from alcove.api.schema.invariants import Branch, embedded_objects, faults_of, unique_lists
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.openapi3 import has_rules
 from alcove.api.schema.prune import apply_defaults
-from alcove.api.schema.sink import MISSING, NOWHERE
 from alcove.api.schema.values import Values, compile_values
 
 Faults = list[FieldError]
@@ -32,7 +32,7 @@ _UNCHECKED = (
 _INT32_MAX = 2**31 - 1
 
 
-def strategy_of(version: Object, node: Node) -> Strategy:
+def strategy_of(version: Object, node: SchemaNode) -> Strategy:
     checks = _Checks(version, node)
     return Strategy(
         default=lambda obj: apply_defaults(node, obj),
@@ -48,7 +48,7 @@ def strategy_of(version: Object, node: Node) -> Strategy:
 
 
 class _Checks:
-    def __init__(self, version: Object, node: Node) -> None:
+    def __init__(self, version: Object, node: SchemaNode) -> None:
         self._schema: Object = get(version, "schema", "openAPIV3Schema", default={})
         self._scale: Object | None = get(version, "subresources", "scale")
         self._node = node
@@ -75,8 +75,8 @@ class _Checks:
             return lambda _obj, _old: []
         from alcove.api.schema.rules import compile_rules, rule_faults  # CEL is loaded where it is used
 
-        place = compile_rules(self._schema)
-        return (lambda obj, old: rule_faults(place, obj, old)) if place is not None else lambda _obj, _old: []
+        node = compile_rules(self._schema)
+        return (lambda obj, old: rule_faults(node, obj, old)) if node is not None else lambda _obj, _old: []
 
     def create(self, obj: Object) -> Sequence[FieldError]:
         faults = [*self._values(obj, MISSING), *self._scale_faults(obj, ("spec", "status"))]
@@ -116,10 +116,10 @@ class _Checks:
         selector = self._scale.get("labelSelectorPath") or ""
         found = get(obj, *steps_of(selector)) if selector else None
         if "status" in parts and found is not None and not isinstance(found, str):
-            told = (
+            message = (
                 f"{selector} accessor error: {found} is of the type {type(found).__name__}, expected string"
             )
-            faults.append(invalid(selector, "", told))
+            faults.append(invalid(selector, "", message))
         return faults
 
 
@@ -135,8 +135,8 @@ def steps_of(path: str) -> tuple[str, ...]:
 def _check_replicas(obj: Object, path: str, faults: Faults) -> None:
     value = get(obj, *steps_of(path), default=0) if path else 0
     if not isinstance(value, int) or isinstance(value, bool):
-        told = f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64"
-        faults.append(invalid(path, 0, told))
+        message = f"{path} accessor error: {value} is of the type {_go_type(value)}, expected int64"
+        faults.append(invalid(path, 0, message))
     elif value < 0:
         faults.append(invalid(path, value, "should be a non-negative integer"))
     elif value > _INT32_MAX:

@@ -16,11 +16,11 @@ import orjson
 from alcove.api.errors import NotFound
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.schema import stock
-from alcove.apiserver.call import Call
+from alcove.api.schema import kubernetes_schemas
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.discovery import visible
 from alcove.apiserver.openapi import paths, protobuf, schemas
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.routes import KUBERNETES_VERSION
 from alcove.http.messages import JSON, HttpResponse
@@ -32,12 +32,12 @@ _INFO = {"title": "Alcove", "version": KUBERNETES_VERSION}
 
 
 class OpenApi:
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._making = asyncio.Lock()
 
-    def index(self, call: Call) -> HttpResponse:
+    def index(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3."""
         found = _by_version(visible(self._kinds.all(call.tenant), call.tenant))
         prefix = f"/tenants/{call.target.tenant}" if call.target.tenant else ""
@@ -47,7 +47,7 @@ class OpenApi:
         }
         return json_response(200, {"paths": told})
 
-    async def version(self, call: Call) -> HttpResponse:
+    async def version(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v3/apis/GROUP/VERSION."""
         path = call.target.path.removeprefix("/openapi/v3/")
         kinds = _by_version(visible(self._kinds.all(call.tenant), call.tenant)).get(path)
@@ -57,7 +57,7 @@ class OpenApi:
         body = await self._document(f"{path} {mark}", lambda: orjson.dumps(version_document(kinds)))
         return HttpResponse(200, body, JSON, [(b"ETag", b'"%b"' % mark.encode())])
 
-    async def everything(self, call: Call) -> HttpResponse:
+    async def everything(self, call: ApiCall) -> HttpResponse:
         """GET /openapi/v2, as JSON or protobuf."""
         kinds = visible(self._kinds.all(call.tenant), call.tenant)
         mark = f"v2 {_mark(kinds)}"
@@ -102,7 +102,7 @@ def _mark(kinds: Sequence[Kind]) -> str:
 
 
 def version_document(kinds: Sequence[Kind]) -> Object:
-    components = {"schemas": schemas.build(kinds, stock.documents(), schemas.Dialect.V3)}
+    components = {"schemas": schemas.build(kinds, kubernetes_schemas.documents(), schemas.Dialect.V3)}
     return {"openapi": "3.0.0", "info": _INFO, "paths": paths.build(kinds), "components": components}
 
 
@@ -111,5 +111,5 @@ def whole_document(kinds: Sequence[Kind]) -> Object:
         "swagger": "2.0",
         "info": _INFO,
         "paths": paths.to_v2(paths.build(kinds)),
-        "definitions": schemas.build(kinds, stock.documents(), schemas.Dialect.V2),
+        "definitions": schemas.build(kinds, kubernetes_schemas.documents(), schemas.Dialect.V2),
     }

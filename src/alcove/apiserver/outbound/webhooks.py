@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.outbound.dialing import Dialer, Target
+from alcove.apiserver.outbound.dialer import Dialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection, ReceivedResponse
@@ -33,10 +33,10 @@ RESPONSE_BYTES_MAX = 3 << 20
 POOL = PoolLimits(per_target_max=4, total_max=256, idle_seconds_max=30.0)
 
 
-class Endpoint(Struct, frozen=True):
+class WebhookEndpoint(Struct, frozen=True):
     """A client configuration, read."""
 
-    target: Target
+    target: WebhookTarget
     server_name: str
     path: str
     authority: str
@@ -49,22 +49,22 @@ class Endpoint(Struct, frozen=True):
         return name if self.target.port == 443 else f"{name}:{self.target.port}"
 
 
-class Call(Protocol):
+class WebhookCall(Protocol):
     """One tenant's way out: posts to the webhook of a client configuration (`url` or `service`, and
     `caBundle`), returns what it answers. Raises WebhookError."""
 
     def __call__(self, client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]: ...
 
 
-def read_client(client: Object) -> Endpoint:
+def read_client(client: Object) -> WebhookEndpoint:
     """Raises WebhookError for a configuration that names nothing."""
     authority = client.get("caBundle") or ""
     service = client.get("service")
     if service is not None:
         namespace, name = service.get("namespace", ""), service.get("name", "")
         server_name = f"{name}.{namespace}.svc"
-        target = Target(server_name, service.get("port") or 443, namespace, name)
-        return Endpoint(target, server_name, _path(service.get("path") or "/"), authority)
+        target = WebhookTarget(server_name, service.get("port") or 443, namespace, name)
+        return WebhookEndpoint(target, server_name, _path(service.get("path") or "/"), authority)
     try:
         parts = urlsplit(client.get("url") or "")
         host, port = parts.hostname, parts.port or 443
@@ -72,7 +72,7 @@ def read_client(client: Object) -> Endpoint:
         raise WebhookError("the webhook's url cannot be read") from error
     if parts.scheme != "https" or not host:
         raise WebhookError("webhook configuration must have either service or URL")
-    return Endpoint(Target(host, port), host, _path(parts.path or "/"), authority)
+    return WebhookEndpoint(WebhookTarget(host, port), host, _path(parts.path or "/"), authority)
 
 
 def _path(text: str) -> str:
@@ -95,7 +95,7 @@ def _context(authority: str) -> ssl.SSLContext:
     return context
 
 
-_Key = tuple[TenantId, Target, str]
+_Key = tuple[TenantId, WebhookTarget, str]
 
 
 class Webhooks:
@@ -108,7 +108,7 @@ class Webhooks:
         self._idle.close()
         self._dialer.close()
 
-    def of(self, tenant: TenantId) -> Call:
+    def of(self, tenant: TenantId) -> WebhookCall:
         def call(client: Object, body: bytes, *, timeout_seconds: float) -> Awaitable[bytes]:
             return self.call(tenant, client, body, timeout_seconds=timeout_seconds)
 
@@ -152,7 +152,9 @@ class Webhooks:
         except ValueError as error:  # a host that TLS cannot name
             raise WebhookError("the webhook's host is not valid") from error
 
-    async def _post(self, tenant: TenantId, endpoint: Endpoint, path: str, body: bytes) -> ReceivedResponse:
+    async def _post(
+        self, tenant: TenantId, endpoint: WebhookEndpoint, path: str, body: bytes
+    ) -> ReceivedResponse:
         key = (tenant, endpoint.target, endpoint.authority)
         connection = self._idle.take(key)
         if connection is not None:
@@ -162,7 +164,7 @@ class Webhooks:
         connection = await self._open(tenant, endpoint)
         return await self._exchange(key, connection, endpoint, path, body)
 
-    async def _open(self, tenant: TenantId, endpoint: Endpoint) -> HttpClientConnection:
+    async def _open(self, tenant: TenantId, endpoint: WebhookEndpoint) -> HttpClientConnection:
         context = _context(endpoint.authority)
         sock = await self._dialer.dial(tenant, endpoint.target)
         try:
@@ -175,7 +177,7 @@ class Webhooks:
         return connection
 
     async def _exchange(
-        self, key: _Key, connection: HttpClientConnection, endpoint: Endpoint, path: str, body: bytes
+        self, key: _Key, connection: HttpClientConnection, endpoint: WebhookEndpoint, path: str, body: bytes
     ) -> ReceivedResponse:
         headers = {
             "Host": endpoint.host,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from alcove.api import objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
-from alcove.apiserver.rbac.rules import Rule, compile_rules
+from alcove.apiserver.rbac.rules import PolicyRule, compile_rules
 
 FOLLOWED_MAX = 64
 """Aggregated roles followed from one. Each costs a look at all roles; past this, they add nothing."""
@@ -19,11 +19,11 @@ def is_aggregated(role: Object) -> bool:
     return bool(objects.get(role, "aggregationRule", "clusterRoleSelectors"))
 
 
-def aggregate(role: Object, all_roles: Mapping[str, Object]) -> tuple[Rule, ...]:
+def aggregate(role: Object, all_roles: Mapping[str, Object]) -> tuple[PolicyRule, ...]:
     """The rules of `role`: its own, or those that it gathers from `all_roles` (by name), each once."""
     if not is_aggregated(role):
         return compile_rules(role.get("rules"))
-    gathered: dict[Rule, None] = {}
+    gathered: dict[PolicyRule, None] = {}
     for member in _Selection(all_roles).members(role):
         gathered.update(dict.fromkeys(compile_rules(member.get("rules"))))
     return tuple(gathered)

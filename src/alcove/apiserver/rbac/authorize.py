@@ -16,9 +16,9 @@ from alcove.apiserver.identity import MASTERS, Identity
 from alcove.apiserver.rbac import defaults
 from alcove.apiserver.rbac.access import Access
 from alcove.apiserver.rbac.nodes import NodeAuthorizer, node_name
-from alcove.apiserver.rbac.policy import Decision, Policy, Question
-from alcove.apiserver.rbac.rules import Rule, quote
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.rbac.policy import AccessDecision, RbacPolicy, RbacQuery
+from alcove.apiserver.rbac.rules import PolicyRule, quote
+from alcove.apiserver.reader import CacheReader
 
 __all__ = ["POLICIES_MAX", "TENANT_PATHS", "Access", "Authorizer", "forbidden"]
 
@@ -28,22 +28,22 @@ TENANT_PATHS = ("/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "
 """Paths (and what is below them) that a tenant's own API has; the rest is the server's."""
 
 _ISSUER_PATH = "/.well-known/openid-configuration"
-_DENIED = Decision(False)
-_MASTER = Decision(True, "the caller is in system:masters")
+_DENIED = AccessDecision(False)
+_MASTER = AccessDecision(True, "the caller is in system:masters")
 
 
 class _Compiled(Struct, frozen=True):
     generations: tuple[int, int, int, int]
-    policy: Policy
+    policy: RbacPolicy
 
 
 class Authorizer:
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
         self._nodes = NodeAuthorizer(reader)
         self._compiled: dict[TenantId, _Compiled] = {}
 
-    def authorize(self, identity: Identity, access: Access) -> Decision:
+    def authorize(self, identity: Identity, access: Access) -> AccessDecision:
         own = access.tenant == identity.tenant
         if not own and identity.tenant != SYSTEM:
             return _DENIED
@@ -58,7 +58,7 @@ class Authorizer:
         policy = self.policy(identity.tenant)
         # A namespace without bindings adds nothing: one verdict then serves all such namespaces.
         namespace = access.namespace if own and policy.binds_in(access.namespace) else ""
-        question = Question(
+        question = RbacQuery(
             identity.user,
             identity.groups,
             access.verb,
@@ -76,14 +76,14 @@ class Authorizer:
     def allows(self, identity: Identity, access: Access) -> bool:
         return self.authorize(identity, access).allowed
 
-    def require(self, identity: Identity, access: Access) -> Decision:
+    def require(self, identity: Identity, access: Access) -> AccessDecision:
         """The decision, if it is to allow. Raises Forbidden."""
         decision = self.authorize(identity, access)
         if not decision.allowed:
             raise forbidden(identity, access, decision)
         return decision
 
-    def rules_for(self, identity: Identity, tenant: TenantId, namespace: str) -> list[Rule]:
+    def rules_for(self, identity: Identity, tenant: TenantId, namespace: str) -> list[PolicyRule]:
         """Every rule that the caller holds in a namespace of `tenant`; "": cluster-wide."""
         own = tenant == identity.tenant
         if not own and identity.tenant != SYSTEM:
@@ -92,7 +92,7 @@ class Authorizer:
         held = policy.grants(identity.user, identity.groups, namespace if own else "")
         return list(dict.fromkeys(rule for grant in held for rule in grant.rules))
 
-    def policy(self, tenant: TenantId) -> Policy:
+    def policy(self, tenant: TenantId) -> RbacPolicy:
         """The tenant's compiled policy, of this moment: do not keep it."""
         generation = self._reader.generation
         generations = (
@@ -105,7 +105,7 @@ class Authorizer:
         if compiled is None or compiled.generations != generations:
             if len(self._compiled) >= POLICIES_MAX:
                 self._compiled.pop(next(iter(self._compiled)))
-            compiled = self._compiled[tenant] = _Compiled(generations, Policy(tenant, self._reader))
+            compiled = self._compiled[tenant] = _Compiled(generations, RbacPolicy(tenant, self._reader))
         return compiled.policy
 
 
@@ -115,18 +115,18 @@ def _is_tenant_path(path: str) -> bool:
     return any(path == known or path.startswith(f"{known}/") for known in TENANT_PATHS)
 
 
-def forbidden(identity: Identity, access: Access, decision: Decision = _DENIED) -> Forbidden:
+def forbidden(identity: Identity, access: Access, decision: AccessDecision = _DENIED) -> Forbidden:
     """The 403 for a denial, in the words scripts know."""
     reason = f": {decision.reason}" if decision.reason else ""
     if access.path:
-        told = f"User {quote(identity.user)} cannot {access.verb} path {quote(access.path)}"
-        return Forbidden(f"forbidden: {told}{reason}", Details())
+        message = f"User {quote(identity.user)} cannot {access.verb} path {quote(access.path)}"
+        return Forbidden(f"forbidden: {message}{reason}", Details())
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-    told = (
+    message = (
         f"User {quote(identity.user)} cannot {access.verb} resource {quote(resource)}"
         f" in API group {quote(access.group)}{_where(identity, access)}{reason}"
     )
-    return Forbidden.of(GroupResource(access.group, access.resource), access.name, told)
+    return Forbidden.of(GroupResource(access.group, access.resource), access.name, message)
 
 
 def _where(identity: Identity, access: Access) -> str:

@@ -7,11 +7,11 @@ than `PAIRS_MAX` is refused rather than looked through on the time of other tena
 from collections.abc import Iterable, Iterator, Sequence
 
 from alcove.apiserver.identity import Identity
-from alcove.apiserver.rbac.rules import ANY, Rule, quote, quoted
+from alcove.apiserver.rbac.rules import ANY, PolicyRule, quote, quoted
 
 PAIRS_MAX = 2048
 """(group, resource, name) combinations and paths in one role."""
-TOLD_MAX = 50
+REPORTED_MAX = 50
 
 
 class TooManyPairs(Exception):
@@ -19,10 +19,10 @@ class TooManyPairs(Exception):
         super().__init__(f"it grants more than {PAIRS_MAX} combinations; make several roles of it")
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """What of `wanted` nobody with `held` may give away, each as a rule about one resource or path.
     Raises TooManyPairs."""
-    found: list[Rule] = []
+    found: list[PolicyRule] = []
     pairs = 0
     for rule in wanted:
         if rule in held:
@@ -35,33 +35,33 @@ def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     return found
 
 
-def _missing_resources(held: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+def _missing_resources(held: Sequence[PolicyRule], rule: PolicyRule) -> Iterator[PolicyRule]:
     for group in rule.groups:
         for resource in rule.resources:
             owners = [owner for owner in held if owner.covers_resource(group, resource)]
             for name in rule.names or ("",):
                 verbs = _missing_verbs(rule.verbs, (owner for owner in owners if owner.covers_name(name)))
                 if verbs:
-                    yield Rule(verbs, (group,), (resource,), (name,) if name else ())
+                    yield PolicyRule(verbs, (group,), (resource,), (name,) if name else ())
 
 
-def _missing_urls(held: Sequence[Rule], rule: Rule) -> Iterator[Rule]:
+def _missing_urls(held: Sequence[PolicyRule], rule: PolicyRule) -> Iterator[PolicyRule]:
     for url in rule.urls:
         verbs = _missing_verbs(rule.verbs, (owner for owner in held if owner.covers_url(url)))
         if verbs:
-            yield Rule(verbs, urls=(url,))
+            yield PolicyRule(verbs, urls=(url,))
 
 
-def _missing_verbs(verbs: Iterable[str], owners: Iterable[Rule]) -> tuple[str, ...]:
+def _missing_verbs(verbs: Iterable[str], owners: Iterable[PolicyRule]) -> tuple[str, ...]:
     allowed = {verb for owner in owners for verb in owner.verbs}
     return () if ANY in allowed else tuple(verb for verb in verbs if verb not in allowed)
 
 
-def refusal(identity: Identity, lacking: Iterable[Rule]) -> str:
+def refusal(identity: Identity, lacking: Iterable[PolicyRule]) -> str:
     """Why the grant is refused, in the words scripts know; a long list is cut."""
-    told = sorted({str(rule) for rule in lacking})
-    more = [f"and {len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else []
+    messages = sorted({str(rule) for rule in lacking})
+    more = [f"and {len(messages) - REPORTED_MAX} more"] if len(messages) > REPORTED_MAX else []
     return (
         f"user {quote(identity.user)} (groups={quoted(identity.groups)}) is attempting to grant"
-        " RBAC permissions not currently held:\n" + "\n".join(told[:TOLD_MAX] + more)
+        " RBAC permissions not currently held:\n" + "\n".join(messages[:REPORTED_MAX] + more)
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from alcove.api import localvolumes, objects, selectors
+from alcove.api import local_volumes, objects, selectors
 from alcove.api.errors import BadRequest
 from alcove.api.ids import ALL, SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
@@ -24,8 +24,8 @@ from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import podreferences
 from alcove.apiserver.rbac.access import Access
 from alcove.apiserver.rbac.podreferences import Reference
-from alcove.apiserver.rbac.policy import Decision
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.rbac.policy import AccessDecision
+from alcove.apiserver.reader import CacheReader
 
 NODES_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
@@ -51,9 +51,9 @@ _EVENTS = frozenset(("create", "patch", "update"))
 _NODE = _READ | _EVENTS
 _KEEP = frozenset(("create", "delete", "get", "patch", "update"))
 
-_ALLOWED = Decision(True, "a pod on the node needs it")
-_OWN = Decision(True, "it is the node's own")
-_DENIED = Decision(False, "nothing on this node needs it")
+_ALLOWED = AccessDecision(True, "a pod on the node needs it")
+_OWN = AccessDecision(True, "it is the node's own")
+_DENIED = AccessDecision(False, "nothing on this node needs it")
 
 
 def node_name(identity: Identity) -> str:
@@ -76,16 +76,16 @@ class _Needs(Struct, frozen=True):
 
 _NOTHING = _Needs(0, {}, frozenset(), ())
 
-_Rule = Callable[["NodeAuthorizer", str, Access], Decision | None]
+_Rule = Callable[["NodeAuthorizer", str, Access], AccessDecision | None]
 """(authorizer, node, access) → the decision; None leaves it to roles."""
 
 
 class NodeAuthorizer:
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CacheReader) -> None:
         self._reader = reader
         self._needs: dict[tuple[TenantId, str], _Needs] = {}
 
-    def authorize(self, node: str, access: Access) -> Decision | None:
+    def authorize(self, node: str, access: Access) -> AccessDecision | None:
         """The decision, or None: the roles of ring0 decide."""
         if access.path:
             return None if self._is_present(node, access.tenant) else _DENIED
@@ -114,7 +114,7 @@ class NodeAuthorizer:
 
     # Rules
 
-    def _named_by_pod(self, node: str, access: Access) -> Decision:
+    def _named_by_pod(self, node: str, access: Access) -> AccessDecision:
         """One object at a time. `access.name` is also what a list or watch selects by `metadata.name`."""
         if access.verb not in _READ or not access.name:
             return _DENIED
@@ -163,16 +163,16 @@ class NodeAuthorizer:
         ref = objects.get(volume, "spec", "claimRef", default={}) if volume else {}
         return volume if (ref.get("namespace"), ref.get("name")) == (namespace, claim_name) else None
 
-    def _volumes(self, node: str, access: Access) -> Decision:
+    def _volumes(self, node: str, access: Access) -> AccessDecision:
         """Its own local volumes, which it wipes when they go, and those of the pods on it."""
         if access.verb in ("list", "watch") and _selects_own_volumes(access.labels, node):
             return _OWN
         volume = self._reader.get(access.tenant, _VOLUMES, "", access.name) if access.name else None
-        if volume is not None and localvolumes.node_of(volume) == node and access.verb in ("get", "patch"):
+        if volume is not None and local_volumes.node_of(volume) == node and access.verb in ("get", "patch"):
             return _OWN
         return self._volume_of_pod(node, access)
 
-    def _volume_of_pod(self, node: str, access: Access) -> Decision:
+    def _volume_of_pod(self, node: str, access: Access) -> AccessDecision:
         if access.verb not in _READ or not access.name:
             return _DENIED
         volume = self._reader.get(access.tenant, _VOLUMES, "", access.name)
@@ -181,14 +181,14 @@ class NodeAuthorizer:
         is_named = (_CLAIMS.resource, namespace, claim) in self.needs(access.tenant, node).references
         return _ALLOWED if is_named and self._volume(access.tenant, namespace, claim) is volume else _DENIED
 
-    def _claim_status(self, node: str, access: Access) -> Decision:
+    def _claim_status(self, node: str, access: Access) -> AccessDecision:
         return _ALLOWED if access.verb in _STATUS and self._is_named(node, access) else _DENIED
 
-    def _token(self, node: str, access: Access) -> Decision:
+    def _token(self, node: str, access: Access) -> AccessDecision:
         """Which pod the token is bound to is in the body: admission looks at it."""
         return _ALLOWED if access.verb == "create" and self._is_named(node, access) else _DENIED
 
-    def _pods(self, node: str, access: Access) -> Decision:
+    def _pods(self, node: str, access: Access) -> AccessDecision:
         match access.verb:
             case "list" | "watch":
                 if access.metadata_only and self._has_pod(node, access.tenant):
@@ -201,21 +201,21 @@ class NodeAuthorizer:
                 return self._of_bound_pod(node, access)
         return _DENIED
 
-    def _pod_status(self, node: str, access: Access) -> Decision:
+    def _pod_status(self, node: str, access: Access) -> AccessDecision:
         return self._of_bound_pod(node, access) if access.verb in _STATUS else _DENIED
 
-    def _eviction(self, node: str, access: Access) -> Decision:
+    def _eviction(self, node: str, access: Access) -> AccessDecision:
         return self._of_bound_pod(node, access) if access.verb == "create" else _DENIED
 
-    def _of_bound_pod(self, node: str, access: Access) -> Decision:
+    def _of_bound_pod(self, node: str, access: Access) -> AccessDecision:
         is_bound = (access.namespace, access.name) in self.needs(access.tenant, node).pods
         return _ALLOWED if is_bound else _DENIED
 
-    def _present(self, node: str, access: Access) -> Decision:
+    def _present(self, node: str, access: Access) -> AccessDecision:
         is_read = access.verb in _READ
         return _ALLOWED if is_read and self._has_pod(node, access.tenant) else _DENIED
 
-    def _runtime_class(self, node: str, access: Access) -> Decision:
+    def _runtime_class(self, node: str, access: Access) -> AccessDecision:
         """Ring0's say which isolation tenants may choose: every node has to know them."""
         is_read = access.verb in _READ
         return _ALLOWED if is_read and self._is_present(node, access.tenant) else _DENIED
@@ -223,29 +223,29 @@ class NodeAuthorizer:
     def _has_pod(self, node: str, tenant: TenantId) -> bool:
         return bool(self.needs(tenant, node).pods)
 
-    def _events(self, node: str, access: Access) -> Decision:
+    def _events(self, node: str, access: Access) -> AccessDecision:
         is_write = access.verb in _EVENTS
         return _ALLOWED if is_write and self._is_present(node, access.tenant) else _DENIED
 
-    def _node(self, node: str, access: Access) -> Decision:
+    def _node(self, node: str, access: Access) -> AccessDecision:
         return _own(node, access, _NODE)
 
-    def _node_status(self, node: str, access: Access) -> Decision:
+    def _node_status(self, node: str, access: Access) -> AccessDecision:
         return _own(node, access, _STATUS)
 
-    def _storage_node(self, node: str, access: Access) -> Decision:
+    def _storage_node(self, node: str, access: Access) -> AccessDecision:
         return _own(node, access, _KEEP)
 
-    def _lease(self, node: str, access: Access) -> Decision:
+    def _lease(self, node: str, access: Access) -> AccessDecision:
         return _own(node, access, _KEEP) if access.namespace == LEASE_NAMESPACE else _DENIED
 
-    def _attachment(self, node: str, access: Access) -> Decision:
+    def _attachment(self, node: str, access: Access) -> AccessDecision:
         if access.verb not in _READ or not access.name:
             return _DENIED
         found = self._reader.get(access.tenant, _ATTACHMENTS, "", access.name)
         return _ALLOWED if found and objects.get(found, "spec", "nodeName") == node else _DENIED
 
-    def _certificate_request(self, node: str, access: Access) -> Decision | None:
+    def _certificate_request(self, node: str, access: Access) -> AccessDecision | None:
         """Asking is for everybody in ring0, by role; reading is for who asked."""
         if access.tenant != SYSTEM:
             return _DENIED
@@ -255,10 +255,10 @@ class NodeAuthorizer:
         asker = objects.get(found, "spec", "username") if found else None
         return _OWN if asker == NODE_USER_PREFIX + node else _DENIED
 
-    def _ring0_read(self, _node: str, access: Access) -> Decision | None:
+    def _ring0_read(self, _node: str, access: Access) -> AccessDecision | None:
         return None if access.verb in _READ and access.tenant in (SYSTEM, ALL) else _DENIED
 
-    def _ring0_create(self, _node: str, access: Access) -> Decision | None:
+    def _ring0_create(self, _node: str, access: Access) -> AccessDecision | None:
         return None if access.verb == "create" and access.tenant == SYSTEM else _DENIED
 
 
@@ -286,7 +286,7 @@ def _references(pod: Object) -> frozenset[Reference]:
     return frozenset() if podreferences.MIRROR in objects.annotations(pod) else podreferences.references(pod)
 
 
-def _own(node: str, access: Access, verbs: frozenset[str]) -> Decision:
+def _own(node: str, access: Access, verbs: frozenset[str]) -> AccessDecision:
     """An object in ring0 with the node's name. What a new one is called, admission looks at."""
     is_own = access.tenant == SYSTEM and (access.verb == "create" or access.name == node)
     return _OWN if is_own and access.verb in verbs else _DENIED
@@ -303,7 +303,7 @@ def _selects_node(fields: str, node: str) -> bool:
 
 
 def _selects_own_volumes(labels: str, node: str) -> bool:
-    return labels in (f"{localvolumes.NODE_LABEL}={node}", f"{localvolumes.NODE_LABEL}=={node}")
+    return labels in (f"{local_volumes.NODE_LABEL}={node}", f"{local_volumes.NODE_LABEL}=={node}")
 
 
 _RULES: dict[tuple[str, str], _Rule] = {

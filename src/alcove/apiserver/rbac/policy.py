@@ -14,20 +14,20 @@ from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.auth import serviceaccounts
 from alcove.apiserver.rbac import aggregate, defaults
-from alcove.apiserver.rbac.rules import Rule, compile_rules, quote
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.rbac.rules import PolicyRule, compile_rules, quote
+from alcove.apiserver.reader import CacheReader
 
 VERDICTS_MAX = 512
 NAMESPACES_MAX = 1024
 
 
-class Decision(Struct, frozen=True):
+class AccessDecision(Struct, frozen=True):
     allowed: bool
     reason: str = ""
     """Which binding allowed it; or, when denied, what may be broken (a binding to a missing role)."""
 
 
-class Question(Struct, frozen=True):
+class RbacQuery(Struct, frozen=True):
     """What is asked of a policy, but for the object's name. `namespace` "" asks cluster-wide bindings only.
     A `path` makes it a question about a path that is no resource."""
 
@@ -41,18 +41,18 @@ class Question(Struct, frozen=True):
     path: str = ""
 
 
-class Verdict(Struct, frozen=True):
+class RbacVerdict(Struct, frozen=True):
     """The answer: for objects of every name, or by name."""
 
-    always: Decision | None
-    by_name: dict[str, Decision]
-    otherwise: Decision
+    always: AccessDecision | None
+    by_name: dict[str, AccessDecision]
+    otherwise: AccessDecision
 
 
-class Grant(Struct, frozen=True):
+class RbacGrant(Struct, frozen=True):
     """What one binding gives one subject."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     reason: str
     broken: str = ""
 
@@ -63,13 +63,13 @@ class _Index:
     __slots__ = ("_groups", "_users")
 
     def __init__(self) -> None:
-        self._users: dict[str, list[Grant]] = {}
-        self._groups: dict[str, list[Grant]] = {}
+        self._users: dict[str, list[RbacGrant]] = {}
+        self._groups: dict[str, list[RbacGrant]] = {}
 
-    def add(self, kind: str, name: str, grant: Grant) -> None:
+    def add(self, kind: str, name: str, grant: RbacGrant) -> None:
         (self._groups if kind == "Group" else self._users).setdefault(name, []).append(grant)
 
-    def grants(self, user: str, groups: Iterable[str]) -> Iterator[Grant]:
+    def grants(self, user: str, groups: Iterable[str]) -> Iterator[RbacGrant]:
         yield from self._users.get(user, ())
         for group in groups:
             yield from self._groups.get(group, ())
@@ -78,26 +78,26 @@ class _Index:
         return bool(self._users or self._groups)
 
 
-class Policy:
-    def __init__(self, tenant: TenantId, reader: Reader) -> None:
+class RbacPolicy:
+    def __init__(self, tenant: TenantId, reader: CacheReader) -> None:
         self._tenant = tenant
         self._reader = reader
-        self._cluster_rules: dict[str, tuple[Rule, ...] | None] = {}
+        self._cluster_rules: dict[str, tuple[PolicyRule, ...] | None] = {}
         self._namespaces: dict[str, _Index] = {}
-        self.verdicts: dict[Question, Verdict] = {}
+        self.verdicts: dict[RbacQuery, RbacVerdict] = {}
         stored = reader.list(tenant, defaults.CLUSTER_ROLE_BINDINGS)
         bindings = defaults.with_built_in(tenant, defaults.CLUSTER_ROLE_BINDINGS, stored)
         self._cluster = self._index(bindings.values(), "")
 
-    def judge(self, question: Question) -> Verdict:
+    def judge(self, question: RbacQuery) -> RbacVerdict:
         """The verdict, remembered for whoever asks again through `verdicts`."""
         if len(self.verdicts) >= VERDICTS_MAX:
             self.verdicts.clear()
         verdict = self.verdicts[question] = self._judge(question)
         return verdict
 
-    def _judge(self, question: Question) -> Verdict:
-        by_name: dict[str, Decision] = {}
+    def _judge(self, question: RbacQuery) -> RbacVerdict:
+        by_name: dict[str, AccessDecision] = {}
         broken = []
         for grant in self.grants(question.user, question.groups, question.namespace):
             if grant.broken:
@@ -105,15 +105,15 @@ class Policy:
             for rule in grant.rules:
                 if not _speaks_of(rule, question):
                     continue
-                decision = Decision(True, grant.reason)
+                decision = AccessDecision(True, grant.reason)
                 if not rule.names or question.path:
-                    return Verdict(decision, {}, decision)
+                    return RbacVerdict(decision, {}, decision)
                 for name in rule.names:
                     by_name.setdefault(name, decision)
-        told = f"RBAC: {_joined(broken)}" if broken else ""
-        return Verdict(None, by_name, Decision(False, told))
+        message = f"RBAC: {_joined(broken)}" if broken else ""
+        return RbacVerdict(None, by_name, AccessDecision(False, message))
 
-    def grants(self, user: str, groups: Iterable[str], namespace: str) -> Iterator[Grant]:
+    def grants(self, user: str, groups: Iterable[str], namespace: str) -> Iterator[RbacGrant]:
         """Everything given to a subject cluster-wide, and in `namespace` unless it is ""."""
         yield from self._cluster.grants(user, groups)
         if namespace:
@@ -123,7 +123,7 @@ class Policy:
         """Whether anything is bound in this namespace at all."""
         return bool(namespace) and bool(self._namespace(namespace))
 
-    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...] | None:
+    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role, None if there is no such role."""
         if kind == "ClusterRole":
             return self._cluster_role_rules(name)
@@ -149,15 +149,15 @@ class Policy:
                 name = _subject_name(subject, namespace)
                 if name:
                     reason = f"RBAC: allowed by {_described(binding, ref, subject, namespace)}"
-                    index.add(subject.get("kind", ""), name, Grant(rules or (), reason, broken))
+                    index.add(subject.get("kind", ""), name, RbacGrant(rules or (), reason, broken))
         return index
 
-    def _cluster_role_rules(self, name: str) -> tuple[Rule, ...] | None:
+    def _cluster_role_rules(self, name: str) -> tuple[PolicyRule, ...] | None:
         if name not in self._cluster_rules:
             self._cluster_rules[name] = self._read_cluster_role(name)
         return self._cluster_rules[name]
 
-    def _read_cluster_role(self, name: str) -> tuple[Rule, ...] | None:
+    def _read_cluster_role(self, name: str) -> tuple[PolicyRule, ...] | None:
         role = self._reader.get(self._tenant, defaults.CLUSTER_ROLES, "", name)
         if role is None:
             role = defaults.built_in(self._tenant, defaults.CLUSTER_ROLES).get(name)
@@ -169,7 +169,7 @@ class Policy:
         return aggregate.aggregate(role, defaults.with_built_in(self._tenant, defaults.CLUSTER_ROLES, stored))
 
 
-def _speaks_of(rule: Rule, question: Question) -> bool:
+def _speaks_of(rule: PolicyRule, question: RbacQuery) -> bool:
     if question.path:
         return rule.matches_path(question.verb, question.path)
     return rule.matches(question.verb, question.group, question.resource, question.subresource)

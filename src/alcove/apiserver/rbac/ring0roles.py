@@ -3,58 +3,60 @@
 They reach every tenant, as all of ring0's cluster-wide rights do.
 """
 
-from alcove.apiserver.rbac.roletables import READ, Line, cluster_role, cluster_role_binding
+from alcove.apiserver.rbac.roletables import READ, RoleRow, cluster_role, cluster_role_binding
 
 _REVIEWS = (
-    Line("create", "authentication.k8s.io", "tokenreviews"),
-    Line("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
+    RoleRow("create", "authentication.k8s.io", "tokenreviews"),
+    RoleRow("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
 )
-_EVENTS = (Line("create patch update", "core events.k8s.io", "events"),)
+_EVENTS = (RoleRow("create patch update", "core events.k8s.io", "events"),)
 
 # What a node may do for the pods on it, and to itself, is no role's business: `rbac/nodes.py` decides it.
 _NODE = (
     *_REVIEWS,
-    Line(READ, "core", "tenants"),
-    Line(READ, "mizar.com", "bouncers dividers droplets endpoints subnets vpcs"),
-    Line("create", "certificates.k8s.io", "certificatesigningrequests"),
+    RoleRow(READ, "core", "tenants"),
+    RoleRow(READ, "mizar.com", "bouncers dividers droplets endpoints subnets vpcs"),
+    RoleRow("create", "certificates.k8s.io", "certificatesigningrequests"),
 )
 
 _SCHEDULER = (
     *_REVIEWS,
     *_EVENTS,
-    Line("create", "coordination.k8s.io", "leases"),
-    Line("get list update watch", "coordination.k8s.io", "leases", names="kube-scheduler"),
-    Line(READ, "core", "namespaces nodes replicationcontrollers services tenants"),
-    Line(f"{READ} delete", "core", "pods"),
-    Line("create", "core", "bindings pods/binding"),
-    Line("patch update", "core", "pods/status"),
-    Line(f"{READ} patch update", "core", "persistentvolumeclaims persistentvolumes"),
-    Line(READ, "apps", "replicasets statefulsets"),
-    Line(READ, "policy", "poddisruptionbudgets"),
-    Line(READ, "scheduling.k8s.io", "priorityclasses"),
-    Line(READ, "storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses volumeattachments"),
+    RoleRow("create", "coordination.k8s.io", "leases"),
+    RoleRow("get list update watch", "coordination.k8s.io", "leases", names="kube-scheduler"),
+    RoleRow(READ, "core", "namespaces nodes replicationcontrollers services tenants"),
+    RoleRow(f"{READ} delete", "core", "pods"),
+    RoleRow("create", "core", "bindings pods/binding"),
+    RoleRow("patch update", "core", "pods/status"),
+    RoleRow(f"{READ} patch update", "core", "persistentvolumeclaims persistentvolumes"),
+    RoleRow(READ, "apps", "replicasets statefulsets"),
+    RoleRow(READ, "policy", "poddisruptionbudgets"),
+    RoleRow(READ, "scheduling.k8s.io", "priorityclasses"),
+    RoleRow(
+        READ, "storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses volumeattachments"
+    ),
 )
 
 # Controllers make, change and collect objects of every kind, custom ones too, and hand roles to new
 # tenants. What they cannot do: impersonate anybody, or reach paths that are not the API's.
 _CONTROLLERS = (
-    Line(f"{READ} create delete deletecollection patch update", "*", "*"),
-    Line("bind escalate", "rbac.authorization.k8s.io", "clusterroles roles"),
-    Line("approve sign", "certificates.k8s.io", "signers"),
+    RoleRow(f"{READ} create delete deletecollection patch update", "*", "*"),
+    RoleRow("bind escalate", "rbac.authorization.k8s.io", "clusterroles roles"),
+    RoleRow("approve sign", "certificates.k8s.io", "signers"),
 )
 
 _MONITORING = (
-    Line("get", urls="/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
-    Line("get", "core", "nodes/metrics"),
+    RoleRow("get", urls="/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
+    RoleRow("get", "core", "nodes/metrics"),
 )
 
 
-def _request(subresource: str) -> tuple[Line, ...]:
-    return (Line("create", "certificates.k8s.io", f"certificatesigningrequests/{subresource}"),)
+def _request(subresource: str) -> tuple[RoleRow, ...]:
+    return (RoleRow("create", "certificates.k8s.io", f"certificatesigningrequests/{subresource}"),)
 
 
-def _approver(signer: str) -> tuple[Line, ...]:
-    return (Line("approve", "certificates.k8s.io", "signers", names=f"kubernetes.io/{signer}"),)
+def _approver(signer: str) -> tuple[RoleRow, ...]:
+    return (RoleRow("approve", "certificates.k8s.io", "signers", names=f"kubernetes.io/{signer}"),)
 
 
 _CERTIFICATES = "system:certificates.k8s.io"
@@ -67,8 +69,8 @@ CLUSTER_ROLES = (
     cluster_role(
         "system:kubelet-api-admin",
         [
-            Line(f"{READ} proxy", "core", "nodes"),
-            Line(
+            RoleRow(f"{READ} proxy", "core", "nodes"),
+            RoleRow(
                 "*",
                 "core",
                 "nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats",
@@ -77,7 +79,7 @@ CLUSTER_ROLES = (
     ),
     cluster_role(
         "system:node-bootstrapper",
-        [Line("create get list watch", "certificates.k8s.io", "certificatesigningrequests")],
+        [RoleRow("create get list watch", "certificates.k8s.io", "certificatesigningrequests")],
     ),
     cluster_role(f"{_CERTIFICATES}:certificatesigningrequests:nodeclient", _request("nodeclient")),
     cluster_role(f"{_CERTIFICATES}:certificatesigningrequests:selfnodeclient", _request("selfnodeclient")),

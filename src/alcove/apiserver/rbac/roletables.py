@@ -17,8 +17,8 @@ _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 
-class Line(Struct, frozen=True):
-    """A rule as words: `Line("get list", "core apps", "pods deployments")`; `core` is the group ""."""
+class RoleRow(Struct, frozen=True):
+    """A rule as words: `RoleRow("get list", "core apps", "pods deployments")`; `core` is the group ""."""
 
     verbs: str
     groups: str = ""
@@ -38,7 +38,7 @@ class Line(Struct, frozen=True):
         return {field: values for field, values in told.items() if values}
 
 
-def cluster_role(name: str, lines: Iterable[Line] = (), gathers: str = "", joins: str = "") -> Object:
+def cluster_role(name: str, lines: Iterable[RoleRow] = (), gathers: str = "", joins: str = "") -> Object:
     """A default ClusterRole. `gathers`, `joins`: "view" for the label `aggregate-to-view`."""
     labels = dict(_LABELS)
     if joins:

@@ -13,7 +13,7 @@ ANY = "*"
 SHARED_RULES_MAX = 16_384
 
 
-class Rule:
+class PolicyRule:
     """Immutable. Lists keep the order they were written in, for those who read them."""
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Rule:
         return (self.verbs, self.groups, self.resources, self.names, self.urls)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Rule) and self._key() == other._key())
+        return self is other or (isinstance(other, PolicyRule) and self._key() == other._key())
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -123,11 +123,11 @@ def quote(text: str) -> str:
 
 
 @lru_cache(SHARED_RULES_MAX)
-def _shared(*parts: tuple[str, ...]) -> Rule:
-    return Rule(*parts)
+def _shared(*parts: tuple[str, ...]) -> PolicyRule:
+    return PolicyRule(*parts)
 
 
-def compile_rule(raw: Object) -> Rule:
+def compile_rule(raw: Object) -> PolicyRule:
     """The rule that a role's `rules[i]` stands for."""
     return _shared(
         tuple(raw.get("verbs") or ()),
@@ -138,5 +138,5 @@ def compile_rule(raw: Object) -> Rule:
     )
 
 
-def compile_rules(raws: Iterable[Object] | None) -> tuple[Rule, ...]:
+def compile_rules(raws: Iterable[Object] | None) -> tuple[PolicyRule, ...]:
     return tuple(compile_rule(raw) for raw in raws or ())

@@ -4,7 +4,7 @@ from alcove.apiserver.rbac.roletables import (
     READ,
     READ_WRITE,
     WRITE,
-    Line,
+    RoleRow,
     cluster_role,
     cluster_role_binding,
 )
@@ -15,55 +15,55 @@ _ISSUER_URLS = (
 )
 
 _VIEW = (
-    Line(READ, "core", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods"),
-    Line(
+    RoleRow(READ, "core", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods"),
+    RoleRow(
         READ,
         "core",
         "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status",
     ),
-    Line(READ, "core", "bindings limitranges namespaces/status pods/log pods/status"),
-    Line(READ, "core", "replicationcontrollers/status resourcequotas resourcequotas/status"),
-    Line(READ, "core", "namespaces"),
-    Line(READ, "core events.k8s.io", "events"),
-    Line(READ, "core arktos.futurewei.com", "networks networks/status"),
-    Line(READ, "discovery.k8s.io", "endpointslices"),
-    Line(READ, "apps", "controllerrevisions daemonsets daemonsets/status"),
-    Line(READ, "apps", "deployments deployments/scale deployments/status"),
-    Line(READ, "apps", "replicasets replicasets/scale replicasets/status"),
-    Line(READ, "apps", "statefulsets statefulsets/scale statefulsets/status"),
-    Line(READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
-    Line(READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
-    Line(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
-    Line(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
-    Line(READ, "metrics.k8s.io", "nodes pods"),
+    RoleRow(READ, "core", "bindings limitranges namespaces/status pods/log pods/status"),
+    RoleRow(READ, "core", "replicationcontrollers/status resourcequotas resourcequotas/status"),
+    RoleRow(READ, "core", "namespaces"),
+    RoleRow(READ, "core events.k8s.io", "events"),
+    RoleRow(READ, "core arktos.futurewei.com", "networks networks/status"),
+    RoleRow(READ, "discovery.k8s.io", "endpointslices"),
+    RoleRow(READ, "apps", "controllerrevisions daemonsets daemonsets/status"),
+    RoleRow(READ, "apps", "deployments deployments/scale deployments/status"),
+    RoleRow(READ, "apps", "replicasets replicasets/scale replicasets/status"),
+    RoleRow(READ, "apps", "statefulsets statefulsets/scale statefulsets/status"),
+    RoleRow(READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
+    RoleRow(READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
+    RoleRow(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
+    RoleRow(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+    RoleRow(READ, "metrics.k8s.io", "nodes pods"),
 )
 
 _EDIT = (
-    Line(READ, "core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
-    Line("impersonate", "core", "serviceaccounts"),
-    Line(WRITE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
-    Line("create", "core", "pods/eviction"),
-    Line(
+    RoleRow(READ, "core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
+    RoleRow("impersonate", "core", "serviceaccounts"),
+    RoleRow(WRITE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
+    RoleRow("create", "core", "pods/eviction"),
+    RoleRow(
         WRITE, "core", "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale"
     ),
-    Line(WRITE, "core", "secrets serviceaccounts services services/proxy"),
-    Line("create", "core", "serviceaccounts/token"),
-    Line(WRITE, "core events.k8s.io", "events"),
-    Line(WRITE, "apps", "daemonsets deployments deployments/rollback deployments/scale"),
-    Line(WRITE, "apps", "replicasets replicasets/scale statefulsets statefulsets/scale"),
-    Line(WRITE, "autoscaling", "horizontalpodautoscalers"),
-    Line(WRITE, "batch", "cronjobs jobs"),
-    Line(WRITE, "policy", "poddisruptionbudgets"),
-    Line(WRITE, "networking.k8s.io", "ingresses networkpolicies"),
-    Line(READ_WRITE, "coordination.k8s.io", "leases"),
+    RoleRow(WRITE, "core", "secrets serviceaccounts services services/proxy"),
+    RoleRow("create", "core", "serviceaccounts/token"),
+    RoleRow(WRITE, "core events.k8s.io", "events"),
+    RoleRow(WRITE, "apps", "daemonsets deployments deployments/rollback deployments/scale"),
+    RoleRow(WRITE, "apps", "replicasets replicasets/scale statefulsets statefulsets/scale"),
+    RoleRow(WRITE, "autoscaling", "horizontalpodautoscalers"),
+    RoleRow(WRITE, "batch", "cronjobs jobs"),
+    RoleRow(WRITE, "policy", "poddisruptionbudgets"),
+    RoleRow(WRITE, "networking.k8s.io", "ingresses networkpolicies"),
+    RoleRow(READ_WRITE, "coordination.k8s.io", "leases"),
 )
 
 _ADMIN = (
-    Line("create", "authorization.k8s.io", "localsubjectaccessreviews"),
-    Line(READ_WRITE, "rbac.authorization.k8s.io", "rolebindings roles"),
+    RoleRow("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+    RoleRow(READ_WRITE, "rbac.authorization.k8s.io", "rolebindings roles"),
 )
 
-EVERYTHING = (Line("*", "*", "*"), Line("*", urls="*"))
+EVERYTHING = (RoleRow("*", "*", "*"), RoleRow("*", urls="*"))
 
 CLUSTER_ROLES = (
     cluster_role("cluster-admin", EVERYTHING),
@@ -75,27 +75,27 @@ CLUSTER_ROLES = (
     cluster_role("system:aggregate-to-view", _VIEW, joins="view"),
     cluster_role(
         "system:discovery",
-        [Line("get", urls=f"/api /api/* /apis /apis/* /openapi /openapi/* {_PUBLIC_URLS}")],
+        [RoleRow("get", urls=f"/api /api/* /apis /apis/* /openapi /openapi/* {_PUBLIC_URLS}")],
     ),
-    cluster_role("system:public-info-viewer", [Line("get", urls=_PUBLIC_URLS)]),
+    cluster_role("system:public-info-viewer", [RoleRow("get", urls=_PUBLIC_URLS)]),
     cluster_role(
         "system:basic-user",
         [
-            Line("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
-            Line("create", "authentication.k8s.io", "selfsubjectreviews"),
+            RoleRow("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
+            RoleRow("create", "authentication.k8s.io", "selfsubjectreviews"),
         ],
     ),
     cluster_role(
         "system:auth-delegator",
         [
-            Line("create", "authentication.k8s.io", "tokenreviews"),
-            Line("create", "authorization.k8s.io", "subjectaccessreviews"),
+            RoleRow("create", "authentication.k8s.io", "tokenreviews"),
+            RoleRow("create", "authorization.k8s.io", "subjectaccessreviews"),
         ],
     ),
-    cluster_role("system:service-account-issuer-discovery", [Line("get", urls=_ISSUER_URLS)]),
+    cluster_role("system:service-account-issuer-discovery", [RoleRow("get", urls=_ISSUER_URLS)]),
     cluster_role(
         "system:certificates.k8s.io:kube-apiserver-client-approver",
-        [Line("approve", "certificates.k8s.io", "signers", names="kubernetes.io/kube-apiserver-client")],
+        [RoleRow("approve", "certificates.k8s.io", "signers", names="kubernetes.io/kube-apiserver-client")],
     ),
 )
 

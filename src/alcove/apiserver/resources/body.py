@@ -10,9 +10,9 @@ from alcove.api.objects import Object
 from alcove.api.protobuf import decode as protobuf
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 from alcove.api.schema.prune import prune
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources.options import field_validation
 
 _JSON = frozenset({"", "application/json"})
@@ -21,7 +21,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 WARNINGS_MAX = 100
 
 
-def read(call: Call, kind: Kind) -> Object:
+def read(call: ApiCall, kind: Kind) -> Object:
     """The object of a create or update."""
     mode = field_validation(call)
     duplicates: list[str] | None = None if mode == "Ignore" else []
@@ -30,13 +30,13 @@ def read(call: Call, kind: Kind) -> Object:
     return checked(call, kind, obj, mode, duplicates or [])
 
 
-def read_as(call: Call, node: Node, api_version: str, kind: str) -> Object:
+def read_as(call: ApiCall, node: SchemaNode, api_version: str, kind: str) -> Object:
     """A body that is not the resource's own kind: a Scale, a Binding, an Eviction."""
     value = parse(call, None)
     return decode(node, identified(value, api_version, kind))
 
 
-def parse(call: Call, duplicates: list[str] | None) -> Any:
+def parse(call: ApiCall, duplicates: list[str] | None) -> Any:
     content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type in _JSON:
         return parse_json(call.request.body, duplicates)
@@ -81,7 +81,7 @@ def _custom(kind: Kind, obj: Object, unknown: list[str] | None) -> Object:
 
 
 def checked(
-    call: Call,
+    call: ApiCall,
     kind: Kind,
     obj: Object,
     mode: str,
@@ -90,8 +90,8 @@ def checked(
 ) -> Object:
     """The object with unknown fields gone: told as warnings, or refused in Strict mode."""
     unknown: list[str] = []
-    told = None if mode == "Ignore" else unknown
-    obj = decode(kind.schema, obj, unknown=told) if kind.definition else _custom(kind, obj, told)
+    messages = None if mode == "Ignore" else unknown
+    obj = decode(kind.schema, obj, unknown=messages) if kind.definition else _custom(kind, obj, messages)
     faults = [unknown_told.format(path) for path in unknown] + duplicates
     if faults and mode == "Strict":
         raise BadRequest(

@@ -13,17 +13,17 @@ from alcove.api import meta, objects
 from alcove.api.encode import encode
 from alcove.api.errors import ApiError, NotFound
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
-from alcove.apiserver.cache.entries import Entry, Event
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.identity import MASTERS, Identity
-from alcove.apiserver.paths import Target
+from alcove.apiserver.paths import RequestTarget
 from alcove.apiserver.resources import deleting
 from alcove.apiserver.resources.options import DeleteOptions
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpRequest
-from alcove.store.base import Mismatch, Op
+from alcove.store.base import RevisionMismatch, WriteOp
 
 log = logging.getLogger(__name__)
 
@@ -37,21 +37,21 @@ class CrdRemoval:
         self._woken = asyncio.Event()
         self._awaited: set[GroupResource] = set()
 
-    def notice(self, events: Sequence[Event]) -> None:
+    def notice(self, events: Sequence[CacheEvent]) -> None:
         """The cache's events, in order."""
         for event in events:
             resource = event.entry.key.resource
             if resource == CRDS or resource in self._awaited:
                 self._woken.set()
 
-    async def run(self, services: Services) -> None:
+    async def run(self, services: ApiServerServices) -> None:
         while True:
             self._woken.clear()
             failed = False
             for entry in _ending(services):
                 try:
                     await self._remove(services, entry)
-                except (ApiError, Mismatch):
+                except (ApiError, RevisionMismatch):
                     failed = True
                 except Exception:
                     log.exception("a CRD's removal failed", extra={"crd": str(entry.key)})
@@ -65,7 +65,7 @@ class CrdRemoval:
         except TimeoutError:
             pass
 
-    async def _remove(self, services: Services, entry: Entry) -> None:
+    async def _remove(self, services: ApiServerServices, entry: CacheEntry) -> None:
         crd = entry.decode()
         now = meta.format_time(services.clock())
         tenants = [TenantId(objects.name(each)) for each in services.cache.list(SYSTEM, TENANTS)]
@@ -76,22 +76,26 @@ class CrdRemoval:
                 remaining += await _delete(services, found)
         if not removal.finish(crd, remaining, now):
             return
-        op = Op(entry.key, None, entry.revision, encode(crd))
+        op = WriteOp(entry.key, None, entry.revision, encode(crd))
         if crd["metadata"]["finalizers"]:
-            op = Op(entry.key, encode(crd), entry.revision)
+            op = WriteOp(entry.key, encode(crd), entry.revision)
         await services.store.write([op])
         await self._free_names(services, entry.key.tenant, crd, now)
 
-    async def _free_names(self, services: Services, tenant: TenantId, crd: objects.Object, now: str) -> None:
+    async def _free_names(
+        self, services: ApiServerServices, tenant: TenantId, crd: objects.Object, now: str
+    ) -> None:
         """Neighbours that wanted the names which are free now get them."""
         for other, status in removal.freed(services.cache, tenant, crd, services.registry.all(), now):
             key = Key(CRDS, tenant, "", objects.name(other))
             entry = services.cache.entry(key)
             if entry is not None:
-                await services.store.write([Op(key, encode({**other, "status": status}), entry.revision)])
+                await services.store.write(
+                    [WriteOp(key, encode({**other, "status": status}), entry.revision)]
+                )
 
 
-def _ending(services: Services) -> list[Entry]:
+def _ending(services: ApiServerServices) -> list[CacheEntry]:
     return [
         entry
         for entry in services.cache.entries(None, CRDS)
@@ -100,7 +104,7 @@ def _ending(services: Services) -> list[Entry]:
     ]
 
 
-async def _delete(services: Services, entry: Entry) -> int:
+async def _delete(services: ApiServerServices, entry: CacheEntry) -> int:
     """How many are left of this object: none, or the one that waits for its finalizers."""
     if entry.object["metadata"].get("deletionTimestamp"):
         return 1
@@ -108,10 +112,10 @@ async def _delete(services: Services, entry: Entry) -> int:
     kind = services.kinds.stored(entry.key.tenant, resource)
     if kind is None:
         return 0
-    target = Target(
+    target = RequestTarget(
         entry.key.tenant, "", kind.group, kind.version, kind.resource, entry.key.namespace, entry.key.name
     )
-    call = Call(HttpRequest("DELETE", "", "", {}), target, services.clock())
+    call = ApiCall(HttpRequest("DELETE", "", "", {}), target, services.clock())
     call.caller = call.identity = SELF
     call.tenant, call.kind, call.verb = entry.key.tenant, kind, "delete"
     try:

@@ -9,34 +9,36 @@ from alcove.api.fields import required
 from alcove.api.ids import Key
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
-from alcove.api.patch.apply import update as own
+from alcove.api.patch.apply import update_managed_fields
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, versions, writing
 from alcove.apiserver.resources.options import check_dry_run
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import ABSENT, Mismatch, Op
+from alcove.store.base import ABSENT, RevisionMismatch, WriteOp
 
 GENERATED_NAMES_MAX = 8
 
 
-async def create(services: Services, call: Call) -> HttpResponse:
+async def create(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
     obj = body.read(call, call.kind)
     entry = await create_object(services, call, obj, manager=writing.field_manager(call))
     return await writing.answer(call, 201, entry)
 
 
-async def create_object(services: Services, call: Call, obj: Object, *, manager: str | None) -> Entry:
+async def create_object(
+    services: ApiServerServices, call: ApiCall, obj: Object, *, manager: str | None
+) -> CacheEntry:
     """Takes a decoded object at the request's version to the store. `manager` None: managedFields are set."""
     kind = versions.working_kind(services, call)
     now = meta.format_time(services.clock())
     if kind.strategy.has_status and not kind.strategy.keeps_new_status:
         obj.pop("status", None)
     obj = await versions.to_storage(call.kind, kind, obj)
-    metadata = writing.place(call, obj)
+    metadata = writing.set_identity(call, obj)
     prefix = metadata.get("generateName") or ""
     generated = bool(prefix) and not metadata.get("name")
     if generated:
@@ -47,7 +49,7 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
     writing.identify(kind, call, metadata, now)
     kind.strategy.default(obj)
     if manager is not None:
-        own(
+        update_managed_fields(
             None,
             obj,
             node=kind.schema,
@@ -65,7 +67,9 @@ async def create_object(services: Services, call: Call, obj: Object, *, manager:
     return await _store(services, call, kind, attributes, prefix if generated else "")
 
 
-async def _store(services: Services, call: Call, kind: Kind, attributes: Attributes, prefix: str) -> Entry:
+async def _store(
+    services: ApiServerServices, call: ApiCall, kind: Kind, attributes: Attributes, prefix: str
+) -> CacheEntry:
     obj = attributes.obj
     assert obj is not None
     for attempt in range(writing.ATTEMPTS_MAX):
@@ -83,9 +87,9 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
         if call.dry_run:
             return writing.provisional(key, stored, None)
         try:
-            op = Op(key, encode(stored), ABSENT)
+            op = WriteOp(key, encode(stored), ABSENT)
             return await writing.commit(services, call, op, attributes.also, attributes.join)
-        except Mismatch as mismatch:
+        except RevisionMismatch as mismatch:
             if mismatch.key != key:
                 # The next attempt must see what won.
                 await services.catch_up()
@@ -96,7 +100,7 @@ async def _store(services: Services, call: Call, kind: Kind, attributes: Attribu
     raise TooManyRequests.after(1, "what this create depends on is changing too fast; try again")
 
 
-def _rename(kind: Kind, call: Call, obj: Object, prefix: str) -> None:
+def _rename(kind: Kind, call: ApiCall, obj: Object, prefix: str) -> None:
     metadata = obj["metadata"]
     metadata["name"] = meta.generate_name(prefix)
     metadata["selfLink"] = meta.self_link(kind, call.tenant, call.namespace, metadata["name"])

@@ -14,8 +14,8 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Operation
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import removal
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac.builtin import is_built_in
@@ -24,9 +24,9 @@ from alcove.apiserver.resources import body, lookup, versions, writing
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.options import DeleteOptions, delete_options, list_options
 from alcove.apiserver.responses import json_response
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import Mismatch, Op
+from alcove.store.base import RevisionMismatch, WriteOp
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -38,13 +38,13 @@ _EMPTIED_FIRST = frozenset({GroupResource("", "namespaces"), _TENANTS})
 _OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 
 
-class Plan(Struct, frozen=True):
+class DeletionPlan(Struct, frozen=True):
     """`marked` is the object as it waits for its end; None: it goes at once."""
 
     marked: Object | None
 
 
-def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Plan:
+def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> DeletionPlan:
     """What a delete request makes of the object (its own copy; changed in place)."""
     metadata = objects.metadata(obj)
     before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
@@ -54,7 +54,7 @@ def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Plan:
         obj.setdefault("status", {})["phase"] = "Terminating"
     waits = bool(metadata.get("finalizers")) or _is_unfinished(kind, obj) or grace > 0
     if not waits:
-        return Plan(None)
+        return DeletionPlan(None)
     if "deletionTimestamp" not in metadata:
         metadata["deletionTimestamp"] = meta.format_time(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
@@ -66,7 +66,7 @@ def plan(kind: Kind, obj: Object, options: DeleteOptions, now: float) -> Plan:
     after = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
     if kind.strategy.counts_generation and before != after:
         metadata["generation"] = metadata.get("generation", 0) + 1
-    return Plan(obj)
+    return DeletionPlan(obj)
 
 
 def _set_finalizers(metadata: Object, propagation: str) -> None:
@@ -104,25 +104,25 @@ def is_over(kind: Kind, obj: Object) -> bool:
     )
 
 
-async def check_empty(services: Services, kind: Kind, key: Key) -> None:
+async def check_empty(services: ApiServerServices, kind: Kind, key: Key) -> None:
     """A tenant or namespace goes when nothing is left in it, whoever thinks so: who watches several kinds
     hears of each in its own time, and may take what is still to come for nothing. Raises Conflict."""
     resource, cache = kind.group_resource, services.cache
     if resource not in _EMPTIED_FIRST:
         return
     # Nothing new is let in any more. What was let in before is written before this, which writes nothing.
-    last = await services.store.write([Op(Key(resource, key.tenant, key.name, ""), None)])
+    last = await services.store.write([WriteOp(Key(resource, key.tenant, key.name, ""), None)])
     await cache.reached(last)
     if resource == _TENANTS:
         left = cache.resources(TenantId(key.name))
     else:
         left = [each for each in cache.resources(key.tenant) if cache.count(key.tenant, each, key.name)]
     if left:
-        told = ", ".join(sorted(map(str, left)))
-        raise Conflict.of(resource, key.name, f"the {kind.singular} is not empty, it still has {told}")
+        message = ", ".join(sorted(map(str, left)))
+        raise Conflict.of(resource, key.name, f"the {kind.singular} is not empty, it still has {message}")
 
 
-async def delete(services: Services, call: Call) -> HttpResponse:
+async def delete(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     options = _options(services, call)
     entry, gone = await delete_object(services, call, call.key, options)
     if not gone:
@@ -131,8 +131,13 @@ async def delete(services: Services, call: Call) -> HttpResponse:
 
 
 async def delete_object(
-    services: Services, call: Call, key: Key, options: DeleteOptions, *, also: Sequence[Op] = ()
-) -> tuple[Entry, bool]:
+    services: ApiServerServices,
+    call: ApiCall,
+    key: Key,
+    options: DeleteOptions,
+    *,
+    also: Sequence[WriteOp] = (),
+) -> tuple[CacheEntry, bool]:
     """The object as it is now, and whether it is gone.
 
     `also` joins the transaction; what it expects no longer holding raises store.Mismatch.
@@ -168,18 +173,20 @@ async def delete_object(
                 return entry, False
             if planned.marked is None:
                 await check_empty(services, kind, key)
-                op = Op(key, None, entry.revision, encode(obj))
+                op = WriteOp(key, None, entry.revision, encode(obj))
             else:
-                op = Op(key, encode(planned.marked), entry.revision)
+                op = WriteOp(key, encode(planned.marked), entry.revision)
             return await writing.commit(services, call, op, joined, attributes.join), planned.marked is None
-        except Mismatch as mismatch:
+        except RevisionMismatch as mismatch:
             if any(mismatch.key == each.key for each in also):
                 raise
             await services.catch_up()
     raise Conflict.of(resource, key.name, writing.MODIFIED)
 
 
-def _check_preconditions(resource: GroupResource, entry: Entry, obj: Object, options: DeleteOptions) -> None:
+def _check_preconditions(
+    resource: GroupResource, entry: CacheEntry, obj: Object, options: DeleteOptions
+) -> None:
     uid = obj["metadata"]["uid"]
     if options.uid and options.uid != uid:
         why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {uid}"
@@ -192,7 +199,7 @@ def _check_preconditions(resource: GroupResource, entry: Entry, obj: Object, opt
         raise Conflict.of(resource, entry.key.name, why)
 
 
-def _options(services: Services, call: Call) -> DeleteOptions:
+def _options(services: ApiServerServices, call: ApiCall) -> DeleteOptions:
     given: Object = {}
     if call.request.body:
         node = services.registry.body(_OPTIONS)
@@ -204,7 +211,7 @@ def _options(services: Services, call: Call) -> DeleteOptions:
     return delete_options(call, given)
 
 
-def _success(call: Call, entry: Entry) -> Object:
+def _success(call: ApiCall, entry: CacheEntry) -> Object:
     details = {
         "name": entry.key.name,
         "group": call.kind.group,
@@ -217,7 +224,7 @@ def _success(call: Call, entry: Entry) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": about, "status": "Success", "details": details}
 
 
-async def delete_collection(services: Services, call: Call) -> HttpResponse:
+async def delete_collection(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     if call.list_tenant is None:
         raise MethodNotAllowed("deletecollection over all tenants is not allowed; name one tenant")
     options = _options(services, call)
@@ -225,7 +232,7 @@ async def delete_collection(services: Services, call: Call) -> HttpResponse:
     wanted = selected(call, chosen)
     resource = call.kind.storage_resource
     revision = services.cache.revision
-    deleted: list[Entry] = []
+    deleted: list[CacheEntry] = []
     for entry in list(services.cache.entries(call.list_tenant, resource, call.list_namespace)):
         if wanted is not None and not wanted(entry):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from alcove.api import objects
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.resources import (
@@ -20,11 +20,11 @@ from alcove.apiserver.resources import (
     watching,
 )
 from alcove.apiserver.resources.subresources import Subresources
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
 Answer = HttpResponse | Awaitable[HttpResponse]
-Handler = Callable[[Services, Call], Answer]
+Handler = Callable[[ApiServerServices, ApiCall], Answer]
 
 VERBS: dict[str, Handler] = {
     "get": reading.get,
@@ -41,17 +41,17 @@ VERBS: dict[str, Handler] = {
 _WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
-class Handlers:
-    def __init__(self, services: Services, subresources: Subresources) -> None:
+class ResourceHandlers:
+    def __init__(self, services: ApiServerServices, subresources: Subresources) -> None:
         self._services = services
         self._subresources = subresources
 
     @staticmethod
-    def _named(call: Call) -> str:
+    def _named(call: ApiCall) -> str:
         """The object's name, which a create has only in its body."""
         return call.target.name or objects.name(body.read(call, call.kind))
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ApiCall) -> Answer:
         if call.kind.warning:
             call.warnings.append(call.kind.warning)
         if call.kind.group_resource == CRDS and call.verb in _WRITES:

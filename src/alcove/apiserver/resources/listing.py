@@ -14,16 +14,16 @@ from alcove.api.errors import BadRequest, Expired
 from alcove.api.ids import Key, Revision
 from alcove.api.objects import Object
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import render_list
 from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.matching import Matches, matcher
 from alcove.apiserver.resources.options import ListOptions, list_options
 from alcove.apiserver.resources.reading import check_reached
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import Ahead, Compacted, Record
+from alcove.store.base import Compacted, RevisionInFuture, StoreRecord
 
 INCONSISTENT = -1
 """A token's revision that means: go on at whatever is newest."""
@@ -39,7 +39,7 @@ Position = tuple[str, str, str]
 """(tenant, namespace, name) of the last item that was returned."""
 
 
-class Token(Struct, frozen=True):
+class ContinueToken(Struct, frozen=True):
     rv: int
     start: Position
 
@@ -47,7 +47,7 @@ class Token(Struct, frozen=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> Token:
+    def decode(cls, text: str) -> ContinueToken:
         try:
             raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
             return msgspec.json.decode(raw, type=cls)
@@ -55,11 +55,13 @@ class Token(Struct, frozen=True):
             raise BadRequest("continue key is not valid: start the list again without it") from error
 
 
-def list_objects(services: Services, call: Call) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+def list_objects(
+    services: ApiServerServices, call: ApiCall
+) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     options = list_options(call)
     cache = services.cache
     if options.continue_:
-        token = Token.decode(options.continue_)
+        token = ContinueToken.decode(options.continue_)
         if options.revision:
             raise BadRequest("specifying resource version is not allowed when using continue")
         if token.rv == INCONSISTENT:
@@ -72,12 +74,12 @@ def list_objects(services: Services, call: Call) -> HttpResponse | Coroutine[Any
     return _page(call, options, _current(services, call, ("", "", "")), cache.revision)
 
 
-def _current(services: Services, call: Call, after: Position) -> Iterable[Entry]:
+def _current(services: ApiServerServices, call: ApiCall, after: Position) -> Iterable[CacheEntry]:
     return lookup.every(services, call.list_tenant, call.kind.storage_resource, call.list_namespace, after)
 
 
 def _at(
-    services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
+    services: ApiServerServices, call: ApiCall, options: ListOptions, revision: Revision, after: Position
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     cache = services.cache
     check_reached(cache, revision)
@@ -88,7 +90,7 @@ def _at(
 
 
 async def _past(
-    services: Services, call: Call, options: ListOptions, revision: Revision, after: Position
+    services: ApiServerServices, call: ApiCall, options: ListOptions, revision: Revision, after: Position
 ) -> HttpResponse:
     """A list as of an earlier revision, from the store's history."""
     tenant, resource = call.list_tenant, call.kind.storage_resource
@@ -99,9 +101,9 @@ async def _past(
             )
             for source in lookup.sources(tenant, resource)
         ]
-    except (Compacted, Ahead) as error:
+    except (Compacted, RevisionInFuture) as error:
         raise _expired(options, after) from error
-    entries: Iterable[Entry]
+    entries: Iterable[CacheEntry]
     if tenant is not None and lookup.is_overlaid(tenant, resource):
         stored = [_entries(services.cache, each.records, ("", "", "")) for each in snapshots]
         entries = lookup.overlaid(services, tenant, resource, stored, after[2])
@@ -111,19 +113,19 @@ async def _past(
     return page if isinstance(page, HttpResponse) else await page
 
 
-def _entries(cache: Cache, records: Iterable[Record], after: Position) -> Iterator[Entry]:
+def _entries(cache: Cache, records: Iterable[StoreRecord], after: Position) -> Iterator[CacheEntry]:
     for record in sorted(records, key=lambda record: _position(record.key)):
         if _position(record.key) > after:
             kept = cache.entry(record.key)
             same = kept is not None and kept.revision == record.revision
-            yield kept if kept and same else Entry(record.key, record.revision, record.body)
+            yield kept if kept and same else CacheEntry(record.key, record.revision, record.body)
 
 
 def _expired(options: ListOptions, after: Position) -> Expired:
     if not options.continue_:
         return Expired("The resourceVersion for the provided list is too old.")
     error = Expired(_TOO_OLD_TO_CONTINUE)
-    error.metadata = {"continue": Token(INCONSISTENT, after).encode()}
+    error.metadata = {"continue": ContinueToken(INCONSISTENT, after).encode()}
     return error
 
 
@@ -132,7 +134,7 @@ def _position(key: Key) -> Position:
 
 
 def _page(
-    call: Call, options: ListOptions, entries: Iterable[Entry], revision: Revision
+    call: ApiCall, options: ListOptions, entries: Iterable[CacheEntry], revision: Revision
 ) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     wanted = selected(call, options)
     found = entries if wanted is None else filter(wanted, entries)
@@ -142,7 +144,7 @@ def _page(
         page = list(islice(iterator, options.limit))
         rest = sum(1 for _ in iterator) if wanted is None else sum(1 for _ in islice(iterator, 1))
         if rest:
-            meta["continue"] = Token(revision, _position(page[-1].key)).encode()
+            meta["continue"] = ContinueToken(revision, _position(page[-1].key)).encode()
             if wanted is None:
                 meta["remainingItemCount"] = rest
     else:
@@ -153,10 +155,10 @@ def _page(
     return HttpResponse(200, render_list(view, page, revision, meta), view.content_type)
 
 
-async def _converted(call: Call, page: list[Entry], revision: Revision, meta: Object) -> HttpResponse:
+async def _converted(call: ApiCall, page: list[CacheEntry], revision: Revision, meta: Object) -> HttpResponse:
     entries = await versions.entries_at(call.kind, page)
     return HttpResponse(200, render_list(call.view, entries, revision, meta), call.view.content_type)
 
 
-def selected(call: Call, options: ListOptions) -> Matches | None:
+def selected(call: ApiCall, options: ListOptions) -> Matches | None:
     return matcher(call.kind, options.labels, options.fields)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from alcove.api.ids import SYSTEM, GroupResource, Key, TenantId
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds import sharing
 from alcove.apiserver.crds.sharing import CRDS
 from alcove.apiserver.rbac import builtin
-from alcove.apiserver.services import Services
-from alcove.store.base import ABSENT, Mismatch
+from alcove.apiserver.services import ApiServerServices
+from alcove.store.base import ABSENT, RevisionMismatch
 
 
-def find(services: Services, key: Key) -> Entry | None:
+def find(services: ApiServerServices, key: Key) -> CacheEntry | None:
     if key.resource == CRDS and sharing.shared(services.cache, key.tenant, key.name) is not None:
         return services.cache.entry(Key(CRDS, SYSTEM, "", key.name))
     entry = services.cache.entry(key)
@@ -24,7 +24,7 @@ def find(services: Services, key: Key) -> Entry | None:
     return entry
 
 
-async def confirm(services: Services, call: Call, entry: Entry) -> None:
+async def confirm(services: ApiServerServices, call: ApiCall, entry: CacheEntry) -> None:
     """For a write that changes nothing: raises store.Mismatch where the entry is not the newest state, which such a
     write never gets to compare with the store's."""
     if not services.shared or call.is_current:
@@ -34,7 +34,7 @@ async def confirm(services: Services, call: Call, entry: Entry) -> None:
     newest = find(services, entry.key)
     revision = ABSENT if newest is None else newest.revision
     if newest is None or revision != entry.revision:
-        raise Mismatch(entry.key, revision)
+        raise RevisionMismatch(entry.key, revision)
 
 
 def sources(tenant: TenantId | None, resource: GroupResource) -> tuple[TenantId | None, ...]:
@@ -43,12 +43,12 @@ def sources(tenant: TenantId | None, resource: GroupResource) -> tuple[TenantId 
 
 
 def every(
-    services: Services,
+    services: ApiServerServices,
     tenant: TenantId | None,
     resource: GroupResource,
     namespace: str | None,
     after: tuple[str, str, str] = ("", "", ""),
-) -> Iterator[Entry]:
+) -> Iterator[CacheEntry]:
     """In order of tenant, namespace, name; `tenant` None: of all tenants, of which only stored ones are shown."""
     if tenant is None or not is_overlaid(tenant, resource):
         return services.cache.entries(tenant, resource, namespace, after)
@@ -62,24 +62,24 @@ def is_overlaid(tenant: TenantId | None, resource: GroupResource) -> bool:
 
 
 def overlaid(
-    services: Services,
+    services: ApiServerServices,
     tenant: TenantId,
     resource: GroupResource,
-    stored: Sequence[Iterable[Entry]],
+    stored: Sequence[Iterable[CacheEntry]],
     after: str,
-) -> Iterator[Entry]:
+) -> Iterator[CacheEntry]:
     """What the tenant is shown, of names that follow `after`, if each of the `sources` has stored this."""
     if resource in builtin.RESOURCES:
         return builtin.merged(stored[0], tenant, resource, after, services.cache)
     return (entry for entry in _definitions(*stored) if entry.key.name > after)
 
 
-def is_shared(definition: Entry) -> bool:
+def is_shared(definition: CacheEntry) -> bool:
     """Whether a CRD of ring0 is every tenant's."""
     return definition.labels.get(sharing.LABEL) == sharing.FORCED
 
 
-def _definitions(own: Iterable[Entry], ring0: Iterable[Entry]) -> list[Entry]:
+def _definitions(own: Iterable[CacheEntry], ring0: Iterable[CacheEntry]) -> list[CacheEntry]:
     """A tenant's CRDs: ring0's shared ones and its own, in order of names."""
     found = {entry.key.name: entry for entry in own}
     found.update((entry.key.name, entry) for entry in ring0 if is_shared(entry))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from alcove.api.errors import BadRequest
 from alcove.api.kind import Kind, Scope
 from alcove.api.selectors import FieldSelector, LabelSelector
-from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.nodes import PODS
 
-Matches = Callable[[Entry], bool]
+Matches = Callable[[CacheEntry], bool]
 
 
 def exact_fields(fields: FieldSelector) -> dict[str, str]:
@@ -40,7 +40,7 @@ def _field_test(kind: Kind, fields: FieldSelector) -> Matches:
         if not known and not (term.field == "metadata.namespace" and kind.scope is Scope.NAMESPACE):
             raise BadRequest(f"field label not supported: {term.field}")
 
-    def test(entry: Entry) -> bool:
+    def test(entry: CacheEntry) -> bool:
         def value(field: str) -> str:
             match field:
                 case "metadata.name":

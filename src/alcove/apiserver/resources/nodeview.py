@@ -5,23 +5,23 @@ from __future__ import annotations
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM, Key
 from alcove.apiserver import nodes
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.nodes import NODES
 from alcove.apiserver.render import render, render_list
 from alcove.apiserver.resources import watching
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches
 from alcove.apiserver.resources.options import ListOptions, list_options
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
 
-def applies(call: Call) -> bool:
+def applies(call: ApiCall) -> bool:
     return call.kind.group_resource == NODES and call.tenant != SYSTEM and call.list_tenant is not None
 
 
-def get(services: Services, call: Call) -> HttpResponse:
+def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     name = call.target.name
     entry = services.cache.entry(Key(NODES, SYSTEM, "", name))
     if entry is None or name not in nodes.visible(services.cache, call.tenant):
@@ -29,23 +29,23 @@ def get(services: Services, call: Call) -> HttpResponse:
     return HttpResponse(200, render(call.view, nodes.shown(entry)), call.view.content_type)
 
 
-def list_nodes(services: Services, call: Call) -> HttpResponse:
+def list_nodes(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     wanted = _wanted(services, call, list_options(call))
     entries = [nodes.shown(entry) for entry in services.cache.entries(SYSTEM, NODES) if wanted(entry)]
     body = render_list(call.view, entries, services.cache.revision, {})
     return HttpResponse(200, body, call.view.content_type)
 
 
-def watch(services: Services, call: Call) -> watching.Answer:
+def watch(services: ApiServerServices, call: ApiCall) -> watching.Answer:
     """Which nodes are visible is asked anew with each event."""
     wanted = _wanted(services, call, list_options(call))
     return watching.watch_space(services, call, SYSTEM, call.narrowed_view, wanted)
 
 
-def _wanted(services: Services, call: Call, options: ListOptions) -> Matches:
+def _wanted(services: ApiServerServices, call: ApiCall, options: ListOptions) -> Matches:
     by_selector = selected(call, options)
 
-    def wanted(entry: Entry) -> bool:
+    def wanted(entry: CacheEntry) -> bool:
         if entry.key.name not in nodes.visible(services.cache, call.tenant):
             return False
         return by_selector is None or by_selector(entry)

@@ -10,7 +10,7 @@ from alcove.api.fields import FieldError, forbidden, invalid, not_supported
 from alcove.api.ids import Revision
 from alcove.api.objects import Object
 from alcove.api.selectors import FieldSelector, LabelSelector
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 
 _PROPAGATION = ("Foreground", "Background", "Orphan")
 
@@ -28,7 +28,7 @@ class ListOptions(Struct, frozen=True):
     initial_events: bool | None
 
 
-def list_options(call: Call) -> ListOptions:
+def list_options(call: ApiCall) -> ListOptions:
     query = call.query
     options = ListOptions(
         labels=selectors.parse(query.get("labelSelector", "")),
@@ -53,23 +53,23 @@ def _list_faults(options: ListOptions, watching: bool) -> list[FieldError]:
     if options.initial_events is not None and not watching:
         faults.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if watching and match and options.initial_events is None:
-        told = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        faults.append(forbidden("resourceVersionMatch", told))
+        message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        faults.append(forbidden("resourceVersionMatch", message))
     if watching and options.initial_events is not None and match != "NotOlderThan":
-        told = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        faults.append(forbidden("resourceVersionMatch", told))
+        message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        faults.append(forbidden("resourceVersionMatch", message))
     if match and not watching:
         if match not in ("Exact", "NotOlderThan"):
             faults.append(not_supported("resourceVersionMatch", match, ("Exact", "NotOlderThan", "")))
         if options.revision is None:
-            told = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            faults.append(forbidden("resourceVersionMatch", told))
+            message = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            faults.append(forbidden("resourceVersionMatch", message))
         if options.continue_:
-            told = "resourceVersionMatch is forbidden when continue is provided"
-            faults.append(forbidden("resourceVersionMatch", told))
+            message = "resourceVersionMatch is forbidden when continue is provided"
+            faults.append(forbidden("resourceVersionMatch", message))
         if match == "Exact" and options.revision == 0:
-            told = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            faults.append(forbidden("resourceVersionMatch", told))
+            message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            faults.append(forbidden("resourceVersionMatch", message))
     if options.limit < 0:
         faults.append(invalid("limit", options.limit, "must be greater than or equal to 0"))
     return faults
@@ -106,7 +106,7 @@ class DeleteOptions(Struct, frozen=True):
     raw: Object = {}
 
 
-def delete_options(call: Call, body: Object) -> DeleteOptions:
+def delete_options(call: ApiCall, body: Object) -> DeleteOptions:
     """From the body if it says something, else from the query."""
     query = call.query
     given = {**body}
@@ -121,8 +121,8 @@ def delete_options(call: Call, body: Object) -> DeleteOptions:
     if policy and policy not in _PROPAGATION:
         faults.append(not_supported("propagationPolicy", policy, (*_PROPAGATION, "nil")))
     if policy and given.get("orphanDependents") is not None:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        faults.append(invalid("propagationPolicy", policy, told))
+        message = "orphanDependents and deletionPropagation cannot be both set"
+        faults.append(invalid("propagationPolicy", policy, message))
     if faults:
         raise Invalid.of("meta.k8s.io", "DeleteOptions", "", faults)
     if given.get("orphanDependents") is not None:
@@ -138,14 +138,14 @@ def delete_options(call: Call, body: Object) -> DeleteOptions:
     )
 
 
-def check_dry_run(call: Call) -> None:
+def check_dry_run(call: ApiCall) -> None:
     given = call.query.get("dryRun", "")
     if given not in ("", "All"):
         fault = not_supported("dryRun", given, ("All",))
         raise Invalid.of("meta.k8s.io", "CreateOptions", "", [fault])
 
 
-def field_validation(call: Call) -> str:
+def field_validation(call: ApiCall) -> str:
     """Strict, Warn or Ignore."""
     given = call.query.get("fieldValidation", "")
     if given not in ("", "Strict", "Warn", "Ignore"):

@@ -15,19 +15,19 @@ from typing import Any, Protocol
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Entry, Event, Kind
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent, CacheEventType
 from alcove.apiserver.rbac import aggregate, builtin, defaults
 from alcove.apiserver.resources import lookup
 from alcove.apiserver.watch import Watcher
 
 
 class Overlay(Protocol):
-    def shown(self, event: Event) -> Iterator[Event]:
+    def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
         """What a change of a stored object means for what is shown. To be asked once for each, in order."""
 
 
 def of(
-    cache: Cache, tenant: TenantId | None, resource: GroupResource, ahead: Sequence[Event]
+    cache: Cache, tenant: TenantId | None, resource: GroupResource, ahead: Sequence[CacheEvent]
 ) -> Overlay | None:
     """None: the tenant is shown what is stored. `ahead` are the events which the overlay will be asked of, though
     the cache has them already."""
@@ -35,13 +35,13 @@ def of(
         return None
     own = _stored_before(cache, tenant, resource, ahead)
     if resource in builtin.RESOURCES:
-        return BuiltIn(cache, tenant, resource, own)
-    return Shared(own, _stored_before(cache, SYSTEM, resource, ahead))
+        return BuiltInRoles(cache, tenant, resource, own)
+    return SharedObjects(own, _stored_before(cache, SYSTEM, resource, ahead))
 
 
 def _stored_before(
-    cache: Cache, tenant: TenantId, resource: GroupResource, ahead: Iterable[Event]
-) -> dict[str, Entry]:
+    cache: Cache, tenant: TenantId, resource: GroupResource, ahead: Iterable[CacheEvent]
+) -> dict[str, CacheEntry]:
     stored = {entry.key.name: entry for entry in cache.entries(tenant, resource)}
     for event in reversed([event for event in ahead if event.entry.key.tenant == tenant]):
         if event.previous is None:
@@ -51,38 +51,38 @@ def _stored_before(
     return stored
 
 
-def _follow(stored: dict[str, Entry], event: Event) -> None:
-    if event.kind is Kind.DELETED:
+def _follow(stored: dict[str, CacheEntry], event: CacheEvent) -> None:
+    if event.kind is CacheEventType.DELETED:
         stored.pop(event.entry.key.name, None)
     else:
         stored[event.entry.key.name] = event.entry
 
 
-class Shared:
+class SharedObjects:
     """A tenant's CRDs: ring0's shared ones, and its own where none of those has the name."""
 
-    def __init__(self, own: dict[str, Entry], ring0: dict[str, Entry]) -> None:
+    def __init__(self, own: dict[str, CacheEntry], ring0: dict[str, CacheEntry]) -> None:
         self._own = own
         self._ring0 = ring0
 
-    def shown(self, event: Event) -> Iterator[Event]:
+    def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
         name = event.entry.key.name
         before = self._at(name)
         _follow(self._ring0 if event.entry.key.tenant == SYSTEM else self._own, event)
         yield from _told(event, before, self._at(name))
 
-    def _at(self, name: str) -> Entry | None:
+    def _at(self, name: str) -> CacheEntry | None:
         shared = self._ring0.get(name)
         if shared is not None and lookup.is_shared(shared):
             return shared
         return self._own.get(name)
 
 
-class BuiltIn:
+class BuiltInRoles:
     """A tenant's cluster roles or their bindings: the stored ones, and built-in ones that they do not replace."""
 
     def __init__(
-        self, cache: Cache, tenant: TenantId, resource: GroupResource, stored: dict[str, Entry]
+        self, cache: Cache, tenant: TenantId, resource: GroupResource, stored: dict[str, CacheEntry]
     ) -> None:
         self._tenant = tenant
         self._resource = resource
@@ -91,14 +91,14 @@ class BuiltIn:
         self._gathering = [name for name, bare in self._names.items() if aggregate.is_aggregated(bare)]
         self._created = builtin.created(tenant, cache)
 
-    def shown(self, event: Event) -> Iterator[Event]:
+    def shown(self, event: CacheEvent) -> Iterator[CacheEvent]:
         names = self._touched(event)
         before = [self._at(name) for name in names]
         _follow(self._stored, event)
         for name, was in zip(names, before, strict=True):
             yield from _told(event, was, self._at(name))
 
-    def _touched(self, event: Event) -> list[str]:
+    def _touched(self, event: CacheEvent) -> list[str]:
         """Names under which something else may be shown from now on."""
         name, was = event.entry.key.name, event.previous
         # Roles are gathered by labels.
@@ -106,7 +106,7 @@ class BuiltIn:
             return [name]
         return [name, *(each for each in self._gathering if each != name)]
 
-    def _at(self, name: str) -> Entry | None:
+    def _at(self, name: str) -> CacheEntry | None:
         found = self._stored.get(name)
         if found is not None or name not in self._names:
             return found
@@ -115,9 +115,9 @@ class BuiltIn:
         return builtin.made(key, self._created, [entry.object for entry in gathered])
 
 
-def _told(event: Event, before: Entry | None, after: Entry | None) -> Iterator[Event]:
+def _told(event: CacheEvent, before: CacheEntry | None, after: CacheEntry | None) -> Iterator[CacheEvent]:
     """The event as it is seen by who was shown `before` and is shown `after` now."""
-    if before is event.previous and after is (None if event.kind is Kind.DELETED else event.entry):
+    if before is event.previous and after is (None if event.kind is CacheEventType.DELETED else event.entry):
         yield event  # As it is, with the bytes that its watchers share.
         return
     if after is not None and builtin.is_built_in(after):
@@ -127,19 +127,19 @@ def _told(event: Event, before: Entry | None, after: Entry | None) -> Iterator[E
     if before is after:
         return
     if before is not None and after is not None and _uid(before) == _uid(after):
-        yield Event(Kind.MODIFIED, after, before)
+        yield CacheEvent(CacheEventType.MODIFIED, after, before)
         return
     if before is not None:
-        yield Event(Kind.DELETED, _at_revision(before, event.revision), before)
+        yield CacheEvent(CacheEventType.DELETED, _at_revision(before, event.revision), before)
     if after is not None:
-        yield Event(Kind.ADDED, after, None)
+        yield CacheEvent(CacheEventType.ADDED, after, None)
 
 
-def _at_revision(entry: Entry, revision: Revision) -> Entry:
-    return Entry(entry.key, revision, encode(entry.decode()))
+def _at_revision(entry: CacheEntry, revision: Revision) -> CacheEntry:
+    return CacheEntry(entry.key, revision, encode(entry.decode()))
 
 
-def _uid(entry: Entry) -> str:
+def _uid(entry: CacheEntry) -> str:
     uid: str = entry.decode()["metadata"].get("uid", "")
     return uid
 
@@ -152,7 +152,7 @@ class OverlaidWatcher(Watcher):
         self._overlay = overlay
         self._name = name
 
-    def _offer(self, event: Event) -> None:
+    def _offer(self, event: CacheEvent) -> None:
         if event.revision <= self._after:
             return
         for shown in self._overlay.shown(event):

@@ -11,13 +11,13 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.patch import merge, strategic
-from alcove.api.patch.apply import apply as apply_config
+from alcove.api.patch.apply import apply_configuration
 from alcove.api.schema.body import parse_json, parse_yaml
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, lookup, updating, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run, field_validation
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
 JSON = "application/json-patch+json"
@@ -29,7 +29,7 @@ _UNDECLARED = ".{}: field not declared in schema"
 _APPLY_JSON = "application/apply-patch+json"
 
 
-async def patch(services: Services, call: Call) -> HttpResponse:
+async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
     kind = versions.working_kind(services, call)
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -43,7 +43,7 @@ async def patch(services: Services, call: Call) -> HttpResponse:
     return await writing.answer(call, 200, entry)
 
 
-def change_of(call: Call, kind: Kind) -> updating.Change:
+def change_of(call: ApiCall, kind: Kind) -> updating.Change:
     """What the request's patch (not an apply) makes of the object, which is at `kind`'s version."""
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     apply_to = _patcher(call, form)
@@ -61,7 +61,7 @@ def change_of(call: Call, kind: Kind) -> updating.Change:
     return wanted
 
 
-def _patcher(call: Call, form: str) -> Any:
+def _patcher(call: ApiCall, form: str) -> Any:
     node = call.kind.schema
     known = (JSON, MERGE, STRATEGIC) if call.kind.definition else (JSON, MERGE)
     if form not in known:
@@ -103,18 +103,18 @@ async def _at_version(asked: Kind, kind: Kind, old: Object) -> Object:
     return old if asked is kind else await versions.from_storage(asked, old)
 
 
-async def _placed(call: Call, kind: Kind, new: Object) -> Object:
+async def _placed(call: ApiCall, kind: Kind, new: Object) -> Object:
     name = objects.name(new)
     if name != call.target.name:
         raise BadRequest(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
     new = await versions.to_storage(call.kind, kind, new)
-    writing.place(call, new)
+    writing.set_identity(call, new)
     return new
 
 
-async def _apply(services: Services, call: Call, kind: Kind) -> HttpResponse:
+async def _apply(services: ApiServerServices, call: ApiCall, kind: Kind) -> HttpResponse:
     manager = call.query.get("fieldManager", "")
     if not manager:
         fault = required("fieldManager", "is required for apply patch")
@@ -131,7 +131,7 @@ async def _apply(services: Services, call: Call, kind: Kind) -> HttpResponse:
     subresource = call.target.subresource
 
     def merged(live: Object | None) -> Object:
-        return apply_config(
+        return apply_configuration(
             live,
             config,
             node=call.kind.schema,

@@ -8,18 +8,26 @@ from msgspec import structs
 
 from alcove.api import meta, objects, selectors
 from alcove.api.encode import encode
-from alcove.api.errors import BadRequest, Cause, Conflict, Details, InternalError, NotFound, TooManyRequests
+from alcove.api.errors import (
+    BadRequest,
+    Conflict,
+    Details,
+    InternalError,
+    NotFound,
+    StatusCause,
+    TooManyRequests,
+)
 from alcove.api.ids import GroupResource, GroupVersionKind, Key
 from alcove.api.kinds.core.pods import subresources
 from alcove.api.objects import Object
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, patching, updating, writing
 from alcove.apiserver.resources.options import DeleteOptions, delete_options
 from alcove.apiserver.responses import json_response
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import Mismatch, Op
+from alcove.store.base import RevisionMismatch, WriteOp
 
 PODS = GroupResource("", "pods")
 BUDGETS = GroupResource("policy", "poddisruptionbudgets")
@@ -30,7 +38,7 @@ _EVICTED_FREELY = frozenset({"Succeeded", "Failed", "Pending"})
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-async def bind_by_object(services: Services, call: Call) -> HttpResponse:
+async def bind_by_object(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """POST bindings: the body names the pod."""
     node = services.registry.body(BINDING)
     assert node is not None
@@ -42,7 +50,7 @@ async def bind_by_object(services: Services, call: Call) -> HttpResponse:
     return await bind(services, call)
 
 
-async def bind(services: Services, call: Call) -> HttpResponse:
+async def bind(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """POST pods/NAME/binding."""
     node = services.registry.body(BINDING)
     assert node is not None
@@ -83,11 +91,11 @@ def _bound(pod: Object, binding: Object, now: str) -> Object:
             f"pod {name} is being deleted, cannot be assigned to a host",
         )
     if spec.get("nodeName"):
-        told = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-        raise Conflict.of(GroupResource("", "pods/binding"), name, told)
+        message = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise Conflict.of(GroupResource("", "pods/binding"), name, message)
     if spec.get("schedulingGates"):
-        told = f"pod {name} has non-empty .spec.schedulingGates"
-        raise Conflict.of(GroupResource("", "pods/binding"), name, told)
+        message = f"pod {name} has non-empty .spec.schedulingGates"
+        raise Conflict.of(GroupResource("", "pods/binding"), name, message)
     spec["nodeName"] = target
     for field in ("annotations", "labels"):
         if given := objects.get(binding, "metadata", field):
@@ -100,7 +108,7 @@ def _bound(pod: Object, binding: Object, now: str) -> Object:
     return pod
 
 
-async def evict(services: Services, call: Call) -> HttpResponse:
+async def evict(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     node = services.registry.body(EVICTION)
     assert node is not None
     eviction = body.read_as(call, node, EVICTION.api_version, EVICTION.kind)
@@ -118,17 +126,19 @@ async def evict(services: Services, call: Call) -> HttpResponse:
     raise _too_many("the pod's disruption budget is changing too fast; try again")
 
 
-async def _try_evict(services: Services, call: Call, options: DeleteOptions, also: list[Op]) -> bool:
+async def _try_evict(
+    services: ApiServerServices, call: ApiCall, options: DeleteOptions, also: list[WriteOp]
+) -> bool:
     """False: the budget changed meanwhile."""
     try:
         await deleting.delete_object(services, call, call.key, options, also=also)
-    except Mismatch:
+    except RevisionMismatch:
         await services.catch_up()
         return False
     return True
 
 
-def _budget(services: Services, entry: Entry) -> Entry | None:
+def _budget(services: ApiServerServices, entry: CacheEntry) -> CacheEntry | None:
     """The budget that the pod's eviction costs, if any."""
     pod = entry.object
     if objects.get(pod, "status", "phase") in _EVICTED_FREELY or pod["metadata"].get("deletionTimestamp"):
@@ -161,7 +171,7 @@ def _is_unhealthy_and_free(budget: Object, pod: Object) -> bool:
     return bool(status.get("desiredHealthy")) and status.get("currentHealthy", 0) >= status["desiredHealthy"]
 
 
-def _spend(services: Services, budget: Entry, pod: Entry) -> Op:
+def _spend(services: ApiServerServices, budget: CacheEntry, pod: CacheEntry) -> WriteOp:
     """The budget with one disruption less, to be written with the deletion."""
     obj = copy.deepcopy(budget.object)
     status = obj.setdefault("status", {})
@@ -179,13 +189,13 @@ def _spend(services: Services, budget: Entry, pod: Entry) -> Op:
         )
     status["disruptionsAllowed"] -= 1
     status.setdefault("disruptedPods", {})[pod.key.name] = meta.format_time(services.clock())
-    return Op(
+    return WriteOp(
         Key(BUDGETS, budget.key.tenant, budget.key.namespace, budget.key.name), encode(obj), budget.revision
     )
 
 
 def _too_many(message: str, cause: str = "") -> TooManyRequests:
-    causes = (Cause("DisruptionBudget", cause),) if cause else ()
+    causes = (StatusCause("DisruptionBudget", cause),) if cause else ()
     return TooManyRequests(message, Details(causes=causes, retry_after_seconds=10))
 
 
@@ -198,7 +208,7 @@ _PREPARE = {
 }
 
 
-async def change_spec(services: Services, call: Call) -> HttpResponse:
+async def change_spec(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """PUT and PATCH of ephemeralcontainers and resize: only what the subresource is about changes."""
     prepare, validate = _PREPARE[call.target.subresource]
     asked = patching.change_of(call, call.kind) if call.verb == "patch" else _asked_by_put(call)
@@ -215,7 +225,7 @@ async def change_spec(services: Services, call: Call) -> HttpResponse:
     return await writing.answer(call, 200, entry)
 
 
-def _asked_by_put(call: Call) -> updating.Change:
+def _asked_by_put(call: ApiCall) -> updating.Change:
     given = body.read(call, call.kind)
 
     async def wanted(_old: Object) -> Object:

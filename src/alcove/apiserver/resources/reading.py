@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from alcove.api.errors import Cause, Details, NotFound, Timeout
+from alcove.api.errors import Details, NotFound, StatusCause, Timeout
 from alcove.api.ids import Revision
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import lookup, versions
 from alcove.apiserver.resources.options import revision
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
 
-def get(services: Services, call: Call) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
+def get(services: ApiServerServices, call: ApiCall) -> HttpResponse | Coroutine[Any, Any, HttpResponse]:
     if call.request.raw_query:
         check_reached(services.cache, revision(call.query.get("resourceVersion", "")))
     entry = lookup.find(services, call.key)
@@ -29,13 +29,13 @@ def get(services: Services, call: Call) -> HttpResponse | Coroutine[Any, Any, Ht
     return HttpResponse(200, render(view, entry), view.content_type)
 
 
-async def _converted(call: Call, entry: Entry) -> HttpResponse:
+async def _converted(call: ApiCall, entry: CacheEntry) -> HttpResponse:
     entries = await versions.entries_at(call.kind, [entry])
     return HttpResponse(200, render(call.view, entries[0]), call.view.content_type)
 
 
 def check_reached(cache: Cache, wanted: Revision | None) -> None:
     if wanted is not None and wanted > cache.revision:
-        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
-        told = f"Too large resource version: {wanted}, current: {cache.revision}"
-        raise Timeout(told, Details(causes=(cause,), retry_after_seconds=1))
+        cause = StatusCause("ResourceVersionTooLarge", "Too large resource version")
+        message = f"Too large resource version: {wanted}, current: {cache.revision}"
+        raise Timeout(message, Details(causes=(cause,), retry_after_seconds=1))

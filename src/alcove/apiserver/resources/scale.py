@@ -14,11 +14,11 @@ from alcove.api.patch import json as json_patch
 from alcove.api.patch import merge
 from alcove.api.schema.body import parse_json
 from alcove.api.schema.decode import decode
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, patching, updating, versions, writing
 from alcove.apiserver.responses import json_response
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
 
 SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
@@ -37,8 +37,8 @@ def of(kind: Kind, obj: Object) -> Object:
     metadata = obj["metadata"]
     shown = ("name", "namespace", "tenant", "uid", "resourceVersion", "creationTimestamp")
     status: Object = {"replicas": objects.get(obj, *actual, default=0)}
-    if selector and (told := _selector_text(objects.get(obj, *selector))):
-        status["selector"] = told
+    if selector and (message := _selector_text(objects.get(obj, *selector))):
+        status["selector"] = message
     return {
         "kind": SCALE.kind,
         "apiVersion": SCALE.api_version,
@@ -58,21 +58,21 @@ def _selector_text(selector: Any) -> str:
     return str(selectors.from_labels(selector))
 
 
-async def get(services: Services, call: Call) -> HttpResponse:
+async def get(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     entry = services.cache.entry(call.key)
     if entry is None:
         raise NotFound.of(call.kind.group_resource, call.target.name)
     return await _answer(call, entry)
 
 
-async def update(services: Services, call: Call) -> HttpResponse:
+async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     node = services.registry.body(SCALE)
     assert node is not None
     given = body.read_as(call, node, SCALE.api_version, SCALE.kind)
     return await _answer(call, await _set(services, call, lambda _current: given))
 
 
-async def patch(services: Services, call: Call) -> HttpResponse:
+async def patch(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     node = services.registry.body(SCALE)
     assert node is not None
     form = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -89,7 +89,7 @@ async def patch(services: Services, call: Call) -> HttpResponse:
     return await _answer(call, await _set(services, call, changed))
 
 
-async def _set(services: Services, call: Call, wanted: Any) -> Entry:
+async def _set(services: ApiServerServices, call: ApiCall, wanted: Any) -> CacheEntry:
     kind = versions.working_kind(services, call)
     path, _, _ = paths(kind)
 
@@ -112,6 +112,6 @@ async def _set(services: Services, call: Call, wanted: Any) -> Entry:
     return await updating.change(services, call, kind, scaled, manager=writing.field_manager(call))
 
 
-async def _answer(call: Call, entry: Entry) -> HttpResponse:
+async def _answer(call: ApiCall, entry: CacheEntry) -> HttpResponse:
     obj = await versions.from_storage(call.kind, entry.decode())
     return json_response(200, of(call.kind, obj))

@@ -10,26 +10,26 @@ from alcove.api.ids import GroupVersionKind
 from alcove.api.objects import Object
 from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.auth.tokenrequests import TokenRequests
-from alcove.apiserver.call import Call
-from alcove.apiserver.negotiate import Form
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.negotiate import ResponseForm
 from alcove.apiserver.resources import body, patching, pods, reading, scale, updating, writing
 from alcove.apiserver.responses import json_response
 from alcove.apiserver.reviews import Reviews
-from alcove.apiserver.services import Services
-from alcove.apiserver.streams.connect import Streams
-from alcove.apiserver.usage import answers as metrics_api
-from alcove.apiserver.usage.answers import UsageAnswers
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.streams.connect import StreamHandler
+from alcove.apiserver.usage import metrics_api
+from alcove.apiserver.usage.metrics_api import MetricsApi
 from alcove.http.messages import HttpResponse
 
 Answer = HttpResponse | Awaitable[HttpResponse]
-Handler = Callable[[Services, Call], Answer]
+Handler = Callable[[ApiServerServices, ApiCall], Answer]
 
 TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 STREAMS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
-async def finalize(services: Services, call: Call) -> HttpResponse:
+async def finalize(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     """PUT …/finalize of a namespace or tenant: sets what it still waits for."""
     given = body.read(call, call.kind)
     finalizers = objects.get(given, "spec", "finalizers", default=[])
@@ -60,11 +60,11 @@ HANDLERS: dict[str, dict[str, Handler]] = {
 class Subresources:
     def __init__(
         self,
-        services: Services,
+        services: ApiServerServices,
         token_requests: TokenRequests,
         reviews: Reviews,
-        streams: Streams,
-        usage: UsageAnswers,
+        streams: StreamHandler,
+        usage: MetricsApi,
     ) -> None:
         self._services = services
         self._token_requests = token_requests
@@ -72,7 +72,7 @@ class Subresources:
         self._streams = streams
         self._usage = usage
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ApiCall) -> Answer:
         name = call.target.subresource
         if name == "token":
             return self._token(call)
@@ -80,7 +80,7 @@ class Subresources:
             return self._streams.answer(call)
         return HANDLERS[name][call.verb](self._services, call)
 
-    def virtual(self, call: Call) -> Callable[[Call], Answer] | None:
+    def virtual(self, call: ApiCall) -> Callable[[ApiCall], Answer] | None:
         """What answers a kind whose objects are never stored."""
         kind = call.kind
         if kind.group in REVIEW_GROUPS:
@@ -91,7 +91,7 @@ class Subresources:
             return lambda bound: pods.bind_by_object(self._services, bound)
         return None
 
-    def _token(self, call: Call) -> HttpResponse:
+    def _token(self, call: ApiCall) -> HttpResponse:
         node = self._services.registry.body(TOKEN_REQUEST)
         assert node is not None
         request = body.read_as(call, node, TOKEN_REQUEST.api_version, TOKEN_REQUEST.kind)
@@ -100,8 +100,8 @@ class Subresources:
         answer = self._token_requests.create(*where, request, call.warnings)
         return json_response(201, answer)
 
-    def _review(self, call: Call) -> HttpResponse:
-        if call.view.form in (Form.TABLE, Form.METADATA):
+    def _review(self, call: ApiCall) -> HttpResponse:
+        if call.view.form in (ResponseForm.TABLE, ResponseForm.METADATA):
             raise NotAcceptable(
                 "reviews have neither metadata nor columns: only application/json is accepted"
             )

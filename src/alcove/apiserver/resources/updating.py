@@ -13,30 +13,29 @@ from alcove.api.fields import invalid
 from alcove.api.kind import Kind
 from alcove.api.kinds.certificates import prepare_approval
 from alcove.api.objects import Object
-from alcove.api.patch.apply import restore_times
-from alcove.api.patch.apply import update as own
+from alcove.api.patch.apply import restore_times, update_managed_fields
 from alcove.api.schema.body import parse_json
 from alcove.apiserver.admission.base import Operation
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.resources import body, deleting, lookup, versions, writing
 from alcove.apiserver.resources.creating import create_object
 from alcove.apiserver.resources.options import check_dry_run
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import Mismatch, Op
+from alcove.store.base import RevisionMismatch, WriteOp
 
 Change = Callable[[Object], Awaitable[Object]]
 """The stored object (own copy, at the version that is worked on) → the object wanted, at the same version.
 It may carry `metadata.resourceVersion`: then it holds only for that state."""
 
 
-async def update(services: Services, call: Call) -> HttpResponse:
+async def update(services: ApiServerServices, call: ApiCall) -> HttpResponse:
     check_dry_run(call)
     kind = versions.working_kind(services, call)
     obj = body.read(call, call.kind)
     _check_name(call, obj)
-    writing.place(call, obj)
+    writing.set_identity(call, obj)
     obj["metadata"]["name"] = call.target.name
     manager = writing.field_manager(call)
     if lookup.find(services, call.key) is None:
@@ -65,7 +64,7 @@ def _fresh(encoded: bytes, revision: str | None) -> Object:
     return obj
 
 
-def _check_name(call: Call, obj: Object) -> None:
+def _check_name(call: ApiCall, obj: Object) -> None:
     given = objects.name(obj)
     if given and given != call.target.name:
         raise BadRequest(
@@ -74,14 +73,14 @@ def _check_name(call: Call, obj: Object) -> None:
 
 
 async def change(
-    services: Services,
-    call: Call,
+    services: ApiServerServices,
+    call: ApiCall,
     kind: Kind,
     wanted: Change,
     *,
     manager: str | None,
     operation: Operation = Operation.UPDATE,
-) -> Entry:
+) -> CacheEntry:
     """Brings the stored object to what `wanted` says, again on newer states while others write too.
 
     `manager` None: `wanted` has set managedFields. Raises NotFound, Conflict, Invalid.
@@ -96,27 +95,27 @@ async def change(
         writing.check_revision(kind, new, entry)
         try:
             return await _replace(services, call, kind, new, old, entry, manager, operation)
-        except Mismatch:
+        except RevisionMismatch:
             # The next attempt must see what won; who named a revision is then told of the conflict.
             await services.catch_up()
     raise Conflict.of(call.kind.group_resource, name, writing.MODIFIED)
 
 
 async def _replace(
-    services: Services,
-    call: Call,
+    services: ApiServerServices,
+    call: ApiCall,
     kind: Kind,
     new: Object,
     old: Object,
-    entry: Entry,
+    entry: CacheEntry,
     manager: str | None,
     operation: Operation,
-) -> Entry:
+) -> CacheEntry:
     subresource = call.target.subresource
     now = meta.format_time(services.clock())
     new = prepare(kind, new, old, subresource, now)
     if manager is not None:
-        own(
+        update_managed_fields(
             old,
             new,
             node=kind.schema,
@@ -147,9 +146,9 @@ async def _replace(
     encoded = encode(stored)
     if deleting.is_over(kind, new):
         await deleting.check_empty(services, kind, entry.key)
-        op = Op(entry.key, None, entry.revision, encoded)
+        op = WriteOp(entry.key, None, entry.revision, encoded)
     else:
-        op = Op(entry.key, encoded, entry.revision)
+        op = WriteOp(entry.key, encoded, entry.revision)
     return await writing.commit(services, call, op, attributes.also, attributes.join)
 
 

@@ -16,13 +16,13 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema.body import parse_json
 from alcove.api.schema.prune import prune
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.render import complete
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 
 
-def stored_kind(services: Services, call: Call) -> Kind:
+def stored_kind(services: ApiServerServices, call: ApiCall) -> Kind:
     """The kind at the version that is stored."""
     kind = call.kind
     if kind.storage_version in ("", kind.version) and kind.stored_resource is None:
@@ -34,7 +34,7 @@ def stored_kind(services: Services, call: Call) -> Kind:
     return found
 
 
-def working_kind(services: Services, call: Call) -> Kind:
+def working_kind(services: ApiServerServices, call: ApiCall) -> Kind:
     """The kind at the version that defaults, checks and admission see."""
     return stored_kind(services, call) if call.kind.definition else call.kind
 
@@ -55,7 +55,7 @@ async def to_storage(kind: Kind, stored: Kind, obj: Object) -> Object:
     return obj
 
 
-async def as_stored(services: Services, call: Call, kind: Kind, obj: Object) -> Object:
+async def as_stored(services: ApiServerServices, call: ApiCall, kind: Kind, obj: Object) -> Object:
     """`obj`, which is at `kind`'s version and stays as it is, as the store keeps it."""
     if kind.storage_version in ("", kind.version):
         return obj
@@ -63,7 +63,7 @@ async def as_stored(services: Services, call: Call, kind: Kind, obj: Object) -> 
     return await to_storage(kind, stored, parse_json(encode(obj)))
 
 
-def is_settled(kind: Kind, entry: Entry) -> bool:
+def is_settled(kind: Kind, entry: CacheEntry) -> bool:
     """Whether the store has the object at the version that it would be stored in now."""
     if kind.from_storage is None and kind.convert is None:
         return True
@@ -85,7 +85,7 @@ async def from_storage(kind: Kind, obj: Object) -> Object:
     return obj
 
 
-async def twice(kind: Kind, entry: Entry) -> tuple[Object, Object]:
+async def twice(kind: Kind, entry: CacheEntry) -> tuple[Object, Object]:
     """The stored object at `kind`'s version, and a copy of it to be changed; converted but once."""
     one = await from_storage(kind, entry.decode())
     if kind.convert is None:
@@ -93,12 +93,13 @@ async def twice(kind: Kind, entry: Entry) -> tuple[Object, Object]:
     return one, copy.deepcopy(one)
 
 
-async def entries_at(kind: Kind, entries: Sequence[Entry]) -> list[Entry]:
+async def entries_at(kind: Kind, entries: Sequence[CacheEntry]) -> list[CacheEntry]:
     """Entries whose bytes are at `kind`'s version: for kinds that convert by webhook, asked once for all."""
     assert kind.convert is not None
     converted = await kind.convert([complete(kind, entry).decode() for entry in entries], kind.api_version)
     found = [
-        Entry(entry.key, entry.revision, encode(obj)) for entry, obj in zip(entries, converted, strict=True)
+        CacheEntry(entry.key, entry.revision, encode(obj))
+        for entry, obj in zip(entries, converted, strict=True)
     ]
     if kind.completion is not None:
         for entry in found:

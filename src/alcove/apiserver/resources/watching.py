@@ -12,14 +12,14 @@ from alcove.api.errors import Expired
 from alcove.api.ids import GroupResource, Revision, TenantId
 from alcove.apiserver import watch
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.cache.entries import Entry, Event
-from alcove.apiserver.call import Call
-from alcove.apiserver.render import View
+from alcove.apiserver.cache.entries import CacheEntry, CacheEvent
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.render import ObjectView
 from alcove.apiserver.resources import lookup, overlays, versions
 from alcove.apiserver.resources.listing import selected
 from alcove.apiserver.resources.matching import Matches, exact_fields
 from alcove.apiserver.resources.options import ListOptions, list_options
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse, ResponseWriter
 
 DEFAULT_SECONDS = (1800, 3600)
@@ -29,13 +29,17 @@ DEFAULT_SECONDS = (1800, 3600)
 Answer = HttpResponse | Coroutine[Any, Any, HttpResponse]
 
 
-def watch_objects(services: Services, call: Call) -> Answer:
+def watch_objects(services: ApiServerServices, call: ApiCall) -> Answer:
     wanted = selected(call, list_options(call))
     return watch_space(services, call, call.list_tenant, call.view, wanted)
 
 
 def watch_space(
-    services: Services, call: Call, tenant: TenantId | None, view: View, wanted: Matches | None
+    services: ApiServerServices,
+    call: ApiCall,
+    tenant: TenantId | None,
+    view: ObjectView,
+    wanted: Matches | None,
 ) -> Answer:
     """Watches one tenant's objects, or (None) all tenants'."""
     options = list_options(call)
@@ -45,10 +49,10 @@ def watch_space(
 
 
 async def _watch_ahead(
-    services: Services,
-    call: Call,
+    services: ApiServerServices,
+    call: ApiCall,
     tenant: TenantId | None,
-    view: View,
+    view: ObjectView,
     wanted: Matches | None,
     after: Revision,
 ) -> HttpResponse:
@@ -65,11 +69,11 @@ async def _watch_ahead(
 
 
 def _watch(
-    services: Services,
-    call: Call,
+    services: ApiServerServices,
+    call: ApiCall,
     options: ListOptions,
     tenant: TenantId | None,
-    view: View,
+    view: ObjectView,
     wanted: Matches | None,
 ) -> HttpResponse:
     cache, resource = services.cache, call.kind.storage_resource
@@ -89,7 +93,7 @@ def _watch(
     elif overlay is not None:
         # What is shown of one object may follow from another.
         made, name = partial(overlays.OverlaidWatcher, overlay=overlay, name=name), None
-    initial: Iterable[Event | Entry | bytes] = history
+    initial: Iterable[CacheEvent | CacheEntry | bytes] = history
     if is_fresh:
         initial = _first(services, call, options, tenant, view, wanted)
     elif overlay is None:
@@ -97,7 +101,7 @@ def _watch(
     indexed = watch.indexed_value(resource, exact)
     watcher = made(
         services.hub,
-        [watch.Scope(resource, source, namespace, name, indexed) for source in sources],
+        [watch.WatchScope(resource, source, namespace, name, indexed) for source in sources],
         view,
         wanted,
         initial=initial,
@@ -112,7 +116,7 @@ def _watch(
 
 def _history(
     cache: Cache, sources: Sequence[TenantId | None], resource: GroupResource, after: Revision
-) -> list[Event] | None:
+) -> list[CacheEvent] | None:
     """Events after a revision, in order; None if some are forgotten."""
     found = [cache.history(source, resource, after) for source in sources]
     if len(found) == 1:
@@ -122,13 +126,13 @@ def _history(
 
 
 def _first(
-    services: Services,
-    call: Call,
+    services: ApiServerServices,
+    call: ApiCall,
     options: ListOptions,
     tenant: TenantId | None,
-    view: View,
+    view: ObjectView,
     wanted: Matches | None,
-) -> Iterator[Entry | bytes]:
+) -> Iterator[CacheEntry | bytes]:
     """The objects that are there, as if they had just been added."""
     name = call.target.name
     for entry in lookup.every(services, tenant, call.kind.storage_resource, call.list_namespace):
@@ -138,7 +142,7 @@ def _first(
         yield watch.bookmark(view, services.cache.revision, initial_end=True)
 
 
-def _in_scope(event: Event, call: Call) -> bool:
+def _in_scope(event: CacheEvent, call: ApiCall) -> bool:
     key = event.entry.key
     namespace, name = call.list_namespace, call.target.name
     return (namespace is None or key.namespace == namespace) and (not name or key.name == name)

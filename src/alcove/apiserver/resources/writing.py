@@ -16,14 +16,14 @@ from alcove.api.objects import Object
 from alcove.api.patch.apply import FieldSet, fieldmanager
 from alcove.apiserver import fencing
 from alcove.apiserver.admission.base import Attributes, Join, Operation
-from alcove.apiserver.cache.entries import Entry
-from alcove.apiserver.call import Call
+from alcove.apiserver.cache.entries import CacheEntry
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.rbac.builtin import is_built_in
 from alcove.apiserver.render import render
 from alcove.apiserver.resources import versions
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.http.messages import HttpResponse
-from alcove.store.base import Mismatch, Op, Unavailable, Unsure
+from alcove.store.base import RevisionMismatch, StoreUnavailable, WriteOp, WriteOutcomeUnknown
 
 ATTEMPTS_MAX = 30
 """How often a write without a resourceVersion is tried on newer states before the client is told."""
@@ -49,14 +49,14 @@ _SYSTEM_FIELDS = (
 )
 
 
-def field_manager(call: Call) -> str:
+def field_manager(call: ApiCall) -> str:
     given = call.query.get("fieldManager", "") if call.request.raw_query else ""
     if given and (faults := fieldmanager.validate(given)):
         raise Invalid.of("meta.k8s.io", "CreateOptions", "", faults)
     return fieldmanager.name(given, call.request.headers.get("user-agent", ""))
 
 
-def place(call: Call, obj: Object) -> Object:
+def set_identity(call: ApiCall, obj: Object) -> Object:
     """The object's metadata, put where the path says. Raises BadRequest where the two disagree."""
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise BadRequest("metadata must be an object")
@@ -81,7 +81,7 @@ def place(call: Call, obj: Object) -> Object:
     return metadata
 
 
-def identify(kind: Kind, call: Call, metadata: Object, now: str) -> None:
+def identify(kind: Kind, call: ApiCall, metadata: Object, now: str) -> None:
     """What only the server says about a new object."""
     metadata["uid"] = meta.new_uid()
     metadata["creationTimestamp"] = now
@@ -187,7 +187,12 @@ def refuse(kind: Kind, obj: Object, faults: Sequence[FieldError]) -> None:
 
 
 def attributes(
-    call: Call, kind: Kind, operation: Operation, obj: Object | None, old: Object | None, options: Any = None
+    call: ApiCall,
+    kind: Kind,
+    operation: Operation,
+    obj: Object | None,
+    old: Object | None,
+    options: Any = None,
 ) -> Attributes:
     named = obj if obj is not None else old
     return Attributes(
@@ -208,7 +213,7 @@ def attributes(
     )
 
 
-def check_revision(kind: Kind, new: Object, entry: Entry) -> None:
+def check_revision(kind: Kind, new: Object, entry: CacheEntry) -> None:
     """Raises Conflict if the client named another state than the newest, or another object."""
     metadata = new["metadata"]
     given, uid = metadata.get("resourceVersion"), metadata.get("uid")
@@ -222,8 +227,8 @@ def check_revision(kind: Kind, new: Object, entry: Entry) -> None:
 
 
 async def commit(
-    services: Services, call: Call, op: Op, also: Sequence[Op], join: Join | None = None
-) -> Entry:
+    services: ApiServerServices, call: ApiCall, op: WriteOp, also: Sequence[WriteOp], join: Join | None = None
+) -> CacheEntry:
     """Writes, waits until the cache has it, and returns what was written. Raises store.Mismatch."""
     fence = fencing.check(services.cache, call)
     if fence is not None and fence.key != op.key:
@@ -233,10 +238,10 @@ async def commit(
             revision = await services.store.write([op, *also])
         else:
             revision = await _write_joined(services, op, also, join)
-    except Unsure as error:
-        told = "the store does not say whether it took the write; look before you repeat it"
-        raise Timeout(f"{told}: {error}") from error
-    except Unavailable as error:
+    except WriteOutcomeUnknown as error:
+        message = "the store does not say whether it took the write; look before you repeat it"
+        raise Timeout(f"{message}: {error}") from error
+    except StoreUnavailable as error:
         raise ServiceUnavailable(f"the store cannot take the write: {error}") from error
     cache = services.cache
     if cache.revision < revision:
@@ -244,16 +249,18 @@ async def commit(
     entry = cache.entry(op.key)
     if entry is not None and entry.revision == revision:
         return entry
-    return Entry(op.key, revision, op.body or op.last or b"")
+    return CacheEntry(op.key, revision, op.body or op.last or b"")
 
 
-async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Join) -> Revision:
+async def _write_joined(
+    services: ApiServerServices, op: WriteOp, also: Sequence[WriteOp], join: Join
+) -> Revision:
     """Raises store.Mismatch for the write's own keys; what joins it is worked out again on newer states."""
     for _ in range(ATTEMPTS_MAX):
         async with join(op) as joined:
             try:
                 revision = await services.store.write([op, *_beside(also, joined), *joined])
-            except Mismatch as mismatch:
+            except RevisionMismatch as mismatch:
                 if all(mismatch.key != each.key for each in joined):
                     raise
                 await services.catch_up()
@@ -264,18 +271,18 @@ async def _write_joined(services: Services, op: Op, also: Sequence[Op], join: Jo
     raise TooManyRequests.after(1, "what this write is counted in is changing too fast; try again")
 
 
-def _beside(also: Sequence[Op], joined: Sequence[Op]) -> list[Op]:
+def _beside(also: Sequence[WriteOp], joined: Sequence[WriteOp]) -> list[WriteOp]:
     """What is to stay as it was, and is changed by what joins, which expects the same of it, is named once."""
     changed = {each.key for each in joined}
     return [each for each in also if not (each.keeps and each.key in changed)]
 
 
-def provisional(key: Key, obj: Object, entry: Entry | None) -> Entry:
+def provisional(key: Key, obj: Object, entry: CacheEntry | None) -> CacheEntry:
     """What a dry run would have written."""
-    return Entry(key, entry.revision if entry else Revision(0), encode(obj))
+    return CacheEntry(key, entry.revision if entry else Revision(0), encode(obj))
 
 
-async def answer(call: Call, code: int, entry: Entry) -> HttpResponse:
+async def answer(call: ApiCall, code: int, entry: CacheEntry) -> HttpResponse:
     view = call.view
     if view.kind.convert is not None:
         [entry] = await versions.entries_at(view.kind, [entry])

@@ -12,12 +12,12 @@ from cryptography import x509
 
 from alcove.api.errors import ApiError, InternalError, ServiceUnavailable, from_status
 from alcove.api.ids import SYSTEM
-from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER, NODE_GROUP, NODE_USER_PREFIX
+from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER, NODE_GROUP, NODE_USER_PREFIX
 from alcove.apiserver.auth import keyfiles, subjects
-from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, Authority
+from alcove.apiserver.auth.certificates import CLIENT_LIFETIME, CertificateAuthority
 from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.subjects import Subject, SubjectError
-from alcove.apiserver.streams.places import Place
+from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.component import request_ids
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
@@ -30,10 +30,10 @@ GOODBYE_SECONDS_MAX = 5.0
 """For TLS' own end, which an agent that reads nothing does not answer."""
 
 
-class Agents:
+class AgentConnector:
     """Connections to agents. Holds this server's client certificate, renewed by `renew`."""
 
-    def __init__(self, directory: Path, authority: Authority, clock: Callable[[], float]) -> None:
+    def __init__(self, directory: Path, authority: CertificateAuthority, clock: Callable[[], float]) -> None:
         """Raises KeyFileError."""
         self._path = directory / CERTIFICATE
         self._authority = authority
@@ -60,37 +60,37 @@ class Agents:
             raise KeyFileError(f"cannot use {self._path}: {error}") from error
         self._renew_at = now + CLIENT_LIFETIME.total_seconds() * 2 / 3
 
-    async def connect(self, place: Place) -> HttpClientConnection:
+    async def connect(self, address: AgentAddress) -> HttpClientConnection:
         """A connection to the node's agent. Raises ServiceUnavailable."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 transport, connection = await loop.create_connection(
                     HttpClientConnection,
-                    place.host,
-                    place.port,
+                    address.host,
+                    address.port,
                     ssl=self._context,
-                    server_hostname=place.host,
+                    server_hostname=address.host,
                     ssl_shutdown_timeout=GOODBYE_SECONDS_MAX,
                 )
         except (OSError, TimeoutError) as error:
-            raise unreachable(place.node, _why(error)) from error
-        if not _is_node(transport.get_extra_info("ssl_object"), place.node):
+            raise unreachable(address.node, _why(error)) from error
+        if not _is_node(transport.get_extra_info("ssl_object"), address.node):
             transport.abort()
-            raise unreachable(place.node, "who answers there is not that node")
+            raise unreachable(address.node, "who answers there is not that node")
         return connection
 
 
 async def ask(
-    agent: HttpClientConnection, place: Place, method: str, path: str, headers: Mapping[str, str]
+    agent: HttpClientConnection, address: AgentAddress, method: str, path: str, headers: Mapping[str, str]
 ) -> None:
     """Sends a request; returns when the head of its response has come. Raises ServiceUnavailable."""
     try:
         async with asyncio.timeout(HEAD_SECONDS_MAX):
-            agent.begin(method, path, {"Host": place.node, **request_ids.outgoing(), **headers})
+            agent.begin(method, path, {"Host": address.node, **request_ids.outgoing(), **headers})
             await agent.response()
     except (ConnectionError, HttpError, TimeoutError) as error:
-        raise unreachable(place.node, "it does not answer") from error
+        raise unreachable(address.node, "it does not answer") from error
 
 
 async def error_of(agent: HttpClientConnection) -> ApiError:

@@ -8,18 +8,18 @@ from urllib.parse import urlencode
 from alcove.api import objects
 from alcove.api.errors import BadRequest, MethodNotAllowed, NotFound
 from alcove.api.ids import SYSTEM
-from alcove.api.nodeapi import pod_path
+from alcove.api.node_api import pod_path
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.rbac.authorize import Access, Authorizer
-from alcove.apiserver.services import Services
+from alcove.apiserver.services import ApiServerServices
 from alcove.apiserver.streams import options as streams
-from alcove.apiserver.streams.agents import Agents, ask, error_of
-from alcove.apiserver.streams.counting import Counting
-from alcove.apiserver.streams.places import Place, place_of
-from alcove.apiserver.streams.proxy import Proxy
-from alcove.apiserver.streams.relays import Body, Relay
+from alcove.apiserver.streams.agent_addresses import AgentAddress, agent_address
+from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
+from alcove.apiserver.streams.proxy import ApiProxy
+from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
+from alcove.apiserver.streams.stream_limits import StreamLimits
 from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpResponse
 
@@ -29,26 +29,26 @@ _ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-str
 _UPGRADES = frozenset({"websocket", "spdy/3.1"})
 
 
-class Streams:
+class StreamHandler:
     def __init__(
         self,
-        services: Services,
+        services: ApiServerServices,
         authorizer: Authorizer,
-        agents: Agents,
-        counting: Counting | None = None,
+        agents: AgentConnector,
+        counting: StreamLimits | None = None,
         plane: str = SYSTEM,
-        release: Callable[[Call], None] = lambda _call: None,
+        release: Callable[[ApiCall], None] = lambda _call: None,
     ) -> None:
         """`plane`: what nodes know this server's plane by. `release` gives back what flow control gave a call."""
         self._services = services
         self._authorizer = authorizer
         self._agents = agents
-        self.counting = counting or Counting()
+        self.counting = counting or StreamLimits()
         self._plane = plane
-        self._proxy = Proxy(services.cache, agents, plane)
+        self._proxy = ApiProxy(services.cache, agents, plane)
         self._release = release
 
-    async def answer(self, call: Call) -> HttpResponse:
+    async def answer(self, call: ApiCall) -> HttpResponse:
         """log, exec, attach, portforward of a pod; proxy of a pod, service or node. Raises ApiError."""
         verb = call.target.subresource
         if verb == "proxy":
@@ -66,17 +66,17 @@ class Streams:
             return HttpResponse(200, b"", _TEXT)
         if not node:
             raise BadRequest(f"pod {call.target.name} does not have a host assigned")
-        place = place_of(self._services.cache, node)
+        address = agent_address(self._services.cache, node)
         done = self.counting.enter(call.tenant)
         try:
-            return await self._open(call, place, pod, asked, container, done)
+            return await self._open(call, address, pod, asked, container, done)
         except BaseException:
             done()
             raise
 
-    async def _proxied(self, call: Call) -> HttpResponse:
+    async def _proxied(self, call: ApiCall) -> HttpResponse:
         await self._admit(call, self._proxy.options(call))
-        way = self._proxy.way(call)
+        way = self._proxy.route(call)
         if isinstance(way, HttpResponse):
             return way
         done = self.counting.enter(call.tenant)
@@ -88,13 +88,13 @@ class Streams:
             done()
             raise
 
-    def _pod(self, call: Call) -> Object:
+    def _pod(self, call: ApiCall) -> Object:
         entry = self._services.cache.entry(call.key)
         if entry is None:
             raise NotFound.of(call.kind.group_resource, call.target.name)
         return entry.decode()
 
-    def _check_upgrade(self, call: Call) -> None:
+    def _check_upgrade(self, call: ApiCall) -> None:
         headers = call.request.headers
         if headers.get("upgrade", "").lower() not in _UPGRADES:
             raise BadRequest("Upgrade request required")
@@ -106,14 +106,14 @@ class Streams:
             )  # fmt: skip
             self._authorizer.require(call.identity, access)
 
-    async def _admitted(self, call: Call, options: Object) -> Object:
+    async def _admitted(self, call: ApiCall, options: Object) -> Object:
         """The options as admission leaves them."""
         self._pod(call)
         if call.target.subresource == "log":
             return options
         return await self._admit(call, options)
 
-    async def _admit(self, call: Call, options: Object) -> Object:
+    async def _admit(self, call: ApiCall, options: Object) -> Object:
         attributes = Attributes(
             operation=Operation.CONNECT,
             kind=call.kind,
@@ -131,21 +131,29 @@ class Streams:
         return attributes.obj or {}
 
     async def _open(
-        self, call: Call, place: Place, pod: Object, asked: Object, container: str, done: Callable[[], None]
+        self,
+        call: ApiCall,
+        address: AgentAddress,
+        pod: Object,
+        asked: Object,
+        container: str,
+        done: Callable[[], None],
     ) -> HttpResponse:
         verb = call.target.subresource
-        agent = await self._agents.connect(place)
+        agent = await self._agents.connect(address)
         try:
-            await self._send(agent, call, place, pod, streams.query_of(verb, asked, container))
+            await self._send(agent, call, address, pod, streams.query_of(verb, asked, container))
             if agent.status == 101:
                 headers = [
                     (name.encode(), agent.headers[name].encode("latin-1"))
                     for name in _ANSWERED
                     if name in agent.headers
                 ]
-                return HttpResponse(101, Relay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers])
+                return HttpResponse(
+                    101, StreamRelay(agent, done), b"", [(b"Connection", b"Upgrade"), *headers]
+                )
             if agent.status == 200 and verb == "log":
-                return HttpResponse(200, Body(agent, done), _TEXT)
+                return HttpResponse(200, BodyRelay(agent, done), _TEXT)
             error = await error_of(agent)
             if verb == "log" and error.code == 404:
                 raise BadRequest(streams.waiting(pod, container))
@@ -157,8 +165,8 @@ class Streams:
     async def _send(
         self,
         agent: HttpClientConnection,
-        call: Call,
-        place: Place,
+        call: ApiCall,
+        address: AgentAddress,
         pod: Object,
         query: Mapping[str, list[str]],
     ) -> None:
@@ -169,4 +177,4 @@ class Streams:
         if call.target.subresource != "log":
             headers |= {"Connection": "Upgrade", "Upgrade": given["upgrade"]}
             headers |= {name: given[name] for name in _ASKED if name in given}
-        await ask(agent, place, call.request.method, path, headers)
+        await ask(agent, address, call.request.method, path, headers)

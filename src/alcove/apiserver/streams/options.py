@@ -81,8 +81,8 @@ def check(verb: str, options: Object) -> None:
 
 def _log_faults(options: Object) -> list[FieldError]:
     faults = [
-        invalid(name, options[name], told)
-        for name, least, told in (
+        invalid(name, options[name], message)
+        for name, least, message in (
             ("tailLines", 0, "must be greater than or equal to 0"),
             ("limitBytes", 1, "must be greater than 0"),
             ("sinceSeconds", 1, "must be greater than 0"),
@@ -114,13 +114,13 @@ def container_of(pod: Object, options: Object) -> str:
         return str(wanted)
     if len(names["containers"]) == 1:
         return names["containers"][0]
-    told = f"a container name must be specified for pod {name}"
+    message = f"a container name must be specified for pod {name}"
     if names["containers"]:
-        told += f", choose one of: [{' '.join(names['containers'])}]"
+        message += f", choose one of: [{' '.join(names['containers'])}]"
     for field, text in _LISTS[1:]:
         if names[field]:
-            told += f" or one of the {text}: [{' '.join(names[field])}]"
-    raise BadRequest(told)
+            message += f" or one of the {text}: [{' '.join(names[field])}]"
+    raise BadRequest(message)
 
 
 def _names(pod: Object, field: str) -> Sequence[str]:

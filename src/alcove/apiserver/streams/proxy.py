@@ -16,16 +16,16 @@ from msgspec import Struct
 from alcove.api import objects
 from alcove.api.errors import BadRequest, NotFound
 from alcove.api.ids import SYSTEM, GroupResource
-from alcove.api.nodeapi import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
+from alcove.api.node_api import NODE_PATH, NODE_PORT_PATH, TUNNEL, pod_path
 from alcove.api.objects import Object
-from alcove.apiserver.call import Call
-from alcove.apiserver.reader import Reader
-from alcove.apiserver.streams import proxyheaders, proxynames
-from alcove.apiserver.streams.agents import Agents, ask, error_of
-from alcove.apiserver.streams.places import NODES, Place, place_of
-from alcove.apiserver.streams.proxynames import Asked, Path, unreached
-from alcove.apiserver.streams.relays import Body, Relay
-from alcove.apiserver.streams.sending import Sending
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.reader import CacheReader
+from alcove.apiserver.streams import proxy_targets, proxyheaders
+from alcove.apiserver.streams.agent_addresses import NODES, AgentAddress, agent_address
+from alcove.apiserver.streams.agents import AgentConnector, ask, error_of
+from alcove.apiserver.streams.body_sender import BodySender
+from alcove.apiserver.streams.proxy_targets import ProxyName, ProxyPath, unreached
+from alcove.apiserver.streams.relays import BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.errors import HttpError
 from alcove.http.messages import HttpResponse
@@ -37,28 +37,28 @@ _BODILESS = frozenset((204, 304))
 _OCTETS = b"application/octet-stream"
 
 
-class Way(Struct, frozen=True):
+class ProxyRoute(Struct, frozen=True):
     """How a backend is reached."""
 
-    place: Place
+    address: AgentAddress
     tunnel: str
     """What the agent is asked for; empty: it is the backend itself."""
     path: str
     """What the backend is asked for."""
 
 
-class Proxy:
-    def __init__(self, reader: Reader, agents: Agents, plane: str = SYSTEM) -> None:
+class ApiProxy:
+    def __init__(self, reader: CacheReader, agents: AgentConnector, plane: str = SYSTEM) -> None:
         self._reader = reader
         self._agents = agents
         self._plane = plane
 
-    def options(self, call: Call) -> Object:
+    def options(self, call: ApiCall) -> Object:
         """For admission."""
         path = _path(call)
         return {"kind": f"{call.kind.kind}ProxyOptions", "apiVersion": "v1", "path": path.rest}
 
-    def way(self, call: Call) -> Way | HttpResponse:
+    def route(self, call: ApiCall) -> ProxyRoute | HttpResponse:
         """Where the request goes, or the answer without that. Raises ApiError."""
         path = _path(call)
         if not path.rest and call.request.method in ("GET", "HEAD"):
@@ -73,76 +73,78 @@ class Proxy:
             case _:
                 return self._to_node(call, path)
 
-    def _to_pod(self, call: Call, path: Path) -> Way:
-        asked = proxynames.split(call.target.name, "pod")
+    def _to_pod(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
+        asked = proxy_targets.split(call.target.name, "pod")
         pod = self._reader.get(call.tenant, PODS, call.namespace, asked.name)
         if pod is None:
             raise NotFound.of(PODS, asked.name)
-        return self._into(call, path, asked, pod, proxynames.pod_port(pod, asked))
+        return self._into(call, path, asked, pod, proxy_targets.pod_port(pod, asked))
 
-    def _to_service(self, call: Call, path: Path) -> Way:
-        asked = proxynames.split(call.target.name, "service")
+    def _to_service(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
+        asked = proxy_targets.split(call.target.name, "service")
 
         def pod_named(name: str, uid: str) -> Object | None:
             found = self._reader.get(call.tenant, PODS, call.namespace, name)
             return found if found is not None and uid in ("", found["metadata"]["uid"]) else None
 
         where = (call.namespace, asked.name)
-        found = proxynames.backend_of(
+        found = proxy_targets.backend_of(
             asked,
-            self._reader.get(call.tenant, proxynames.SERVICES, *where),
-            self._reader.get(call.tenant, proxynames.ENDPOINTS, *where),
+            self._reader.get(call.tenant, proxy_targets.SERVICES, *where),
+            self._reader.get(call.tenant, proxy_targets.ENDPOINTS, *where),
             pod_named,
         )
         return self._into(call, path, asked, found.pod, found.port)
 
-    def _into(self, call: Call, path: Path, asked: Asked, pod: Object, port: int) -> Way:
+    def _into(self, call: ApiCall, path: ProxyPath, asked: ProxyName, pod: Object, port: int) -> ProxyRoute:
         node = objects.get(pod, "spec", "nodeName", default="")
         if not node:
             raise BadRequest(f"pod {objects.name(pod)} does not have a host assigned")
         metadata = pod["metadata"]
         where = (self._plane, call.tenant, call.namespace, metadata["name"], metadata["uid"])
         query = urlencode({"port": port, "scheme": asked.scheme})
-        return Way(place_of(self._reader, node), f"{pod_path(*where, 'proxy')}?{query}", _target(call, path))
+        return ProxyRoute(
+            agent_address(self._reader, node), f"{pod_path(*where, 'proxy')}?{query}", _target(call, path)
+        )
 
-    def _to_node(self, call: Call, path: Path) -> Way:
+    def _to_node(self, call: ApiCall, path: ProxyPath) -> ProxyRoute:
         """The agent itself, at no port or its own; else the port of the node that is named."""
-        asked = proxynames.split(call.target.name, "node")
+        asked = proxy_targets.split(call.target.name, "node")
         if self._reader.get(SYSTEM, NODES, "", asked.name) is None:
             raise NotFound.of(NODES, asked.name)
-        place = place_of(self._reader, asked.name)
-        if not asked.port or asked.port == str(place.port):
-            return Way(place, "", f"{NODE_PATH}{_target(call, path)}")
-        query = urlencode({"port": proxynames.port_of(asked.port), "scheme": asked.scheme})
-        return Way(place, f"{NODE_PORT_PATH}?{query}", _target(call, path))
+        address = agent_address(self._reader, asked.name)
+        if not asked.port or asked.port == str(address.port):
+            return ProxyRoute(address, "", f"{NODE_PATH}{_target(call, path)}")
+        query = urlencode({"port": proxy_targets.port_of(asked.port), "scheme": asked.scheme})
+        return ProxyRoute(address, f"{NODE_PORT_PATH}?{query}", _target(call, path))
 
-    async def open(self, call: Call, way: Way, done: Callable[[], None]) -> HttpResponse:
+    async def open(self, call: ApiCall, route: ProxyRoute, done: Callable[[], None]) -> HttpResponse:
         """Asks; returns with the head of the answer. `done` is called once it is over. Raises ApiError."""
-        agent = await self._agents.connect(way.place)
+        agent = await self._agents.connect(route.address)
         try:
-            backend = await self._tunnel(agent, way)
-            await self._ask(call, way, backend)
+            backend = await self._tunnel(agent, route)
+            await self._ask(call, route, backend)
             return _answer(call, backend, done)
         except BaseException:
             agent.close()
             raise
 
-    async def _tunnel(self, agent: HttpClientConnection, way: Way) -> HttpClientConnection:
-        if not way.tunnel:
+    async def _tunnel(self, agent: HttpClientConnection, route: ProxyRoute) -> HttpClientConnection:
+        if not route.tunnel:
             return agent
-        await ask(agent, way.place, "GET", way.tunnel, {"Connection": "Upgrade", "Upgrade": TUNNEL})
+        await ask(agent, route.address, "GET", route.tunnel, {"Connection": "Upgrade", "Upgrade": TUNNEL})
         if agent.status != 101:
             raise await error_of(agent)
         return agent.tunnelled()
 
-    async def _ask(self, call: Call, way: Way, backend: HttpClientConnection) -> None:
+    async def _ask(self, call: ApiCall, route: ProxyRoute, backend: HttpClientConnection) -> None:
         request = call.request
         headers = proxyheaders.request_headers(request, _path(call))
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                backend.begin(request.method, way.path, headers, request.body)
+                backend.begin(request.method, route.path, headers, request.body)
                 if request.upload is not None:
-                    Sending(request.upload, backend)
+                    BodySender(request.upload, backend)
                 await backend.response()
         except (ConnectionError, HttpError) as error:
             raise unreached("EOF") from error
@@ -150,26 +152,26 @@ class Proxy:
             raise unreached("i/o timeout") from error
 
 
-def _path(call: Call) -> Path:
-    path = proxynames.path_of(call.request.path)
+def _path(call: ApiCall) -> ProxyPath:
+    path = proxy_targets.path_of(call.request.path)
     if path is None:
         raise BadRequest("the path up to the proxied one must not be quoted")
     return path
 
 
-def _target(call: Call, path: Path) -> str:
+def _target(call: ApiCall, path: ProxyPath) -> str:
     query = call.request.raw_query
     return (path.rest or "/") + (f"?{query}" if query else "")
 
 
-def _answer(call: Call, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
+def _answer(call: ApiCall, backend: HttpClientConnection, done: Callable[[], None]) -> HttpResponse:
     is_upgrade = backend.status == 101
     if is_upgrade and not proxyheaders.asks_upgrade(call.request):
         raise unreached("it switched to another protocol, which nobody asked for")
     path, host = _path(call), call.request.headers.get("host", "")
     headers = proxyheaders.answer_headers(backend.fields, is_upgrade, path, host)
     if is_upgrade:
-        return HttpResponse(101, Relay(backend, done), b"", headers)
+        return HttpResponse(101, StreamRelay(backend, done), b"", headers)
     kind = backend.headers.get("content-type", "").encode("latin-1") or _OCTETS
     length = proxyheaders.length_of(backend.headers)
     if call.request.method == "HEAD" or backend.status in _BODILESS:
@@ -178,6 +180,6 @@ def _answer(call: Call, backend: HttpClientConnection, done: Callable[[], None])
         response = HttpResponse(backend.status, b"", kind, headers)
         response.length = -1 if length is None else length
         return response
-    response = HttpResponse(backend.status, Body(backend, done), kind, headers)
+    response = HttpResponse(backend.status, BodyRelay(backend, done), kind, headers)
     response.length = length
     return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from alcove.apiserver.streams.proxynames import Path
+from alcove.apiserver.streams.proxy_targets import ProxyPath
 from alcove.component import request_ids
 from alcove.http.messages import HttpRequest
 
@@ -33,7 +33,7 @@ def asks_upgrade(request: HttpRequest) -> bool:
     return "upgrade" in named and bool(request.headers.get("upgrade"))
 
 
-def request_headers(request: HttpRequest, path: Path) -> dict[str, str]:
+def request_headers(request: HttpRequest, path: ProxyPath) -> dict[str, str]:
     """What the backend is sent."""
     given = request.headers
     dropped = _HOP_BY_HOP | _OURS | _listed(given.get("connection", ""))
@@ -60,7 +60,7 @@ def request_headers(request: HttpRequest, path: Path) -> dict[str, str]:
     return sent
 
 
-def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: Path, host: str) -> list[Header]:
+def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: ProxyPath, host: str) -> list[Header]:
     """What the client is told, in the backend's order, each as often as it was said."""
     fields = list(fields)
     named = frozenset(
@@ -81,7 +81,7 @@ def answer_headers(fields: Iterable[Header], is_upgrade: bool, path: Path, host:
     return told
 
 
-def relocated(location: str, path: Path, host: str) -> str:
+def relocated(location: str, path: ProxyPath, host: str) -> str:
     """Where a redirect of the backend's leads by way of this server: its own paths stay below the proxied one.
 
     Relative, so that it holds under whatever prefix the client sees this server."""

@@ -19,7 +19,7 @@ HELD_SECONDS = 5.0
 _ESTABLISHED = 1
 
 
-class Relay:
+class StreamRelay:
     """An `UpgradedConnection`, and the `BodyReceiver` of what the agent sends."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Relay:
         done()
 
 
-class Body:
+class BodyRelay:
     """A `ResponseStream`, and the `BodyReceiver` of an answer's body."""
 
     def __init__(self, agent: HttpClientConnection, done: Callable[[], None]) -> None:

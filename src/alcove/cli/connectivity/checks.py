@@ -13,7 +13,14 @@ from functools import cache
 
 from msgspec import Struct
 
-from alcove.cli.connectivity.world import PORT, SERVICE, SERVICE_PORT, Network, Pod, World
+from alcove.cli.connectivity.topology import (
+    PORT,
+    SERVICE,
+    SERVICE_PORT,
+    CheckNetwork,
+    CheckPod,
+    CheckTopology,
+)
 
 TALK_SECONDS = 5
 SILENCE_SECONDS = 2
@@ -23,7 +30,7 @@ SERVER_HELLO = "1603"
 """How the answer of a TLS server begins."""
 
 
-class Kind(StrEnum):
+class CheckKind(StrEnum):
     POD = "pod"
     VIP = "service"
     NAME = "DNS"
@@ -32,8 +39,8 @@ class Kind(StrEnum):
 
 
 class Check(Struct, frozen=True):
-    source: Pod
-    kind: Kind
+    source: CheckPod
+    kind: CheckKind
     target: str
     """An address or a name."""
     port: int
@@ -43,7 +50,7 @@ class Check(Struct, frozen=True):
     """What it shows, for people."""
 
 
-class Result(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     check: Check
     answer: str
 
@@ -52,33 +59,35 @@ class Result(Struct, frozen=True):
         return self.answer in self.check.expected if self.check.expected else not self.answer
 
 
-def checks(world: World, vips: dict[Network, str], agents: Sequence[tuple[str, int]] = ()) -> list[Check]:
+def checks(
+    topology: CheckTopology, vips: dict[CheckNetwork, str], agents: Sequence[tuple[str, int]] = ()
+) -> list[Check]:
     """Everything that is to be tried. `vips` are the addresses of the networks' services, `agents` those of the
     nodes' own servers, which no pod may reach."""
     found: list[Check] = []
-    for source in world.pods:
-        found += pod_checks(source, world.pods)
+    for source in topology.pods:
+        found += pod_checks(source, topology.pods)
         network = next(
-            each for each in world.networks if (each.tenant, each.name) == (source.tenant, source.network)
+            each for each in topology.networks if (each.tenant, each.name) == (source.tenant, source.network)
         )
         backends = frozenset(
-            pod.identity for pod in world.pods if pod.is_backend and is_together(pod, source)
+            pod.identity for pod in topology.pods if pod.is_backend and is_together(pod, source)
         )
         if vip := vips.get(network):
-            found.append(Check(source, Kind.VIP, vip, SERVICE_PORT, backends, "its network's service"))
+            found.append(Check(source, CheckKind.VIP, vip, SERVICE_PORT, backends, "its network's service"))
         name = f"{SERVICE}.{network.namespace}.svc.cluster.local"
-        found.append(Check(source, Kind.NAME, name, SERVICE_PORT, backends, "the service by its name"))
+        found.append(Check(source, CheckKind.NAME, name, SERVICE_PORT, backends, "the service by its name"))
         found.append(
-            Check(source, Kind.API, API_HOST, API_PORT, frozenset((SERVER_HELLO,)), "its tenant's API")
+            Check(source, CheckKind.API, API_HOST, API_PORT, frozenset((SERVER_HELLO,)), "its tenant's API")
         )
         found += [
-            Check(source, Kind.NODE, address, port, frozenset(), "the nodes themselves")
+            Check(source, CheckKind.NODE, address, port, frozenset(), "the nodes themselves")
             for address, port in agents
         ]
     return found
 
 
-def pod_checks(source: Pod, pods: Iterable[Pod]) -> list[Check]:
+def pod_checks(source: CheckPod, pods: Iterable[CheckPod]) -> list[Check]:
     """Every address that any pod has, from this one: its own network's pod answers, or nobody."""
     every = [pod for pod in pods if pod != source]
     found = []
@@ -94,11 +103,11 @@ def pod_checks(source: Pod, pods: Iterable[Pod]) -> list[Check]:
             if mine
             else "other networks only"
         )
-        found.append(Check(source, Kind.POD, address, PORT, mine, about))
+        found.append(Check(source, CheckKind.POD, address, PORT, mine, about))
     return found
 
 
-def is_together(one: Pod, other: Pod) -> bool:
+def is_together(one: CheckPod, other: CheckPod) -> bool:
     return (one.tenant, one.network) == (other.tenant, other.network)
 
 
@@ -111,7 +120,7 @@ def script(asked: Sequence[Check]) -> str:
 def _ask(check: Check) -> str:
     seconds = TALK_SECONDS if check.expected else SILENCE_SECONDS
     reach = f"timeout {seconds} nc {shlex.quote(check.target)} {check.port}"
-    if check.kind in (Kind.API, Kind.NODE):
+    if check.kind in (CheckKind.API, CheckKind.NODE):
         # The greeting alone: images need no TLS, and what follows is the same for everybody.
         return f"(printf '{client_hello()}'; sleep 1) | {reach} | head -c 2 | xxd -p"
     return f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | {reach} | tail -n 1"
@@ -131,11 +140,11 @@ def client_hello() -> str:
     return "".join(f"\\{byte:03o}" for byte in outgoing.read())
 
 
-def results(asked: Sequence[Check], told: str) -> list[Result]:
+def results(asked: Sequence[Check], message: str) -> list[CheckResult]:
     """What the script's output says."""
     answers: dict[int, str] = {}
-    for line in told.splitlines():
+    for line in message.splitlines():
         number, _, answer = line.partition(" ")
         if number.isdigit():
             answers[int(number)] = answer.strip()
-    return [Result(check, answers.get(number, "")) for number, check in enumerate(asked)]
+    return [CheckResult(check, answers.get(number, "")) for number, check in enumerate(asked)]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alcove.cli.failures import Code, Failure, fail, told
-from alcove.cli.options import Format, FormatOption, KubeconfigOption, TimeoutOption
+from alcove.cli.errors import CliError, ExitCode, exit_on_error, fail
+from alcove.cli.options import FormatOption, KubeconfigOption, OutputFormat, TimeoutOption
 
 if TYPE_CHECKING:
-    from alcove.cli.connectivity.checks import Result
-    from alcove.cli.connectivity.stage import Stage
-    from alcove.cli.connectivity.world import World
+    from alcove.cli.connectivity.checks import CheckResult
+    from alcove.cli.connectivity.runner import ConnectivityRunner
+    from alcove.cli.connectivity.topology import CheckTopology
 
 app = typer.Typer(help="Whether pods reach what they must, and nothing else.", no_args_is_help=True)
 
@@ -37,55 +37,55 @@ def test(
     all_results: Annotated[
         bool, typer.Option("--all", help="Show every check, not only sums and what is wrong.")
     ] = False,
-    form: FormatOption = Format.TABLE,
+    form: FormatOption = OutputFormat.TABLE,
     timeout: TimeoutOption = 180.0,
     via: KubeconfigOption = None,
 ) -> None:
     """Try every pair of pods in several networks of two tenants, DNS, services and the API; exits with 1 if any
     is not as it must be."""
-    from alcove.cli.connectivity.stage import Stage, real_nodes
-    from alcove.cli.connectivity.world import build
-    from alcove.cli.session import Session
+    from alcove.cli.connectivity.runner import ConnectivityRunner, real_nodes
+    from alcove.cli.connectivity.topology import build
+    from alcove.cli.session import CliSession
 
-    with told():
-        session = Session(via)
+    with exit_on_error():
+        session = CliSession(via)
         found = real_nodes(session)[:nodes]
         if not found:
-            raise Failure("no node here really runs pods (`alcove doctor` says why): nothing can be tried")
-        world = build(TENANTS, NETWORKS, CIDR, found)
-        stage = Stage(session, world, timeout)
+            raise CliError("no node here really runs pods (`alcove doctor` says why): nothing can be tried")
+        topology = build(TENANTS, NETWORKS, CIDR, found)
+        stage = ConnectivityRunner(session, topology, timeout)
         try:
-            results = _tried(stage, world, form)
+            results = _tried(stage, topology, form)
         finally:
             if not keep:
                 stage.remove()
         _show(results, form, all_results)
         if wrong := sum(not result.is_right for result in results):
-            raise fail(f"{wrong} of {len(results)} checks are not as they must be", Code.FAILED)
+            raise fail(f"{wrong} of {len(results)} checks are not as they must be", ExitCode.FAILED)
 
 
-def _tried(stage: Stage, world: World, form: Format) -> list[Result]:
-    from alcove.cli.connectivity.checks import Check, Kind, Result, checks
+def _tried(stage: ConnectivityRunner, topology: CheckTopology, form: OutputFormat) -> list[CheckResult]:
+    from alcove.cli.connectivity.checks import Check, CheckKind, CheckResult, checks
 
-    quiet = form not in (Format.TABLE, Format.WIDE)
+    quiet = form not in (OutputFormat.TABLE, OutputFormat.WIDE)
     if not quiet:
         typer.echo(
-            f"{len(world.pods)} pods in {len(world.networks)} networks of {len(world.tenants)} tenants…",
+            f"{len(topology.pods)} pods in {len(topology.networks)} networks of {len(topology.tenants)} tenants…",
             err=True,
         )
     stage.build()
-    results = stage.ask(checks(world, stage.vips(), stage.agents()))
-    for pod in world.pods:
+    results = stage.ask(checks(topology, stage.vips(), stage.agents()))
+    for pod in topology.pods:
         user = f"system:serviceaccount:{pod.namespace}:default"
-        asked = Check(pod, Kind.API, "its token", 0, frozenset((user,)), "the API knows it by its token")
-        results.append(Result(asked, stage.token_user(pod)))
+        asked = Check(pod, CheckKind.API, "its token", 0, frozenset((user,)), "the API knows it by its token")
+        results.append(CheckResult(asked, stage.token_user(pod)))
     return results
 
 
-def _show(results: list[Result], form: Format, every: bool) -> None:
+def _show(results: list[CheckResult], form: OutputFormat, every: bool) -> None:
     from alcove.cli.output import show_rows, table
 
-    if form in (Format.TABLE, Format.WIDE):
+    if form in (OutputFormat.TABLE, OutputFormat.WIDE):
         _sums(results)
         shown = results if every else [result for result in results if not result.is_right]
         if shown:
@@ -95,10 +95,10 @@ def _show(results: list[Result], form: Format, every: bool) -> None:
         show_rows(HEADS, [_row(result) for result in results], form)
 
 
-def _sums(results: list[Result]) -> None:
+def _sums(results: list[CheckResult]) -> None:
     from alcove.cli.output import table
 
-    sums: dict[tuple[str, str], list[Result]] = {}
+    sums: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         must = "must answer" if result.check.expected else "must be silent"
         sums.setdefault((result.check.kind.value, must), []).append(result)
@@ -109,7 +109,7 @@ def _sums(results: list[Result]) -> None:
     table(("KIND", "RULE", "AS IT MUST BE", "RESULT"), rows)
 
 
-def _row(result: Result) -> list[str]:
+def _row(result: CheckResult) -> list[str]:
     check = result.check
     target = f"{check.target}:{check.port}" if check.port else check.target
     expected = " or ".join(sorted(check.expected)) or "silence"

@@ -1,5 +1,5 @@
 """Horizontal pod autoscaling by the use of CPU and memory."""
 
-from alcove.controllers.autoscaling.controller import HorizontalPodAutoscalers
+from alcove.controllers.autoscaling.controller import HorizontalPodAutoscalerController
 
-__all__ = ["HorizontalPodAutoscalers"]
+__all__ = ["HorizontalPodAutoscalerController"]

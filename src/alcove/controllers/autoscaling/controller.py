@@ -14,14 +14,14 @@ from alcove.api import selectors
 from alcove.api.errors import ApiError, BadRequest, NotFound
 from alcove.api.objects import Object, get, labels
 from alcove.client import paths
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from alcove.controllers.autoscaling import limits, samples, status, targets, usage
-from alcove.controllers.autoscaling.rivals import Rivals
-from alcove.controllers.autoscaling.samples import Unknown
+from alcove.controllers.autoscaling.rivals import CompetingAutoscalers
+from alcove.controllers.autoscaling.samples import MetricsUnavailable
 from alcove.controllers.conditions import Condition
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 
 PERIOD_SECONDS = 15.0
 POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
@@ -32,7 +32,7 @@ _NO_EXTERNAL = (
 )
 
 
-class Scale(Struct):
+class ScaleTarget(Struct):
     resource: Resource
     body: Object
 
@@ -45,7 +45,7 @@ class Scale(Struct):
         return str(get(self.body, "status", "selector", default=""))
 
 
-class Outcome(Struct, kw_only=True):
+class ScalingOutcome(Struct, kw_only=True):
     """Of one look."""
 
     current: int = 0
@@ -57,23 +57,23 @@ class Outcome(Struct, kw_only=True):
     scaled_at: float | None = None
 
 
-class HorizontalPodAutoscalers(Controller):
+class HorizontalPodAutoscalerController(Controller):
     name = "horizontal-pod-autoscaler"
     resource = HORIZONTAL_POD_AUTOSCALERS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._scalers = self.mirror(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = self.mirror(PODS)
-        self._pasts: dict[ObjectKey, limits.Past] = {}
-        self._rivals = Rivals()
+        self._pasts: dict[ObjectKey, limits.ScalingHistory] = {}
+        self._rivals = CompetingAutoscalers()
         self.on(self._scalers, self._changed)
 
-    def _changed(self, change: Change) -> Iterable[ObjectKey]:
+    def _changed(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Its spec: what we write into its status is no reason to look again."""
         if (
-            change.kind is Kind.DELETED
+            change.kind is ChangeType.DELETED
             or change.old is None
             or change.old.get("spec") != change.obj.get("spec")
         ):
@@ -88,15 +88,15 @@ class HorizontalPodAutoscalers(Controller):
             return DONE
         try:
             scale = await self._scale(key, hpa)
-        except (Unknown, ApiError) as error:
-            why = str(error) if isinstance(error, Unknown) else error.message
+        except (MetricsUnavailable, ApiError) as error:
+            why = str(error) if isinstance(error, MetricsUnavailable) else error.message
             self.events.warning(key.plane, hpa, "FailedGetScale", why)
-            told = f"the HPA controller was unable to get the target's current scale: {why}"
+            message = f"the HPA controller was unable to get the target's current scale: {why}"
             there = hpa.get("status") or {}
-            failed = Outcome(
+            failed = ScalingOutcome(
                 current=there.get("currentReplicas", 0),
                 desired=there.get("desiredReplicas", 0),
-                told=[Condition(status.ABLE, False, "FailedGetScale", told)],
+                told=[Condition(status.ABLE, False, "FailedGetScale", message)],
             )
             await self._write(key, hpa, failed)
             return Result(after_seconds=PERIOD_SECONDS)
@@ -106,25 +106,25 @@ class HorizontalPodAutoscalers(Controller):
         await self._write(key, hpa, outcome)
         return Result(after_seconds=PERIOD_SECONDS)
 
-    async def _scale(self, key: ObjectKey, hpa: Object) -> Scale:
+    async def _scale(self, key: ObjectKey, hpa: Object) -> ScaleTarget:
         reference = hpa["spec"]["scaleTargetRef"]
         client = self.client(key)
         resource = await targets.find(client, key.tenant, reference)
         body = await client.get(
             key.tenant, resource, reference["name"], namespace=key.namespace, subresource="scale"
         )
-        return Scale(resource, body)
+        return ScaleTarget(resource, body)
 
     # Deciding
 
-    async def _decide(self, key: ObjectKey, hpa: Object, scale: Scale) -> Outcome:
+    async def _decide(self, key: ObjectKey, hpa: Object, scale: ScaleTarget) -> ScalingOutcome:
         spec, current = hpa["spec"], scale.replicas
-        bounds = limits.Bounds(spec.get("minReplicas", 1), spec["maxReplicas"])
+        bounds = limits.ReplicaBounds(spec.get("minReplicas", 1), spec["maxReplicas"])
         past = self._pasts.get(key)
         if past is None:
             # What was before us is not known: the size that is there was asked for until now.
-            past = self._pasts[key] = limits.Past(asked=[(self.clock(), current)])
-        outcome = Outcome(current=current, desired=current, told=[status.GOT_SCALE])
+            past = self._pasts[key] = limits.ScalingHistory(recommended=[(self.clock(), current)])
+        outcome = ScalingOutcome(current=current, desired=current, told=[status.GOT_SCALE])
         if current == 0 and bounds.least != 0:
             outcome.told.append(status.DISABLED)
         elif current > bounds.most:
@@ -141,10 +141,10 @@ class HorizontalPodAutoscalers(Controller):
         self,
         key: ObjectKey,
         hpa: Object,
-        scale: Scale,
-        bounds: limits.Bounds,
-        past: limits.Past,
-        outcome: Outcome,
+        scale: ScaleTarget,
+        bounds: limits.ReplicaBounds,
+        past: limits.ScalingHistory,
+        outcome: ScalingOutcome,
     ) -> None:
         largest = await self._largest(key, hpa, scale, outcome)
         if largest is None:
@@ -160,8 +160,8 @@ class HorizontalPodAutoscalers(Controller):
         outcome.reason = f"{largest.name} above target" if above else "All metrics below target"
 
     async def _largest(
-        self, key: ObjectKey, hpa: Object, scale: Scale, outcome: Outcome
-    ) -> status.Seen | None:
+        self, key: ObjectKey, hpa: Object, scale: ScaleTarget, outcome: ScalingOutcome
+    ) -> status.ObservedMetric | None:
         """What the metric says that asks for most. None: nothing can be done by what is known."""
         selector = scale.selector
         if not selector:
@@ -170,17 +170,17 @@ class HorizontalPodAutoscalers(Controller):
             return None
         try:
             pods = self._selected(key, selector)
-        except Unknown as error:
+        except MetricsUnavailable as error:
             self.events.warning(key.plane, hpa, error.reason, str(error))
             outcome.told.append(Condition(status.ACTIVE, False, error.reason, str(error)))
             return None
         metrics: Sequence[Object] = hpa["spec"].get("metrics") or ()
-        found: list[status.Seen] = []
+        found: list[status.ObservedMetric] = []
         failures: list[tuple[str, str]] = []
         for metric in metrics:
             try:
                 found.append(await self._metric(key, hpa, scale, pods, metric))
-            except Unknown as error:
+            except MetricsUnavailable as error:
                 reason = f"FailedGet{metric['type']}Metric"
                 failures.append((reason, str(error)))
                 self.events.warning(key.plane, hpa, reason, str(error))
@@ -189,18 +189,18 @@ class HorizontalPodAutoscalers(Controller):
         # With a part unknown, nobody goes down: the unknown one might have said otherwise.
         if largest is None or (failures and largest.replicas < scale.replicas):
             reason, why = failures[0] if failures else ("InvalidMetricSourceType", "no metrics are given")
-            told = f"the HPA was unable to compute the replica count: {why}"
-            outcome.told.append(Condition(status.ACTIVE, False, reason, told))
+            message = f"the HPA was unable to compute the replica count: {why}"
+            outcome.told.append(Condition(status.ACTIVE, False, reason, message))
             whole = f"invalid metrics ({len(failures)} invalid out of {len(metrics)}), first error is: {why}"
             self.events.warning(key.plane, hpa, "FailedComputeMetricsReplicas", whole)
             return None
-        told = f"the HPA was able to successfully calculate a replica count from {largest.name}"
-        outcome.told.append(Condition(status.ACTIVE, True, "ValidMetricFound", told))
+        message = f"the HPA was able to successfully calculate a replica count from {largest.name}"
+        outcome.told.append(Condition(status.ACTIVE, True, "ValidMetricFound", message))
         return largest
 
     async def _metric(
-        self, key: ObjectKey, hpa: Object, scale: Scale, pods: Sequence[Object], metric: Object
-    ) -> status.Seen:
+        self, key: ObjectKey, hpa: Object, scale: ScaleTarget, pods: Sequence[Object], metric: Object
+    ) -> status.ObservedMetric:
         match metric["type"]:
             case "Resource":
                 source, container = metric["resource"], ""
@@ -209,30 +209,34 @@ class HorizontalPodAutoscalers(Controller):
                 container = source["container"]
             case "External":
                 name = get(metric, "external", "metric", "name")
-                raise Unknown(f"unable to get external metric {key.namespace}/{name}: {_NO_EXTERNAL}")
+                raise MetricsUnavailable(
+                    f"unable to get external metric {key.namespace}/{name}: {_NO_EXTERNAL}"
+                )
             case other:
                 name = get(metric, other[0].lower() + other[1:], "metric", "name")
-                raise Unknown(f"unable to get metric {name}: {_NO_CUSTOM}")
+                raise MetricsUnavailable(f"unable to get metric {name}: {_NO_CUSTOM}")
         resource, aimed = source["name"], source["target"]
         items = await self._measured(key, scale.selector)
         known = samples.read(items, resource, container)
         if "averageUtilization" in aimed:
             asked = samples.requests(pods, resource, container)
-            target = usage.Target(percent=aimed["averageUtilization"], requests=asked)
+            target = usage.MetricTarget(percent=aimed["averageUtilization"], requests=asked)
         else:
-            target = usage.Target(milli=samples.to_milli(aimed["averageValue"]))
-        wanted = usage.replicas(scale.replicas, pods, known, resource, target, _tolerance(hpa), self.clock())
-        return status.seen(metric, wanted)
+            target = usage.MetricTarget(milli=samples.to_milli(aimed["averageValue"]))
+        desired = usage.replicas(scale.replicas, pods, known, resource, target, _tolerance(hpa), self.clock())
+        return status.observed_metric(metric, desired)
 
     async def _measured(self, key: ObjectKey, selector: str) -> Sequence[Object]:
         path = paths.collection(key.tenant, POD_METRICS, key.namespace)
         try:
             body = await self.client(key).request("GET", paths.with_query(path, {"labelSelector": selector}))
         except ApiError as error:
-            raise Unknown(f"unable to fetch metrics from resource metrics API: {error.message}") from error
+            raise MetricsUnavailable(
+                f"unable to fetch metrics from resource metrics API: {error.message}"
+            ) from error
         items: Sequence[Object] = body.get("items") or ()
         if not items:
-            raise Unknown("no metrics returned from resource metrics API")
+            raise MetricsUnavailable("no metrics returned from resource metrics API")
         return items
 
     def _selected(self, key: ObjectKey, text: str) -> list[Object]:
@@ -240,37 +244,39 @@ class HorizontalPodAutoscalers(Controller):
         try:
             selector = selectors.parse(text)
         except BadRequest as error:
-            told = f"couldn't convert selector into a corresponding internal selector: {error.message}"
-            raise Unknown(told, "InvalidSelector") from error
+            message = f"couldn't convert selector into a corresponding internal selector: {error.message}"
+            raise MetricsUnavailable(message, "InvalidSelector") from error
         self._rivals.note(key, selector)
         there = self._pods.list(key.plane, key.tenant, key.namespace)
         pods = [pod for pod in there if selector.matches(labels(pod))]
         if others := self._rivals.of(key, pods):
-            told = f"pods by selector {text} are controlled by multiple HPAs: {[key.name, *others]}"
-            raise Unknown(told, "AmbiguousSelector")
+            message = f"pods by selector {text} are controlled by multiple HPAs: {[key.name, *others]}"
+            raise MetricsUnavailable(message, "AmbiguousSelector")
         return pods
 
     # Doing
 
-    async def _rescale(self, key: ObjectKey, hpa: Object, scale: Scale, outcome: Outcome) -> None:
+    async def _rescale(
+        self, key: ObjectKey, hpa: Object, scale: ScaleTarget, outcome: ScalingOutcome
+    ) -> None:
         scale.body["spec"] = {**(scale.body.get("spec") or {}), "replicas": outcome.desired}
         size = f"New size: {outcome.desired}; reason: {outcome.reason}"
         try:
             await self.client(key).update(key.tenant, scale.resource, scale.body, subresource="scale")
         except ApiError as error:
             self.events.warning(key.plane, hpa, "FailedRescale", f"{size}; error: {error.message}")
-            told = f"the HPA controller was unable to update the target scale: {error.message}"
-            outcome.told.append(Condition(status.ABLE, False, "FailedUpdateScale", told))
+            message = f"the HPA controller was unable to update the target scale: {error.message}"
+            outcome.told.append(Condition(status.ABLE, False, "FailedUpdateScale", message))
             outcome.desired = outcome.current
             return
         now = self.clock()
         self._pasts[key].changed(outcome.current, outcome.desired, now)
         self.events.normal(key.plane, hpa, "SuccessfulRescale", size)
-        told = f"the HPA controller was able to update the target scale to {outcome.desired}"
-        outcome.told.append(Condition(status.ABLE, True, "SucceededRescale", told))
+        message = f"the HPA controller was able to update the target scale to {outcome.desired}"
+        outcome.told.append(Condition(status.ABLE, True, "SucceededRescale", message))
         outcome.scaled_at = now
 
-    async def _write(self, key: ObjectKey, hpa: Object, outcome: Outcome) -> None:
+    async def _write(self, key: ObjectKey, hpa: Object, outcome: ScalingOutcome) -> None:
         new = status.updated(
             hpa,
             outcome.current,

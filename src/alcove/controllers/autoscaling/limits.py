@@ -23,15 +23,15 @@ UP_FACTOR, UP_LEAST = 2, 4
 _Choice = Callable[[Sequence[int]], int]
 
 
-class Past(Struct):
+class ScalingHistory(Struct):
     """Of one autoscaler: (when, how many)."""
 
-    asked: list[tuple[float, int]] = field(default_factory=list)
+    recommended: list[tuple[float, int]] = field(default_factory=list)
     added: list[tuple[float, int]] = field(default_factory=list)
     removed: list[tuple[float, int]] = field(default_factory=list)
 
     def forget(self, now: float) -> None:
-        self.asked = [each for each in self.asked if each[0] > now - WINDOW_SECONDS_MAX]
+        self.recommended = [each for each in self.recommended if each[0] > now - WINDOW_SECONDS_MAX]
         self.added = [each for each in self.added if each[0] > now - PERIOD_SECONDS_MAX]
         self.removed = [each for each in self.removed if each[0] > now - PERIOD_SECONDS_MAX]
 
@@ -39,62 +39,68 @@ class Past(Struct):
         (self.added if after > before else self.removed).append((now, abs(after - before)))
 
 
-class Said(Struct, frozen=True):
+class ConditionReason(Struct, frozen=True):
     reason: str
     message: str
 
 
-READY = Said("ReadyForNewScale", "recommended size matches current size")
-DOWN_STABILIZED = Said(
+READY = ConditionReason("ReadyForNewScale", "recommended size matches current size")
+DOWN_STABILIZED = ConditionReason(
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, applying the highest recent recommendation",
 )
-UP_STABILIZED = Said(
+UP_STABILIZED = ConditionReason(
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 )
-WITHIN = Said("DesiredWithinRange", "the desired count is within the acceptable range")
-TOO_FEW = Said("TooFewReplicas", "the desired replica count is less than the minimum replica count")
-TOO_MANY = Said("TooManyReplicas", "the desired replica count is more than the maximum replica count")
-UP_LIMIT = Said("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate")
-DOWN_LIMIT = Said(
+WITHIN = ConditionReason("DesiredWithinRange", "the desired count is within the acceptable range")
+TOO_FEW = ConditionReason(
+    "TooFewReplicas", "the desired replica count is less than the minimum replica count"
+)
+TOO_MANY = ConditionReason(
+    "TooManyReplicas", "the desired replica count is more than the maximum replica count"
+)
+UP_LIMIT = ConditionReason(
+    "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"
+)
+DOWN_LIMIT = ConditionReason(
     "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"
 )
 
 
-class Limited(Struct, frozen=True):
+class LimitedReplicas(Struct, frozen=True):
     replicas: int
-    able: Said
-    limit: Said
+    able: ConditionReason
+    limit: ConditionReason
     is_limited: bool
 
 
-class Bounds(Struct, frozen=True):
+class ReplicaBounds(Struct, frozen=True):
     least: int
     most: int
 
 
 def limited(
-    asked: int, current: int, bounds: Bounds, behavior: Object | None, past: Past, now: float
-) -> Limited:
+    asked: int, current: int, bounds: ReplicaBounds, behavior: Object | None, past: ScalingHistory, now: float
+) -> LimitedReplicas:
     """Notes in `past` what was asked."""
     past.forget(now)
     steady = _stabilized(asked, current, behavior, past, now)
-    past.asked.append((now, asked))
+    past.recommended.append((now, asked))
     able = READY
     if steady != asked:
         is_up = behavior is not None and asked >= current
         able = UP_STABILIZED if is_up else DOWN_STABILIZED
     if behavior is None:
-        wanted, limit = _by_default(steady, current, bounds)
+        desired, limit = _by_default(steady, current, bounds)
     else:
-        wanted, limit = _by_behavior(steady, current, bounds, behavior, past, now)
-    return Limited(wanted, able, limit, wanted != steady)
+        desired, limit = _by_behavior(steady, current, bounds, behavior, past, now)
+    return LimitedReplicas(desired, able, limit, desired != steady)
 
 
-def _stabilized(asked: int, current: int, behavior: Object | None, past: Past, now: float) -> int:
+def _stabilized(asked: int, current: int, behavior: Object | None, past: ScalingHistory, now: float) -> int:
     def recent(seconds: float) -> list[int]:
-        return [count for when, count in past.asked if when > now - seconds]
+        return [count for when, count in past.recommended if when > now - seconds]
 
     if behavior is None:
         return max([asked, *recent(DOWN_WINDOW_SECONDS)])
@@ -108,7 +114,7 @@ def _window(rules: Object, otherwise: float) -> float:
     return otherwise if seconds is None else float(seconds)
 
 
-def _by_default(steady: int, current: int, bounds: Bounds) -> tuple[int, Said]:
+def _by_default(steady: int, current: int, bounds: ReplicaBounds) -> tuple[int, ConditionReason]:
     fastest = max(UP_FACTOR * current, UP_LEAST)
     if steady < bounds.least:
         return bounds.least, TOO_FEW
@@ -118,8 +124,8 @@ def _by_default(steady: int, current: int, bounds: Bounds) -> tuple[int, Said]:
 
 
 def _by_behavior(
-    steady: int, current: int, bounds: Bounds, behavior: Object, past: Past, now: float
-) -> tuple[int, Said]:
+    steady: int, current: int, bounds: ReplicaBounds, behavior: Object, past: ScalingHistory, now: float
+) -> tuple[int, ConditionReason]:
     if steady > current:
         limit = max(up_limit(current, behavior.get("scaleUp") or {}, past, now), current)
         if steady > min(bounds.most, limit):
@@ -131,7 +137,7 @@ def _by_behavior(
     return steady, WITHIN
 
 
-def up_limit(current: int, rules: Object, past: Past, now: float) -> int:
+def up_limit(current: int, rules: Object, past: ScalingHistory, now: float) -> int:
     """The most that the policies allow by now."""
     if rules.get("selectPolicy") == "Disabled":
         return current
@@ -145,7 +151,7 @@ def up_limit(current: int, rules: Object, past: Past, now: float) -> int:
     return _selected(rules, found, current, min, max)
 
 
-def down_limit(current: int, rules: Object, past: Past, now: float) -> int:
+def down_limit(current: int, rules: Object, past: ScalingHistory, now: float) -> int:
     """The least that the policies allow by now."""
     if rules.get("selectPolicy") == "Disabled":
         return current
@@ -166,7 +172,7 @@ def _selected(rules: Object, found: Sequence[int], current: int, smallest: _Choi
     return (smallest if rules.get("selectPolicy") == "Min" else largest)(found)
 
 
-def _before(current: int, policy: Object, past: Past, now: float) -> int:
+def _before(current: int, policy: Object, past: ScalingHistory, now: float) -> int:
     """How many there were when the policy's period began."""
     since = now - float(policy["periodSeconds"])
     added = sum(count for when, count in past.added if when > since)

@@ -12,7 +12,7 @@ from alcove.client.keys import ObjectKey, PlaneId
 _Place = tuple[PlaneId, TenantId, str]
 
 
-class Rivals:
+class CompetingAutoscalers:
     """What each autoscaler selects, as it was last seen."""
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from alcove.api.objects import Object, get
 WINDOW_SECONDS_DEFAULT = 60.0
 
 
-class Sample(Struct, frozen=True):
+class MetricSample(Struct, frozen=True):
     milli: int
     time: float
     window_seconds: float
 
 
-class Unknown(Exception):
+class MetricsUnavailable(Exception):
     """No size can be computed; the text is what users are told, and the reason, where it has its own."""
 
     def __init__(self, text: str, reason: str = "") -> None:
@@ -26,7 +26,7 @@ class Unknown(Exception):
         self.reason = reason
 
 
-Samples = dict[str, Sample]
+Samples = dict[str, MetricSample]
 """By pod. All are of one tenant and namespace."""
 
 
@@ -42,7 +42,9 @@ def read(items: Iterable[Object], resource: str, container: str = "") -> Samples
         milli = _milli(item.get("containers") or (), resource, container)
         if milli is not None:
             name = item["metadata"]["name"]
-            found[name] = Sample(milli, meta.parse_time(item["timestamp"]), seconds(item.get("window") or ""))
+            found[name] = MetricSample(
+                milli, meta.parse_time(item["timestamp"]), seconds(item.get("window") or "")
+            )
     return found
 
 
@@ -89,6 +91,8 @@ def _requested(pod: Object, resource: str, container: str) -> int:
         figure = get(each, "resources", "requests", resource)
         if figure is None:
             name = pod["metadata"]["name"]
-            raise Unknown(f"missing request for {resource} in container {each.get('name')} of Pod {name}")
+            raise MetricsUnavailable(
+                f"missing request for {resource} in container {each.get('name')} of Pod {name}"
+            )
         total += to_milli(figure)
     return total

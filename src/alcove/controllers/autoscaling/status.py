@@ -10,7 +10,7 @@ from alcove.api import meta, quantity
 from alcove.api.objects import Object
 from alcove.api.quantity import Quantity
 from alcove.controllers import conditions
-from alcove.controllers.autoscaling.usage import Wanted
+from alcove.controllers.autoscaling.usage import Recommendation
 from alcove.controllers.conditions import Condition
 
 ABLE, ACTIVE, LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
@@ -24,7 +24,7 @@ DISABLED = Condition(
 NO_SELECTOR = Condition(ACTIVE, False, "InvalidSelector", "the HPA target's scale is missing a selector")
 
 
-class Seen(Struct, frozen=True):
+class ObservedMetric(Struct, frozen=True):
     """What one metric asked for."""
 
     name: str
@@ -34,19 +34,19 @@ class Seen(Struct, frozen=True):
     """Its part of `status.currentMetrics`."""
 
 
-def seen(metric: Object, wanted: Wanted) -> Seen:
+def observed_metric(metric: Object, desired: Recommendation) -> ObservedMetric:
     kind = metric["type"]
     field = kind[0].lower() + kind[1:]
     source = metric[field]
-    current: Object = {"averageValue": str(Quantity(wanted.average_milli * quantity.MILLI))}
-    if wanted.percent is not None:
-        current["averageUtilization"] = wanted.percent
+    current: Object = {"averageValue": str(Quantity(desired.average_milli * quantity.MILLI))}
+    if desired.percent is not None:
+        current["averageUtilization"] = desired.percent
     shown = {"name": source["name"], "current": current}
     if "container" in source:
         shown["container"] = source["container"]
     what = f"{source['name']} {'container resource' if 'container' in source else 'resource'}"
-    name = what if wanted.percent is None else f"{what} utilization (percentage of request)"
-    return Seen(name, wanted.replicas, {"type": kind, field: shown})
+    name = what if desired.percent is None else f"{what} utilization (percentage of request)"
+    return ObservedMetric(name, desired.replicas, {"type": kind, field: shown})
 
 
 def updated(

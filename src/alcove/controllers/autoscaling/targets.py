@@ -13,7 +13,7 @@ from alcove.client.resources import (
     STATEFUL_SETS,
     Resource,
 )
-from alcove.controllers.autoscaling.samples import Unknown
+from alcove.controllers.autoscaling.samples import MetricsUnavailable
 
 _STOCK = {
     (each.group, each.kind): each
@@ -32,11 +32,11 @@ async def find(client: Client, tenant: TenantId, reference: Object) -> Resource:
     try:
         served = await client.request("GET", f"/tenants/{tenant}/apis/{group}/{name}")
     except ApiError as error:
-        raise Unknown(_missing(kind, version)) from error
+        raise MetricsUnavailable(_missing(kind, version)) from error
     for each in served.get("resources") or ():
         if each.get("kind") == kind and "/" not in each["name"]:
             return Resource(group, name, each["name"], kind, bool(each.get("namespaced")))
-    raise Unknown(_missing(kind, version))
+    raise MetricsUnavailable(_missing(kind, version))
 
 
 def _missing(kind: str, version: str) -> str:

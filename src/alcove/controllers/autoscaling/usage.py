@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from alcove.api import meta
 from alcove.api.objects import Object, get
-from alcove.controllers.autoscaling.samples import Samples, Unknown
+from alcove.controllers.autoscaling.samples import MetricsUnavailable, Samples
 from alcove.controllers.workloads import pods
 
 CPU_STARTING_SECONDS = 300.0
@@ -39,7 +39,7 @@ class Tolerance(Struct, frozen=True):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
-class Wanted(Struct, frozen=True):
+class Recommendation(Struct, frozen=True):
     replicas: int
     percent: int | None
     """The use as a share of what was asked for; None where that is not the target."""
@@ -82,7 +82,7 @@ def _is_starting(pod: Object, samples: Samples, now: float) -> bool:
     return ready["status"] == "False" and started + READINESS_DELAY_SECONDS > changed
 
 
-class Target(Struct, frozen=True):
+class MetricTarget(Struct, frozen=True):
     """What use is aimed at: a share of the pods' requests, or an amount for each pod."""
 
     percent: int | None = None
@@ -97,7 +97,7 @@ class Target(Struct, frozen=True):
         known = [name for name in figures if name in self.requests]
         asked = sum(self.requests[name] for name in known)
         if not asked:
-            raise Unknown("no metrics returned matched known pods")
+            raise MetricsUnavailable("no metrics returned matched known pods")
         used = sum(figures[name] for name in known)
         share = used * 100 // asked
         return share / self.percent, share, used // len(known)
@@ -114,29 +114,29 @@ def replicas(
     found: Sequence[Object],
     samples: Samples,
     resource: str,
-    target: Target,
+    target: MetricTarget,
     tolerance: Tolerance,
     now: float,
-) -> Wanted:
+) -> Recommendation:
     """Raises Unknown."""
     if not found:
-        raise Unknown("no pods returned by selector while calculating replica count")
+        raise MetricsUnavailable("no pods returned by selector while calculating replica count")
     groups = _group(found, samples, resource, now)
     left_out = groups.ignored | groups.starting
     figures = {name: sample.milli for name, sample in samples.items() if name not in left_out}
     if not figures:
-        raise Unknown("did not receive metrics for targeted pods (pods might be unready)")
+        raise MetricsUnavailable("did not receive metrics for targeted pods (pods might be unready)")
     ratio, percent, average = target.ratio(figures)
     with_starting = bool(groups.starting) and ratio > 1.0
     if not with_starting and not groups.unknown:
         stays = tolerance.covers(ratio)
-        return Wanted(current if stays else math.ceil(ratio * groups.ready), percent, average)
+        return Recommendation(current if stays else math.ceil(ratio * groups.ready), percent, average)
     figures |= _guessed(groups, target, ratio, with_starting)
     new_ratio, _, _ = target.ratio(figures)
-    return Wanted(_cautious(current, ratio, new_ratio, len(figures), tolerance), percent, average)
+    return Recommendation(_cautious(current, ratio, new_ratio, len(figures), tolerance), percent, average)
 
 
-def _guessed(groups: _Groups, target: Target, ratio: float, with_starting: bool) -> dict[str, int]:
+def _guessed(groups: _Groups, target: MetricTarget, ratio: float, with_starting: bool) -> dict[str, int]:
     guessed: dict[str, int] = {}
     if ratio < 1.0:
         guessed = {name: target.full(name) for name in groups.unknown}
@@ -152,7 +152,7 @@ def _cautious(current: int, ratio: float, new_ratio: float, count: int, toleranc
     turned = (ratio < 1.0 < new_ratio) or (new_ratio < 1.0 < ratio)
     if turned or tolerance.covers(new_ratio):
         return current
-    wanted = math.ceil(new_ratio * count)
-    if (new_ratio < 1.0 and wanted > current) or (new_ratio > 1.0 and wanted < current):
+    desired = math.ceil(new_ratio * count)
+    if (new_ratio < 1.0 and desired > current) or (new_ratio > 1.0 and desired < current):
         return current
-    return wanted
+    return desired

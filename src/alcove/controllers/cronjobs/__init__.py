@@ -1,5 +1,5 @@
 """CronJobs: jobs made when a schedule is due."""
 
-from alcove.controllers.cronjobs.controller import CronJobs
+from alcove.controllers.cronjobs.controller import CronJobController
 
-__all__ = ["CronJobs"]
+__all__ = ["CronJobController"]

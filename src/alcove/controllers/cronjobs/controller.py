@@ -10,23 +10,31 @@ from alcove.client.changes import controller_uid
 from alcove.client.client import Propagation
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import CRON_JOBS, JOBS
-from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of, owner_of
+from alcove.controllers.concurrency import together
+from alcove.controllers.controller import (
+    DONE,
+    Controller,
+    ControllerContext,
+    Result,
+    ServerRefusal,
+    controller_of,
+    owner_of,
+)
 from alcove.controllers.cronjobs import plan
-from alcove.controllers.cronjobs.due import MISSED_MAX, Due, due
+from alcove.controllers.cronjobs.due import MISSED_MAX, DueRun, due
 from alcove.controllers.terminating import is_terminating
-from alcove.controllers.together import together
 
 LOOK_SECONDS_MAX = 3600.0
 """The wall clock may be set meanwhile; no timer of ours would notice."""
 
 
-class CronJobs(Controller):
+class CronJobController(Controller):
     name = "cronjob"
     resource = CRON_JOBS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._cron_jobs = self.mirror(CRON_JOBS)
         self._jobs = self.mirror(JOBS, {"controller": controller_uid})
         self.on(self._cron_jobs)
@@ -46,8 +54,8 @@ class CronJobs(Controller):
         try:
             found = due(cron_job, self.clock())
         except CronError as error:
-            told = f"invalid schedule: {cron_job['spec']['schedule']} : {error}"
-            self.events.warning(key.plane, cron_job, "UnparseableSchedule", told)
+            message = f"invalid schedule: {cron_job['spec']['schedule']} : {error}"
+            self.events.warning(key.plane, cron_job, "UnparseableSchedule", message)
             return DONE
         if found.last is not None:
             await self._serve(key, cron_job, jobs, found, found.last)
@@ -56,54 +64,54 @@ class CronJobs(Controller):
         return Result(min(max(found.next - self.clock(), 0.0) + 0.1, LOOK_SECONDS_MAX))
 
     async def _serve(
-        self, key: ObjectKey, cron_job: Object, jobs: plan.Jobs, found: Due, scheduled: float
+        self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory, found: DueRun, scheduled: float
     ) -> None:
         if found.missed >= MISSED_MAX:
-            told = f"too many missed start times: {found.missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-            self.events.warning(key.plane, cron_job, "TooManyMissedTimes", told)
+            message = f"too many missed start times: {found.missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            self.events.warning(key.plane, cron_job, "TooManyMissedTimes", message)
         policy = cron_job["spec"].get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and jobs.active:
-            told = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self.events.normal(key.plane, cron_job, "JobAlreadyActive", told)
+            message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self.events.normal(key.plane, cron_job, "JobAlreadyActive", message)
             return
         if policy == "Replace":
             await together(self._delete(key, cron_job, job) for job in jobs.active)
-            jobs = plan.Jobs([], jobs.succeeded, jobs.failed)
+            jobs = plan.CronJobHistory([], jobs.succeeded, jobs.failed)
         made = await self._create(key, cron_job, scheduled)
         if made is None:
             return
-        status = plan.status(cron_job, plan.Jobs([*jobs.active, made], jobs.succeeded, jobs.failed))
+        status = plan.status(cron_job, plan.CronJobHistory([*jobs.active, made], jobs.succeeded, jobs.failed))
         await self._write(key, cron_job, {**status, "lastScheduleTime": meta.format_time(scheduled)})
 
     async def _create(self, key: ObjectKey, cron_job: Object, scheduled: float) -> Object | None:
-        wanted = plan.job_of(cron_job, scheduled)
-        name = wanted["metadata"]["name"]
+        desired = plan.job_of(cron_job, scheduled)
+        name = desired["metadata"]["name"]
         client = self.client(key)
         try:
-            made = await client.create(key.tenant, JOBS, wanted)
+            made = await client.create(key.tenant, JOBS, desired)
         except AlreadyExists as error:
             there = await client.get(key.tenant, JOBS, name, namespace=key.namespace)
             if (controller_of(there) or {}).get("uid") == cron_job["metadata"]["uid"]:
                 return there
-            raise Refused(error.message) from error
+            raise ServerRefusal(error.message) from error
         except Forbidden as error:
             if is_terminating(error):
                 return None
             self._tell_failed(key, cron_job, error)
-            raise Refused(error.message) from error
+            raise ServerRefusal(error.message) from error
         self.events.normal(key.plane, cron_job, "SuccessfulCreate", f"Created job {name}")
         return made
 
     def _tell_failed(self, key: ObjectKey, cron_job: Object, error: ApiError) -> None:
         self.events.warning(key.plane, cron_job, "FailedCreate", f"Error creating job: {error.message}")
 
-    def _tell_finished(self, key: ObjectKey, cron_job: Object, jobs: plan.Jobs) -> None:
+    def _tell_finished(self, key: ObjectKey, cron_job: Object, jobs: plan.CronJobHistory) -> None:
         known = {each.get("uid") for each in get(cron_job, "status", "active", default=())}
         for finished, end in ((jobs.succeeded, "Complete"), (jobs.failed, "Failed")):
             for job in finished:
                 if job["metadata"]["uid"] in known:
-                    told = f"Saw completed job: {job['metadata']['name']}, condition: {end}"
-                    self.events.normal(key.plane, cron_job, "SawCompletedJob", told)
+                    message = f"Saw completed job: {job['metadata']['name']}, condition: {end}"
+                    self.events.normal(key.plane, cron_job, "SawCompletedJob", message)
 
     async def _delete(self, key: ObjectKey, cron_job: Object, job: Object) -> None:
         metadata = job["metadata"]

@@ -13,7 +13,7 @@ MISSED_MAX = 100
 """Counted no further: more than that means that a clock or a deadline is wrong."""
 
 
-class Due(Struct, frozen=True):
+class DueRun(Struct, frozen=True):
     last: float | None
     """The latest time that has come and was not served; None: nothing is due."""
     next: float | None
@@ -28,7 +28,7 @@ def zone(cron_job: Object) -> tzinfo:
     return cron.load_zone(name) if name else UTC
 
 
-def due(cron_job: Object, now: float) -> Due:
+def due(cron_job: Object, now: float) -> DueRun:
     """Raises CronError for a schedule or zone that cannot be read."""
     schedule, place = cron.parse(cron_job["spec"]["schedule"]), zone(cron_job)
     served = get(cron_job, "status", "lastScheduleTime") or cron_job["metadata"]["creationTimestamp"]
@@ -41,18 +41,18 @@ def due(cron_job: Object, now: float) -> Due:
     first = schedule.next_after(since, place)
     following = schedule.next_after(now, place)
     if first is None or first > now:
-        return Due(None, following)
-    return Due(_last(schedule, place, first, now), following, _missed(schedule, place, first, now))
+        return DueRun(None, following)
+    return DueRun(_last(schedule, place, first, now), following, _missed(schedule, place, first, now))
 
 
-def _every(seconds: int, served: float, since: float, now: float) -> Due:
+def _every(seconds: int, served: float, since: float, now: float) -> DueRun:
     """Counted from the last time served, or from the beginning."""
     turns = int((now - served) // seconds)
     last = served + turns * seconds
     following = last + seconds
     if turns < 1 or last < since:
-        return Due(None, following)
-    return Due(last, following, min(turns - 1, MISSED_MAX))
+        return DueRun(None, following)
+    return DueRun(last, following, min(turns - 1, MISSED_MAX))
 
 
 def _last(schedule: cron.Schedule, place: tzinfo, first: float, now: float) -> float:

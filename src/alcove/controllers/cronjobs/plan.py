@@ -9,28 +9,28 @@ from msgspec import Struct
 from alcove.api import meta
 from alcove.api.objects import Object, get
 from alcove.client.resources import CRON_JOBS, JOBS
-from alcove.controllers.jobs.ending import COMPLETE, is_over, is_true
-from alcove.controllers.workloads.owning import reference
+from alcove.controllers.jobs.completion import COMPLETE, is_over, is_true
+from alcove.controllers.workloads.controller_refs import reference
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
-class Jobs(Struct, frozen=True):
+class CronJobHistory(Struct, frozen=True):
     active: list[Object]
     succeeded: list[Object]
     failed: list[Object]
 
 
-def sort_jobs(owned: Sequence[Object]) -> Jobs:
+def sort_jobs(owned: Sequence[Object]) -> CronJobHistory:
     over = [job for job in owned if is_over(job)]
-    return Jobs(
+    return CronJobHistory(
         [job for job in owned if not is_over(job)],
         [job for job in over if is_true(job, COMPLETE)],
         [job for job in over if not is_true(job, COMPLETE)],
     )
 
 
-def outlived(cron_job: Object, jobs: Jobs) -> list[Object]:
+def outlived(cron_job: Object, jobs: CronJobHistory) -> list[Object]:
     """Finished jobs beyond what is to be remembered, the oldest."""
     spec = cron_job["spec"]
     limits = (
@@ -50,7 +50,7 @@ def _age(job: Object) -> tuple[str, str]:
     return started, job["metadata"]["name"]
 
 
-def status(cron_job: Object, jobs: Jobs) -> Object:
+def status(cron_job: Object, jobs: CronJobHistory) -> Object:
     old = cron_job.get("status") or {}
     new = {**old, "active": [_reference(job) for job in sorted(jobs.active, key=_age)]}
     ends = [get(job, "status", "completionTime") or "" for job in jobs.succeeded]

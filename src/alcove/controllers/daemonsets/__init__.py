@@ -1,5 +1,5 @@
 """DaemonSets: a pod on every node that wants one."""
 
-from alcove.controllers.daemonsets.controller import DaemonSets
+from alcove.controllers.daemonsets.controller import DaemonSetController
 
-__all__ = ["DaemonSets"]
+__all__ = ["DaemonSetController"]

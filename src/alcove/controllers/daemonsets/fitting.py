@@ -32,7 +32,7 @@ TOLERATIONS = (
 HOST_NETWORK = _tolerates("network-unavailable", _NO_SCHEDULE)
 
 
-class Fit(Struct, frozen=True):
+class NodeFit(Struct, frozen=True):
     runs: bool
     """A pod should be made there."""
     stays: bool
@@ -45,15 +45,15 @@ def tolerations(spec: Object) -> list[Object]:
     return [*own, *(each for each in added if each not in own)]
 
 
-def fit(spec: Object, node: Object) -> Fit:
+def fit(spec: Object, node: Object) -> NodeFit:
     """`spec` is the template's, of pods; the node is as ring0 has it."""
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not _is_chosen(spec, node):
-        return Fit(False, False)
+        return NodeFit(False, False)
     tolerated = tolerations(spec)
     taints: Sequence[Object] = get(node, "spec", "taints", default=())
     hard = {taint.get("effect") for taint in taints if not any(covers(each, taint) for each in tolerated)}
     stays = _NO_EXECUTE not in hard
-    return Fit(stays and _NO_SCHEDULE not in hard, stays)
+    return NodeFit(stays and _NO_SCHEDULE not in hard, stays)
 
 
 def _is_chosen(spec: Object, node: Object) -> bool:
@@ -69,9 +69,9 @@ def _is_chosen(spec: Object, node: Object) -> bool:
 
 def _matches(term: Object, own: Mapping[str, str], fields: Mapping[str, str]) -> bool:
     """A term without requirements matches nothing."""
-    wanted = [(each, own) for each in term.get("matchExpressions") or ()]
-    wanted += [(each, fields) for each in term.get("matchFields") or ()]
-    return bool(wanted) and all(_holds(each, values) for each, values in wanted)
+    desired = [(each, own) for each in term.get("matchExpressions") or ()]
+    desired += [(each, fields) for each in term.get("matchFields") or ()]
+    return bool(desired) and all(_holds(each, values) for each, values in desired)
 
 
 def _holds(requirement: Object, values: Mapping[str, str]) -> bool:

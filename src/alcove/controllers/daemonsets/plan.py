@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from alcove.api.objects import Object, get, labels
-from alcove.controllers.daemonsets.fitting import Fit, node_of
+from alcove.controllers.daemonsets.fitting import NodeFit, node_of
 from alcove.controllers.workloads import pods
 from alcove.controllers.workloads.history import POD_LABEL
 
 REVISION = POD_LABEL
 
 
-class Plan(Struct, frozen=True):
+class DaemonSetPlan(Struct, frozen=True):
     create: list[str] = field(default_factory=list)
     """Names of nodes."""
     delete: list[Object] = field(default_factory=list)
@@ -32,10 +32,10 @@ def by_node(owned: Sequence[Object]) -> dict[str, list[Object]]:
 
 
 def plan(
-    daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, Fit], revision: str, now: float
-) -> Plan:
+    daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, NodeFit], revision: str, now: float
+) -> DaemonSetPlan:
     """First every node gets its pod; then, while enough are available, outdated ones are replaced."""
-    result = Plan()
+    result = DaemonSetPlan()
     if "deletionTimestamp" in daemon_set["metadata"]:
         return result
     there = by_node(owned)
@@ -50,7 +50,12 @@ def plan(
 
 
 def _tidy(
-    daemon_set: Object, on_it: Sequence[Object], fit: Fit, revision: str, now: float, result: Plan
+    daemon_set: Object,
+    on_it: Sequence[Object],
+    fit: NodeFit,
+    revision: str,
+    now: float,
+    result: DaemonSetPlan,
 ) -> None:
     living = [pod for pod in on_it if not pods.is_ending(pod)]
     if not fit.stays:
@@ -80,17 +85,17 @@ def _part(value: int | str, whole: int) -> int:
 def _roll(
     daemon_set: Object,
     there: Mapping[str, list[Object]],
-    fits: Mapping[str, Fit],
+    fits: Mapping[str, NodeFit],
     revision: str,
     now: float,
-    result: Plan,
+    result: DaemonSetPlan,
 ) -> None:
-    wanted = [node for node, fit in fits.items() if fit.runs]
+    desired = [node for node, fit in fits.items() if fit.runs]
     rolling = get(daemon_set, "spec", "updateStrategy", "rollingUpdate", default={})
-    surge = _part(rolling.get("maxSurge", 0), len(wanted))
-    spare = max(_part(rolling.get("maxUnavailable", 1), len(wanted)), 0 if surge else 1)
+    surge = _part(rolling.get("maxSurge", 0), len(desired))
+    spare = max(_part(rolling.get("maxUnavailable", 1), len(desired)), 0 if surge else 1)
     available: list[Object] = []
-    for node in wanted:
+    for node in desired:
         living = [pod for pod in there.get(node, ()) if pods.is_active(pod)]
         good = [pod for pod in living if _is_available(daemon_set, pod, now)]
         old = [pod for pod in living if labels(pod).get(REVISION) != revision]
@@ -113,30 +118,30 @@ def _is_among(pod: Object, others: Sequence[Object]) -> bool:
 
 
 def status(
-    daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, Fit], revision: str, now: float
+    daemon_set: Object, owned: Sequence[Object], fits: Mapping[str, NodeFit], revision: str, now: float
 ) -> Object:
     there = {
         node: [pod for pod in on_it if not pods.is_finished(pod)] for node, on_it in by_node(owned).items()
     }
-    wanted = {node for node, fit in fits.items() if fit.runs}
-    firsts = [there[node][0] for node in wanted if there.get(node)]
+    desired = {node for node, fit in fits.items() if fit.runs}
+    firsts = [there[node][0] for node in desired if there.get(node)]
     available = sum(
-        1 for node in wanted if any(_is_available(daemon_set, pod, now) for pod in there.get(node, ()))
+        1 for node in desired if any(_is_available(daemon_set, pod, now) for pod in there.get(node, ()))
     )
     old = daemon_set.get("status") or {}
     kept = {name: value for name, value in old.items() if name in ("collisionCount", "conditions")}
     counts = {
         "currentNumberScheduled": len(firsts),
-        "desiredNumberScheduled": len(wanted),
+        "desiredNumberScheduled": len(desired),
         "numberMisscheduled": sum(
             1 for node, on_it in there.items() if on_it and node in fits and not fits[node].runs
         ),
-        "numberReady": sum(1 for node in wanted if any(pods.is_ready(pod) for pod in there.get(node, ()))),
+        "numberReady": sum(1 for node in desired if any(pods.is_ready(pod) for pod in there.get(node, ()))),
         "updatedNumberScheduled": sum(
-            1 for node in wanted if any(labels(pod).get(REVISION) == revision for pod in there.get(node, ()))
+            1 for node in desired if any(labels(pod).get(REVISION) == revision for pod in there.get(node, ()))
         ),
         "numberAvailable": available,
-        "numberUnavailable": len(wanted) - available,
+        "numberUnavailable": len(desired) - available,
     }
     shown = {name: count for name, count in counts.items() if count or name in _ALWAYS}
     return {**kept, **shown, "observedGeneration": daemon_set["metadata"].get("generation", 0)}

@@ -1,5 +1,5 @@
 """Deployments: replica sets that follow each other, one per revision of the template."""
 
-from alcove.controllers.deployments.controller import Deployments
+from alcove.controllers.deployments.controller import DeploymentController
 
-__all__ = ["Deployments"]
+__all__ = ["DeploymentController"]

@@ -6,38 +6,45 @@ from collections.abc import Iterable, Sequence
 
 from alcove.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import DEPLOYMENTS, PODS, REPLICA_SETS
-from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
+from alcove.controllers.concurrency import together
+from alcove.controllers.controller import (
+    DONE,
+    Controller,
+    ControllerContext,
+    Result,
+    ServerRefusal,
+    controller_of,
+)
 from alcove.controllers.deployments import revisions, scaling, status
-from alcove.controllers.deployments.revisions import Sets
-from alcove.controllers.deployments.scaling import Scale
+from alcove.controllers.deployments.revisions import DeploymentReplicaSets
+from alcove.controllers.deployments.scaling import ReplicaSetScale
 from alcove.controllers.terminating import is_terminating
-from alcove.controllers.together import together
-from alcove.controllers.workloads import owning, pods
-from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
+from alcove.controllers.workloads import controller_refs, pods
+from alcove.controllers.workloads.selector_index import SelectorIndex, owner_or_selectors
 
 
-class Deployments(Controller):
+class DeploymentController(Controller):
     name = "deployment"
     resource = DEPLOYMENTS
     workers = 16
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._deployments = self.mirror(DEPLOYMENTS)
-        self._sets = self.mirror(REPLICA_SETS, owning.OWNING)
-        self._pods = self.mirror(PODS, owning.OWNING)
-        self._selectors = Selectors(self._deployments)
+        self._sets = self.mirror(REPLICA_SETS, controller_refs.OWNING)
+        self._pods = self.mirror(PODS, controller_refs.OWNING)
+        self._selectors = SelectorIndex(self._deployments)
         self.on(self._deployments)
         self.on(self._sets, owner_or_selectors(DEPLOYMENTS, self._selectors))
         self.on(self._pods, self._deployment_that_lost_it)
 
-    def _deployment_that_lost_it(self, change: Change) -> Iterable[ObjectKey]:
+    def _deployment_that_lost_it(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """One that is recreated waits for its old pods to be gone."""
-        owner = controller_of(change.obj) if change.kind is Kind.DELETED else None
+        owner = controller_of(change.obj) if change.kind is ChangeType.DELETED else None
         if owner is None or owner.get("kind") != REPLICA_SETS.kind:
             return
         replica_set = self._sets.get(change.key.of(owner["name"]))
@@ -49,13 +56,15 @@ class Deployments(Controller):
         deployment = self._deployments.get(key)
         if deployment is None:
             return DONE
-        owner = owning.Owner(self.client(key), key, DEPLOYMENTS, deployment, self._selectors.get(key))
+        owner = controller_refs.ControllerRefManager(
+            self.client(key), key, DEPLOYMENTS, deployment, self._selectors.get(key)
+        )
         sets = revisions.sort_sets(deployment, await owner.claim(self._sets))
         if "deletionTimestamp" in deployment["metadata"]:
             return await self._finish(key, deployment, sets, None)
         return await self._advance(key, deployment, sets)
 
-    async def _advance(self, key: ObjectKey, deployment: Object, sets: Sets) -> Result:
+    async def _advance(self, key: ObjectKey, deployment: Object, sets: DeploymentReplicaSets) -> Result:
         """The next step of whatever is under way, and the status after it."""
         created = None
         if deployment["spec"].get("paused") or scaling.is_resized(deployment, sets):
@@ -70,8 +79,8 @@ class Deployments(Controller):
         elif not self._has_pods(key, sets.old):
             sets, created = await self._with_new(key, deployment, sets)
             if created is None and sets.new is not None:
-                wanted = scaling.replicas(deployment)
-                sets = await self._scale(key, deployment, sets, [Scale(sets.new, wanted)])
+                desired = scaling.replicas(deployment)
+                sets = await self._scale(key, deployment, sets, [ReplicaSetScale(sets.new, desired)])
         return await self._finish(key, deployment, sets, created)
 
     def _has_pods(self, key: ObjectKey, old: Sequence[Object]) -> bool:
@@ -84,79 +93,83 @@ class Deployments(Controller):
 
     # The new replica set
 
-    async def _with_new(self, key: ObjectKey, deployment: Object, sets: Sets) -> tuple[Sets, str | None]:
+    async def _with_new(
+        self, key: ObjectKey, deployment: Object, sets: DeploymentReplicaSets
+    ) -> tuple[DeploymentReplicaSets, str | None]:
         """With the new set in it, and its name if it was made just now."""
         if sets.new is not None:
             return await self._number(key, deployment, sets), None
         size = scaling.new_replicas(deployment, scaling.total(sets.all), 0)
         surge = scaling.bounds(deployment).surge
-        wanted = revisions.new_set(deployment, revisions.next_number(sets.old), size, surge)
-        new = await self._create(key, deployment, wanted)
+        desired = revisions.new_set(deployment, revisions.next_number(sets.old), size, surge)
+        new = await self._create(key, deployment, desired)
         name = new["metadata"]["name"]
         if size:
-            told = f"Scaled up replica set {name} from 0 to {size}"
-            self.events.normal(key.plane, deployment, "ScalingReplicaSet", told)
+            message = f"Scaled up replica set {name} from 0 to {size}"
+            self.events.normal(key.plane, deployment, "ScalingReplicaSet", message)
         await self._say_number(key, deployment, revisions.number(new))
-        return Sets(new, sets.old), name
+        return DeploymentReplicaSets(new, sets.old), name
 
-    async def _create(self, key: ObjectKey, deployment: Object, wanted: Object) -> Object:
+    async def _create(self, key: ObjectKey, deployment: Object, desired: Object) -> Object:
         try:
-            return await self.client(key).create(key.tenant, REPLICA_SETS, wanted)
+            return await self.client(key).create(key.tenant, REPLICA_SETS, desired)
         except AlreadyExists as error:
-            await self._count_collision(key, deployment, wanted, error)
+            await self._count_collision(key, deployment, desired, error)
             raise
         except Forbidden as error:
             if is_terminating(error):
-                raise Refused(error.message) from error
-            await self._tell_failure(key, deployment, wanted, error)
-            raise Refused(error.message) from error
+                raise ServerRefusal(error.message) from error
+            await self._tell_failure(key, deployment, desired, error)
+            raise ServerRefusal(error.message) from error
 
     async def _count_collision(
-        self, key: ObjectKey, deployment: Object, wanted: Object, error: AlreadyExists
+        self, key: ObjectKey, deployment: Object, desired: Object, error: AlreadyExists
     ) -> None:
         """Another set has the name: the next attempt takes another one. Unless it is ours, made by a
         request whose answer was lost: then the mirror will show it."""
-        name = wanted["metadata"]["name"]
+        name = desired["metadata"]["name"]
         there = await self.client(key).get(key.tenant, REPLICA_SETS, name, namespace=key.namespace)
         owner = controller_of(there)
         is_ours = owner is not None and owner.get("uid") == deployment["metadata"]["uid"]
         if is_ours and revisions.sort_sets(deployment, [there]).new is not None:
-            raise Refused(error.message) from error
+            raise ServerRefusal(error.message) from error
         before = get(deployment, "status", "collisionCount", default=0)
         deployment["status"] = {**(deployment.get("status") or {}), "collisionCount": before + 1}
         await self.client(key).update(key.tenant, DEPLOYMENTS, deployment, subresource="status")
-        raise Refused(error.message) from error
+        raise ServerRefusal(error.message) from error
 
     async def _tell_failure(
-        self, key: ObjectKey, deployment: Object, wanted: Object, error: ApiError
+        self, key: ObjectKey, deployment: Object, desired: Object, error: ApiError
     ) -> None:
-        told = f'Failed to create new replica set "{wanted["metadata"]["name"]}": {error.message}'
-        self.events.warning(key.plane, deployment, "ReplicaSetCreateError", told)
+        message = f'Failed to create new replica set "{desired["metadata"]["name"]}": {error.message}'
+        self.events.warning(key.plane, deployment, "ReplicaSetCreateError", message)
         old = deployment.get("status") or {}
         if status.deadline_seconds(deployment) is None:
             return
-        failed = status.Told(status.PROGRESSING, "False", "ReplicaSetCreateError", told)
+        failed = status.DesiredCondition(status.PROGRESSING, "False", "ReplicaSetCreateError", message)
         conditions = status.put(old.get("conditions") or [], failed, self.clock())
         if conditions != old.get("conditions"):
             deployment["status"] = {**old, "conditions": conditions}
             await self.client(key).update(key.tenant, DEPLOYMENTS, deployment, subresource="status")
 
-    async def _number(self, key: ObjectKey, deployment: Object, sets: Sets) -> Sets:
+    async def _number(
+        self, key: ObjectKey, deployment: Object, sets: DeploymentReplicaSets
+    ) -> DeploymentReplicaSets:
         """The new set, if there is one, has the highest revision and what the deployment passes on."""
         if sets.new is None:
             return sets
         new, surge = sets.new, scaling.bounds(deployment).surge
-        wanted = revisions.new_annotations(deployment, new, revisions.next_number(sets.old), surge)
+        desired = revisions.new_annotations(deployment, new, revisions.next_number(sets.old), surge)
         patch: Object = {}
-        if wanted != get(new, "metadata", "annotations", default={}):
-            patch["metadata"] = {"annotations": wanted}
+        if desired != get(new, "metadata", "annotations", default={}):
+            patch["metadata"] = {"annotations": desired}
         min_ready = deployment["spec"].get("minReadySeconds", 0)
         if new["spec"].get("minReadySeconds", 0) != min_ready:
             patch["spec"] = {"minReadySeconds": min_ready}
         if patch:
             new = await self._patch_set(key, new, patch)
         await self._say_number(key, deployment, revisions.number(new))
-        return Sets(new, sets.old)
+        return DeploymentReplicaSets(new, sets.old)
 
     async def _patch_set(self, key: ObjectKey, replica_set: Object, patch: Object) -> Object:
         """Only as it was seen: a patch of something else is a Conflict."""
@@ -179,15 +192,21 @@ class Deployments(Controller):
 
     # Scaling
 
-    async def _scale(self, key: ObjectKey, deployment: Object, sets: Sets, steps: Sequence[Scale]) -> Sets:
+    async def _scale(
+        self,
+        key: ObjectKey,
+        deployment: Object,
+        sets: DeploymentReplicaSets,
+        steps: Sequence[ReplicaSetScale],
+    ) -> DeploymentReplicaSets:
         sizes = revisions.sizes(scaling.replicas(deployment), scaling.bounds(deployment).surge)
         changed = await together(self._scale_one(key, deployment, step, sizes) for step in steps)
         by_name = {each["metadata"]["name"]: each for each in changed}
         new = sets.new and by_name.get(sets.new["metadata"]["name"], sets.new)
-        return Sets(new, [by_name.get(each["metadata"]["name"], each) for each in sets.old])
+        return DeploymentReplicaSets(new, [by_name.get(each["metadata"]["name"], each) for each in sets.old])
 
     async def _scale_one(
-        self, key: ObjectKey, deployment: Object, step: Scale, sizes: dict[str, str]
+        self, key: ObjectKey, deployment: Object, step: ReplicaSetScale, sizes: dict[str, str]
     ) -> Object:
         before, name = scaling.replicas(step.set), step.set["metadata"]["name"]
         told = get(step.set, "metadata", "annotations", default={})
@@ -203,13 +222,15 @@ class Deployments(Controller):
 
     # Status and history
 
-    async def _finish(self, key: ObjectKey, deployment: Object, sets: Sets, created: str | None) -> Result:
+    async def _finish(
+        self, key: ObjectKey, deployment: Object, sets: DeploymentReplicaSets, created: str | None
+    ) -> Result:
         now = self.clock()
-        wanted = status.status(deployment, sets, created, now)
-        if wanted != deployment.get("status"):
-            deployment["status"] = wanted
+        desired = status.status(deployment, sets, created, now)
+        if desired != deployment.get("status"):
+            deployment["status"] = desired
             await self.client(key).update(key.tenant, DEPLOYMENTS, deployment, subresource="status")
-        if status.is_complete(deployment, wanted) and "deletionTimestamp" not in deployment["metadata"]:
+        if status.is_complete(deployment, desired) and "deletionTimestamp" not in deployment["metadata"]:
             await together(self._clear(key, each) for each in revisions.outlived(deployment, sets.old))
         left = status.left_seconds(deployment, now)
         return Result(max(left, 0.0) + 1.0) if left is not None else DONE

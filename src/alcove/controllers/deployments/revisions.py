@@ -11,7 +11,7 @@ from alcove.api import objects
 from alcove.api.objects import Object, get
 from alcove.api.validation import same
 from alcove.client.resources import DEPLOYMENTS
-from alcove.controllers.workloads.owning import reference
+from alcove.controllers.workloads.controller_refs import reference
 from alcove.controllers.workloads.templates import template_hash
 
 HASH_LABEL = "pod-template-hash"
@@ -34,7 +34,7 @@ _HISTORY_LENGTH_MAX = 2000
 _INTEGER_MAX = 2**63 - 1
 
 
-class Sets(Struct, frozen=True):
+class DeploymentReplicaSets(Struct, frozen=True):
     """All replica sets of a deployment; `old` from the oldest to the youngest."""
 
     new: Object | None
@@ -45,12 +45,12 @@ class Sets(Struct, frozen=True):
         return [*self.old, self.new] if self.new is not None else self.old
 
 
-def sort_sets(deployment: Object, owned: Iterable[Object]) -> Sets:
+def sort_sets(deployment: Object, owned: Iterable[Object]) -> DeploymentReplicaSets:
     """The new one has the deployment's template; of several such, the oldest."""
     by_age = sorted(owned, key=age)
-    wanted = deployment["spec"]["template"]
-    new = next((each for each in by_age if same(plain_template(each), wanted)), None)
-    return Sets(new, [each for each in by_age if each is not new])
+    desired = deployment["spec"]["template"]
+    new = next((each for each in by_age if same(plain_template(each), desired)), None)
+    return DeploymentReplicaSets(new, [each for each in by_age if each is not new])
 
 
 def age(obj: Object) -> tuple[str, str]:
@@ -131,16 +131,16 @@ def new_annotations(deployment: Object, new: Object, revision: int, surge: int) 
     A set that becomes the new one again (a rollback) gets the next number; its history tells the old ones.
     """
     there = objects.annotations(new)
-    wanted = {**there, **passed_on(deployment), **sizes(deployment["spec"].get("replicas", 1), surge)}
+    desired = {**there, **passed_on(deployment), **sizes(deployment["spec"].get("replicas", 1), surge)}
     before = number(new)
     if before < revision:
-        wanted[REVISION] = str(revision)
+        desired[REVISION] = str(revision)
         if before:
-            told = [*filter(None, there.get(HISTORY, "").split(",")), str(before)]
-            while len(",".join(told)) > _HISTORY_LENGTH_MAX:
-                told.pop(0)
-            wanted[HISTORY] = ",".join(told)
-    return wanted
+            messages = [*filter(None, there.get(HISTORY, "").split(",")), str(before)]
+            while len(",".join(messages)) > _HISTORY_LENGTH_MAX:
+                messages.pop(0)
+            desired[HISTORY] = ",".join(messages)
+    return desired
 
 
 def outlived(deployment: Object, old: Sequence[Object]) -> list[Object]:

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from alcove.api.objects import Object, get
-from alcove.controllers.deployments.revisions import DESIRED, MAXIMUM, Sets, age, annotated
+from alcove.controllers.deployments.revisions import DESIRED, MAXIMUM, DeploymentReplicaSets, age, annotated
 
 
-class Scale(Struct, frozen=True):
+class ReplicaSetScale(Struct, frozen=True):
     set: Object
     replicas: int
 
 
-class Bounds(Struct, frozen=True):
+class RolloutBounds(Struct, frozen=True):
     """How far the number of pods may be from what is wanted while they are replaced."""
 
     surge: int
@@ -50,42 +50,42 @@ def part_of(value: int | str, whole: int, *, up: bool) -> int:
     return math.ceil(share) if up else math.floor(share)
 
 
-def bounds(deployment: Object) -> Bounds:
-    wanted = replicas(deployment)
+def bounds(deployment: Object) -> RolloutBounds:
+    desired = replicas(deployment)
     if not is_rolling(deployment):
-        return Bounds(0, 0)
+        return RolloutBounds(0, 0)
     rolling = get(deployment, "spec", "strategy", "rollingUpdate", default={})
-    surge = part_of(rolling.get("maxSurge", 0), wanted, up=True)
-    unavailable = part_of(rolling.get("maxUnavailable", 0), wanted, up=False)
+    surge = part_of(rolling.get("maxSurge", 0), desired, up=True)
+    unavailable = part_of(rolling.get("maxUnavailable", 0), desired, up=False)
     if surge == 0 and unavailable == 0:
         unavailable = 1  # Percentages of few pods: something must move.
-    return Bounds(surge, min(unavailable, wanted))
+    return RolloutBounds(surge, min(unavailable, desired))
 
 
 def new_replicas(deployment: Object, there: int, new: int) -> int:
     """The new set's size next, with `there` pods wanted by all sets together and `new` by it."""
-    wanted = replicas(deployment)
+    desired = replicas(deployment)
     if not is_rolling(deployment):
-        return wanted
-    room = wanted + bounds(deployment).surge - there
-    return new if room <= 0 else new + min(room, wanted - new)
+        return desired
+    room = desired + bounds(deployment).surge - there
+    return new if room <= 0 else new + min(room, desired - new)
 
 
 # Rolling
 
 
-def roll(deployment: Object, sets: Sets) -> list[Scale]:
+def roll(deployment: Object, sets: DeploymentReplicaSets) -> list[ReplicaSetScale]:
     """The next step of a rolling update; empty: none is possible or needed now."""
     assert sets.new is not None
-    wanted, new = replicas(deployment), replicas(sets.new)
-    if new > wanted:
-        return [Scale(sets.new, wanted)]
-    if new < wanted and (next_ := new_replicas(deployment, total(sets.all), new)) != new:
-        return [Scale(sets.new, next_)]
+    desired, new = replicas(deployment), replicas(sets.new)
+    if new > desired:
+        return [ReplicaSetScale(sets.new, desired)]
+    if new < desired and (next_ := new_replicas(deployment, total(sets.all), new)) != new:
+        return [ReplicaSetScale(sets.new, next_)]
     return _shrink_old(deployment, sets, sets.new)
 
 
-def _shrink_old(deployment: Object, sets: Sets, new: Object) -> list[Scale]:
+def _shrink_old(deployment: Object, sets: DeploymentReplicaSets, new: Object) -> list[ReplicaSetScale]:
     minimum = replicas(deployment) - bounds(deployment).unavailable
     missing = replicas(new) - available(new)
     budget = total(sets.all) - minimum - missing
@@ -102,52 +102,52 @@ def _shrink_old(deployment: Object, sets: Sets, new: Object) -> list[Scale]:
         take = min(max(0, spare), sizes[id(each)])
         sizes[id(each)] -= take
         spare -= take
-    return [Scale(each, sizes[id(each)]) for each in sets.old if sizes[id(each)] != replicas(each)]
+    return [ReplicaSetScale(each, sizes[id(each)]) for each in sets.old if sizes[id(each)] != replicas(each)]
 
 
 # Recreating
 
 
-def retire(old: Sequence[Object]) -> list[Scale]:
+def retire(old: Sequence[Object]) -> list[ReplicaSetScale]:
     """Everything old goes, at once."""
-    return [Scale(each, 0) for each in old if replicas(each)]
+    return [ReplicaSetScale(each, 0) for each in old if replicas(each)]
 
 
 # Scaling
 
 
-def is_resized(deployment: Object, sets: Sets) -> bool:
+def is_resized(deployment: Object, sets: DeploymentReplicaSets) -> bool:
     """The deployment's size changed since its sets were told."""
-    wanted = replicas(deployment)
+    desired = replicas(deployment)
     told = (annotated(each, DESIRED) for each in sets.all if replicas(each))
-    return any(each is not None and each != wanted for each in told)
+    return any(each is not None and each != desired for each in told)
 
 
-def resize(deployment: Object, sets: Sets) -> list[Scale]:
+def resize(deployment: Object, sets: DeploymentReplicaSets) -> list[ReplicaSetScale]:
     """Brings the sets to the deployment's size: one alone to all of it, several in proportion. Sets
     whose size stays are named too: they are to be told of the new size of the whole."""
     active = [each for each in sets.all if replicas(each)]
-    wanted = replicas(deployment)
+    desired = replicas(deployment)
     if len(active) <= 1:
         latest = sets.new if sets.new is not None else (sets.old[-1] if sets.old else None)
         only = active[0] if active else latest
-        return [Scale(only, wanted)] if only is not None else []
+        return [ReplicaSetScale(only, desired)] if only is not None else []
     if sets.new is not None and _is_saturated(deployment, sets.new):
         return retire(sets.old)
     if is_rolling(deployment):
         return _in_proportion(deployment, active)
-    shrunk = [Scale(sets.new, min(wanted, replicas(sets.new)))] if sets.new is not None else []
+    shrunk = [ReplicaSetScale(sets.new, min(desired, replicas(sets.new)))] if sets.new is not None else []
     return [*retire(sets.old), *shrunk]
 
 
 def _is_saturated(deployment: Object, new: Object) -> bool:
-    wanted = replicas(deployment)
-    return replicas(new) == wanted == available(new) and annotated(new, DESIRED) == wanted
+    desired = replicas(deployment)
+    return replicas(new) == desired == available(new) and annotated(new, DESIRED) == desired
 
 
-def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[Scale]:
-    wanted = replicas(deployment)
-    whole = wanted + bounds(deployment).surge if wanted else 0
+def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[ReplicaSetScale]:
+    desired = replicas(deployment)
+    whole = desired + bounds(deployment).surge if desired else 0
     to_add = whole - total(active)
     # The largest first; of equals the youngest when growing, the oldest when shrinking.
     ranked = sorted(active, key=age, reverse=to_add > 0)
@@ -157,8 +157,8 @@ def _in_proportion(deployment: Object, active: Sequence[Object]) -> list[Scale]:
         share = _share(deployment, each, whole)
         share = max(0, min(share, to_add - added)) if to_add > 0 else min(0, max(share, to_add - added))
         added += share
-        result.append(Scale(each, replicas(each) + share))
-    result[0] = Scale(result[0].set, max(0, result[0].replicas + to_add - added))
+        result.append(ReplicaSetScale(each, replicas(each) + share))
+    result[0] = ReplicaSetScale(result[0].set, max(0, result[0].replicas + to_add - added))
     return result
 
 

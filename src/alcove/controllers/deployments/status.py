@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from alcove.api import meta
 from alcove.api.objects import Object, get
-from alcove.controllers.deployments.revisions import Sets
+from alcove.controllers.deployments.revisions import DeploymentReplicaSets
 from alcove.controllers.deployments.scaling import bounds, replicas
 from alcove.controllers.workloads.pods import condition
 
@@ -21,7 +21,7 @@ _NO_DEADLINE = 2**31 - 1
 _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
 
 
-class Told(Struct, frozen=True):
+class DesiredCondition(Struct, frozen=True):
     """One condition as it should be."""
 
     type: str
@@ -30,7 +30,7 @@ class Told(Struct, frozen=True):
     message: str
 
 
-def counts(deployment: Object, sets: Sets) -> Object:
+def counts(deployment: Object, sets: DeploymentReplicaSets) -> Object:
     def summed(field: str, of: Sequence[Object]) -> int:
         return sum(get(each, "status", field, default=0) for each in of)
 
@@ -47,14 +47,14 @@ def counts(deployment: Object, sets: Sets) -> Object:
 
 
 def is_complete(deployment: Object, status: Object) -> bool:
-    wanted = replicas(deployment)
+    desired = replicas(deployment)
     alike = all(
-        status.get(field, 0) == wanted for field in ("updatedReplicas", "replicas", "availableReplicas")
+        status.get(field, 0) == desired for field in ("updatedReplicas", "replicas", "availableReplicas")
     )
     return alike and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
 
 
-def status(deployment: Object, sets: Sets, created: str | None, now: float) -> Object:
+def status(deployment: Object, sets: DeploymentReplicaSets, created: str | None, now: float) -> Object:
     """The whole new status. `created` names a replica set that was made in this turn."""
     old = deployment.get("status") or {}
     kept = {field: value for field, value in old.items() if field not in (*_COUNTS, "conditions")}
@@ -70,7 +70,7 @@ def status(deployment: Object, sets: Sets, created: str | None, now: float) -> O
     return new
 
 
-def put(conditions: Sequence[Object], told: Told, now: float) -> list[Object]:
+def put(conditions: Sequence[Object], told: DesiredCondition, now: float) -> list[Object]:
     """The list with the condition in it. Nothing changes where it says the same already, unless it tells
     of a movement; the time of its last transition stays where only reason or message change."""
     old = next((each for each in conditions if each["type"] == told.type), None)
@@ -92,12 +92,14 @@ def put(conditions: Sequence[Object], told: Told, now: float) -> list[Object]:
     return [*(each for each in conditions if each["type"] != told.type), entry]
 
 
-def _availability(deployment: Object, new: Object) -> Told:
+def _availability(deployment: Object, new: Object) -> DesiredCondition:
     minimum = replicas(deployment) - bounds(deployment).unavailable
     if new.get("availableReplicas", 0) >= minimum:
-        return Told(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+        return DesiredCondition(
+            AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+        )
     message = "Deployment does not have minimum availability."
-    return Told(AVAILABLE, "False", "MinimumReplicasUnavailable", message)
+    return DesiredCondition(AVAILABLE, "False", "MinimumReplicasUnavailable", message)
 
 
 # Progress
@@ -108,35 +110,39 @@ def deadline_seconds(deployment: Object) -> int | None:
     return None if seconds is None or seconds == _NO_DEADLINE else int(seconds)
 
 
-def _progress(deployment: Object, new: Object, sets: Sets, created: str | None, now: float) -> Told | None:
+def _progress(
+    deployment: Object, new: Object, sets: DeploymentReplicaSets, created: str | None, now: float
+) -> DesiredCondition | None:
     """None: nothing to say that is not said already."""
     if deadline_seconds(deployment) is None:
         return None
     current = condition(deployment, PROGRESSING)
     reason = current.get("reason") if current else None
     if deployment["spec"].get("paused"):
-        return Told(PROGRESSING, "Unknown", PAUSED, "Deployment is paused")
+        return DesiredCondition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused")
     if reason == PAUSED:
-        return Told(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed")
+        return DesiredCondition(PROGRESSING, "Unknown", RESUMED, "Deployment is resumed")
     if created is not None:
-        return Told(PROGRESSING, "True", "NewReplicaSetCreated", f'Created new replica set "{created}"')
+        return DesiredCondition(
+            PROGRESSING, "True", "NewReplicaSetCreated", f'Created new replica set "{created}"'
+        )
     what = _what(deployment, sets)
     if reason == NEW_SET_AVAILABLE and new.get("replicas") == new.get("updatedReplicas"):
         return None
     if is_complete(deployment, new):
         message = f"{what} has successfully progressed."
-        return Told(PROGRESSING, "True", NEW_SET_AVAILABLE, message)
+        return DesiredCondition(PROGRESSING, "True", NEW_SET_AVAILABLE, message)
     if _moved(deployment.get("status") or {}, new):
-        return Told(PROGRESSING, "True", MOVED, f"{what} is progressing.")
+        return DesiredCondition(PROGRESSING, "True", MOVED, f"{what} is progressing.")
     if _is_late(deployment, now):
-        return Told(PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.")
+        return DesiredCondition(PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.")
     if current is None and sets.new is not None:
         message = f'Found new replica set "{sets.new["metadata"]["name"]}"'
-        return Told(PROGRESSING, "True", "FoundNewReplicaSet", message)
+        return DesiredCondition(PROGRESSING, "True", "FoundNewReplicaSet", message)
     return None
 
 
-def _what(deployment: Object, sets: Sets) -> str:
+def _what(deployment: Object, sets: DeploymentReplicaSets) -> str:
     if sets.new is not None:
         return f'ReplicaSet "{sets.new["metadata"]["name"]}"'
     return f'Deployment "{deployment["metadata"]["name"]}"'
@@ -169,12 +175,12 @@ def left_seconds(deployment: Object, now: float) -> float | None:
     return meta.parse_time(current["lastUpdateTime"]) + deadline - now
 
 
-def _with_failure(conditions: list[Object], sets: Sets, now: float) -> list[Object]:
+def _with_failure(conditions: list[Object], sets: DeploymentReplicaSets, now: float) -> list[Object]:
     """The failure of the new set, or of an old one while there is no new."""
     of = [sets.new] if sets.new is not None else sets.old
     failures = [failure for each in of if (failure := condition(each, FAILURE)) is not None]
     if not failures:
         return [each for each in conditions if each["type"] != FAILURE]
     failure = failures[0]
-    told = Told(FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", ""))
+    told = DesiredCondition(FAILURE, failure["status"], failure.get("reason", ""), failure.get("message", ""))
     return put(conditions, told, now)

@@ -1,5 +1,5 @@
 """PodDisruptionBudgets: how many of an application's pods may be evicted now."""
 
-from alcove.controllers.disruption.controller import Disruption
+from alcove.controllers.disruption.controller import DisruptionController
 
-__all__ = ["Disruption"]
+__all__ = ["DisruptionController"]

@@ -19,7 +19,7 @@ NOTED_SECONDS = 120.0
 ALLOWED = "DisruptionAllowed"
 
 
-class Count(Struct, frozen=True):
+class ExpectedPods(Struct, frozen=True):
     """How many pods there should be. `problem` says why nobody knows."""
 
     expected: int = 0
@@ -61,7 +61,7 @@ def next_look_seconds(disrupted: dict[str, str], now: float) -> float | None:
     return max(0.0, min(ends)) + 1.0 if ends else None
 
 
-def status(budget: Object, covered: Sequence[Object], count: Count, now: float) -> Object:
+def status(budget: Object, covered: Sequence[Object], count: ExpectedPods, now: float) -> Object:
     """The whole status; equal to the old one where nothing changed."""
     disrupted = noted(budget, covered, now)
     healthy = sum(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from alcove.api.objects import Object, get, labels
 from alcove.api.selectors import EVERYTHING, LabelSelector
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import (
@@ -17,39 +17,39 @@ from alcove.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
-from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, controller_of
 from alcove.controllers.disruption import budget as budgets
-from alcove.controllers.disruption.budget import Count
+from alcove.controllers.disruption.budget import ExpectedPods
 from alcove.controllers.workloads import pods
-from alcove.controllers.workloads.selecting import Selectors
+from alcove.controllers.workloads.selector_index import SelectorIndex
 
 
-class Disruption(Controller):
+class DisruptionController(Controller):
     name = "disruption"
     resource = POD_DISRUPTION_BUDGETS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._budgets = self.mirror(POD_DISRUPTION_BUDGETS)
         self._pods = self.mirror(PODS)
         self._sized = {
             each.kind: self.mirror(each)
             for each in (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS)
         }
-        self._selectors = Selectors(self._budgets)
+        self._selectors = SelectorIndex(self._budgets)
         self.on(self._budgets)
         self.on(self._pods, self._covering)
         for mirror in self._sized.values():
             self.on(mirror, self._covering_template)
 
-    def _covering(self, change: Change) -> Iterable[ObjectKey]:
+    def _covering(self, change: ObjectChange) -> Iterable[ObjectKey]:
         yield from self._selectors.matching(change.key, change.obj)
         old = change.old
         if old is not None and labels(old) != labels(change.obj):
             yield from self._selectors.matching(change.key, old)
 
-    def _covering_template(self, change: Change) -> Iterable[ObjectKey]:
+    def _covering_template(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Budgets of the pods that the changed one makes: its size may have changed."""
         template: Object = get(change.obj, "spec", "template", default={})
         return self._selectors.matching(change.key, template)
@@ -59,7 +59,7 @@ class Disruption(Controller):
         if budget is None or "deletionTimestamp" in budget["metadata"]:
             return DONE
         covered = self._covered(key, self._selectors.get(key))
-        count = self._count(key, covered) if budgets.needs_scale(budget) else Count(len(covered))
+        count = self._count(key, covered) if budgets.needs_scale(budget) else ExpectedPods(len(covered))
         if count.problem:
             self.events.warning(key.plane, budget, "CalculateExpectedPodCountFailed", count.problem)
         elif not covered:
@@ -78,19 +78,19 @@ class Disruption(Controller):
             found = [pod for pod in found if selector.matches(labels(pod))]
         return [pod for pod in found if not pods.is_finished(pod)]
 
-    def _count(self, key: ObjectKey, covered: Sequence[Object]) -> Count:
+    def _count(self, key: ObjectKey, covered: Sequence[Object]) -> ExpectedPods:
         """The sizes of all that control the pods, each once."""
         sizes: dict[str, int] = {}
         for pod in covered:
             top = self._top(key, pod)
             if top is None:
                 name = pod["metadata"]["name"]
-                told = (
+                message = (
                     f'Failed to calculate the number of expected pods: found no controllers for pod "{name}"'
                 )
-                return Count(0, told)
+                return ExpectedPods(0, message)
             sizes[top["metadata"]["uid"]] = get(top, "spec", "replicas", default=1)
-        return Count(sum(sizes.values()))
+        return ExpectedPods(sum(sizes.values()))
 
     def _top(self, key: ObjectKey, obj: Object) -> Object | None:
         """The topmost of those that control the object and have a size."""

@@ -1,7 +1,7 @@
 """Endpoints and EndpointSlices: the pods behind a service, of the service's own network."""
 
-from alcove.controllers.endpoints.legacy import Endpoints
+from alcove.controllers.endpoints.legacy import EndpointsController
 from alcove.controllers.endpoints.mirroring import EndpointSliceMirroring
 from alcove.controllers.endpoints.slices import EndpointSlices
 
-__all__ = ["EndpointSliceMirroring", "EndpointSlices", "Endpoints"]
+__all__ = ["EndpointSliceMirroring", "EndpointSlices", "EndpointsController"]

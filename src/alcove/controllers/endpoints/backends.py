@@ -19,7 +19,7 @@ from alcove.controllers.workloads import pods
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 
 
-class Port(Struct, frozen=True, order=True):
+class EndpointPort(Struct, frozen=True, order=True):
     name: str
     port: int
     protocol: str
@@ -30,10 +30,10 @@ class Port(Struct, frozen=True, order=True):
         return shown | ({"appProtocol": self.app_protocol} if self.app_protocol else {})
 
 
-class Backend(Struct, frozen=True):
+class EndpointBackend(Struct, frozen=True):
     pod: Object
     addresses: tuple[str, ...]
-    ports: tuple[Port, ...]
+    ports: tuple[EndpointPort, ...]
     is_ready: bool
     """It may be sent requests."""
     is_serving: bool
@@ -58,7 +58,7 @@ def families(service: Object) -> list[str]:
     return get(service, "spec", "ipFamilies") or ["IPv4"]
 
 
-def backends(service: Object, selector: LabelSelector, candidates: Iterable[Object]) -> list[Backend]:
+def backends(service: Object, selector: LabelSelector, candidates: Iterable[Object]) -> list[EndpointBackend]:
     """In the order of the pods' names. Pods that are over or have no address are not among them."""
     network = network_of(service)
     found = [
@@ -69,12 +69,12 @@ def backends(service: Object, selector: LabelSelector, candidates: Iterable[Obje
     return sorted((each for each in found if each.addresses), key=lambda each: each.pod["metadata"]["name"])
 
 
-def _backend(service: Object, pod: Object) -> Backend:
+def _backend(service: Object, pod: Object) -> EndpointBackend:
     told = [each.get("ip", "") for each in get(pod, "status", "podIPs", default=())]
     addresses = told or [get(pod, "status", "podIP", default="")]
     serving, ending = pods.is_ready(pod), pods.is_ending(pod)
     publish = bool(get(service, "spec", "publishNotReadyAddresses"))
-    return Backend(
+    return EndpointBackend(
         pod,
         tuple(each for each in addresses if each),
         tuple(_ports(service, pod)),
@@ -84,13 +84,13 @@ def _backend(service: Object, pod: Object) -> Backend:
     )
 
 
-def _ports(service: Object, pod: Object) -> Iterable[Port]:
+def _ports(service: Object, pod: Object) -> Iterable[EndpointPort]:
     """A port whose name the pod does not have is left out for that pod."""
     for port in get(service, "spec", "ports", default=()):
         protocol = port.get("protocol") or "TCP"
         number = _target(port, protocol, pod)
         if number is not None:
-            yield Port(port.get("name") or "", number, protocol, port.get("appProtocol") or "")
+            yield EndpointPort(port.get("name") or "", number, protocol, port.get("appProtocol") or "")
 
 
 def _target(port: Object, protocol: str, pod: Object) -> int | None:

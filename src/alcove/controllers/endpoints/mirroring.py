@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import ENDPOINTS, SERVICES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.endpoints import copying
-from alcove.controllers.endpoints.managed import ManagedSlices
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.endpoints import mirrored_slices
+from alcove.controllers.endpoints.managed_slices import ManagedSlices
 
 
 class EndpointSliceMirroring(Controller):
@@ -17,28 +17,28 @@ class EndpointSliceMirroring(Controller):
     resource = ENDPOINTS
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._endpoints = self.mirror(ENDPOINTS)
         self._services = self.mirror(SERVICES)
-        self._slices = ManagedSlices(self, copying.MANAGER)
+        self._slices = ManagedSlices(self, mirrored_slices.MANAGER)
         self.on(self._endpoints, self._by_hand)
         self.on(self._services, self._with_endpoints)
 
-    def _by_hand(self, change: Change) -> Iterable[ObjectKey]:
+    def _by_hand(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Most endpoints follow a selector, and are none of ours."""
         service = self._services.get(change.key)
         return () if service is not None and service["spec"].get("selector") else (change.key,)
 
-    def _with_endpoints(self, change: Change) -> Iterable[ObjectKey]:
+    def _with_endpoints(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Most services without a selector have nothing behind them that anybody keeps by hand."""
         return (change.key,) if change.key in self._endpoints else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         there = self._slices.of(key)
         endpoints, service = self._endpoints.get(key), self._services.get(key)
-        if endpoints is None or service is None or not copying.is_copied(endpoints, service):
+        if endpoints is None or service is None or not mirrored_slices.is_copied(endpoints, service):
             await self._slices.delete(key, there)
         elif "deletionTimestamp" not in endpoints["metadata"]:
-            await self._slices.carry_out(key, copying.plan(endpoints, service, there))
+            await self._slices.carry_out(key, mirrored_slices.plan(endpoints, service, there))
         return DONE

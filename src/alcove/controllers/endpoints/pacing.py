@@ -14,7 +14,7 @@ FREE_SECONDS = 0.002
 """What takes less never rests: services of up to some fifty pods."""
 
 
-class Pace:
+class ServicePacing:
     def __init__(self) -> None:
         self._rests_until: dict[ObjectKey, float] = {}
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from alcove.api.objects import Object
-from alcove.client.changes import Change
+from alcove.client.changes import ObjectChange
 from alcove.client.keys import ObjectKey
-from alcove.controllers.controller import Setup
-from alcove.controllers.endpoints import packing
+from alcove.controllers.controller import ControllerContext
+from alcove.controllers.endpoints import slice_packing
 from alcove.controllers.endpoints.backends import is_kept
-from alcove.controllers.endpoints.managed import ManagedSlices
-from alcove.controllers.endpoints.topology import Zones
-from alcove.controllers.endpoints.watching import ServiceWatcher
-from alcove.controllers.nodes.placed import NODE, node_of, on_node
+from alcove.controllers.endpoints.managed_slices import ManagedSlices
+from alcove.controllers.endpoints.service_watcher import ServiceWatcher
+from alcove.controllers.endpoints.topology import EndpointZones
+from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
 
 
 class EndpointSlices(ServiceWatcher):
     name = "endpoint-slice"
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._slices = ManagedSlices(self, packing.MANAGER)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._slices = ManagedSlices(self, slice_packing.MANAGER)
         self._nodes = self.nodes()
         self._pods.add_index(NODE, node_of)
-        self._zones = Zones()
+        self._zones = EndpointZones()
         self.on(self._nodes, self._moved)
 
-    def _moved(self, change: Change) -> Iterable[ObjectKey]:
+    def _moved(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Services with pods on a node whose zone is another now."""
         if not self._zones.note(change):
             return
@@ -43,7 +43,7 @@ class EndpointSlices(ServiceWatcher):
         elif "deletionTimestamp" not in service["metadata"]:
             found = await self.backends(key, service)
             await self._slices.carry_out(
-                key, packing.plan(service, found, self._slices.of(key), self._zones.of)
+                key, slice_packing.plan(service, found, self._slices.of(key), self._zones.of)
             )
 
     async def without(self, key: ObjectKey) -> None:

@@ -8,8 +8,8 @@ from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
 from alcove.api.objects import Object, get, labels
 from alcove.controllers.endpoints.backends import (
     HEADLESS_LABEL,
-    Backend,
-    Port,
+    EndpointBackend,
+    EndpointPort,
     families,
     host_name,
     is_headless,
@@ -22,7 +22,7 @@ MANAGED_LABEL = "endpoints.kubernetes.io/managed-by"
 MANAGER = "endpoint-controller"
 
 
-def wanted(service: Object, found: Sequence[Backend]) -> Object:
+def desired_subsets(service: Object, found: Sequence[EndpointBackend]) -> Object:
     """The whole object: labels, annotations and subsets."""
     family = families(service)[0]
     publish = bool(get(service, "spec", "publishNotReadyAddresses"))
@@ -44,15 +44,17 @@ def wanted(service: Object, found: Sequence[Backend]) -> Object:
     return result
 
 
-def _subsets(service: Object, kept: Sequence[Backend], family: str) -> list[Object]:
-    by_ports: dict[tuple[Port, ...], list[Backend]] = {}
+def _subsets(service: Object, kept: Sequence[EndpointBackend], family: str) -> list[Object]:
+    by_ports: dict[tuple[EndpointPort, ...], list[EndpointBackend]] = {}
     for each in kept:
         if each.ports or is_headless(service):
             by_ports.setdefault(tuple(sorted(each.ports)), []).append(each)
     return [_subset(service, ports, group, family) for ports, group in sorted(by_ports.items())]
 
 
-def _subset(service: Object, ports: tuple[Port, ...], group: list[Backend], family: str) -> Object:
+def _subset(
+    service: Object, ports: tuple[EndpointPort, ...], group: list[EndpointBackend], family: str
+) -> Object:
     subset: Object = {}
     for name, ready in (("addresses", True), ("notReadyAddresses", False)):
         entries = [_address(service, each, family) for each in group if each.is_ready is ready]
@@ -63,12 +65,12 @@ def _subset(service: Object, ports: tuple[Port, ...], group: list[Backend], fami
     return subset
 
 
-def _port(port: Port) -> Object:
+def _port(port: EndpointPort) -> Object:
     shown = port.as_object()
     return shown if port.name else {field: value for field, value in shown.items() if field != "name"}
 
 
-def _address(service: Object, backend: Backend, family: str) -> Object:
+def _address(service: Object, backend: EndpointBackend, family: str) -> Object:
     shown: Object = {"ip": backend.address(family), "targetRef": target(backend.pod)}
     if node := get(backend.pod, "spec", "nodeName"):
         shown["nodeName"] = node

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alcove.api.objects import Object, get, labels
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 _BY_ZONE = ("PreferClose", "PreferSameZone", "PreferSameNode")
@@ -21,16 +21,16 @@ def zone_of(node: Object) -> str:
     return labels(node).get(ZONE_LABEL, "")
 
 
-class Zones:
+class EndpointZones:
     """Node → zone, of ring0's nodes that have one."""
 
     def __init__(self) -> None:
         self.of: dict[str, str] = {}
 
-    def note(self, change: Change) -> bool:
+    def note(self, change: ObjectChange) -> bool:
         """Whether the node's zone is another now."""
         name = change.key.name
-        zone = "" if change.kind is Kind.DELETED else zone_of(change.obj)
+        zone = "" if change.kind is ChangeType.DELETED else zone_of(change.obj)
         if zone == self.of.get(name, ""):
             return False
         if zone:

@@ -13,22 +13,31 @@ from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS, Resource
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.concurrency import together
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.deletion import delete_as_known
-from alcove.controllers.everything import Known
 from alcove.controllers.garbage import plan
-from alcove.controllers.garbage.gone import Gone
-from alcove.controllers.garbage.plan import FOREGROUND, ORPHAN, Delete, Judged, Keep, Orphan, Owner, Wait
-from alcove.controllers.together import together
+from alcove.controllers.garbage.absent_owners import AbsentOwners
+from alcove.controllers.garbage.plan import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteObject,
+    JudgedReference,
+    KeepObject,
+    OrphanDependents,
+    OwnerState,
+    WaitForDependents,
+)
+from alcove.controllers.metadata_cache import ObjectMetadata
 
 INVALID_NAMESPACE = "OwnerRefInvalidNamespace"
 
 
-class Item(ObjectKey, frozen=True, order=True):
+class GarbageItem(ObjectKey, frozen=True, order=True):
     """A key that says what it is a key of."""
 
     resource: Resource
@@ -39,32 +48,32 @@ class GarbageCollector(Controller):
     resource = PODS
     workers = 32
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._gone = Gone()
-        self.on_everything(self._concerned)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._gone = AbsentOwners()
+        self.on_any_object(self._concerned)
 
     async def fresh(self, key: ObjectKey) -> None:
-        await self.everything.caught_up(key.plane, key.tenant)
+        await self.metadata_cache.caught_up(key.plane, key.tenant)
 
     # Whom a change concerns
 
-    def _concerned(self, resource: Resource, change: Change) -> Iterable[Item]:
-        known = Known(resource, change.key, change.obj["metadata"])
-        if change.kind is Kind.DELETED:
+    def _concerned(self, resource: Resource, change: ObjectChange) -> Iterable[GarbageItem]:
+        known = ObjectMetadata(resource, change.key, change.obj["metadata"])
+        if change.kind is ChangeType.DELETED:
             self._gone.add(known.uid)
-            yield from map(_item, self.everything.dependents(change.key.space, known.uid))
+            yield from map(_item, self.metadata_cache.dependents(change.key.tenant_key, known.uid))
             yield from self._waiting_owners(known)
             return
         if known.owners or ORPHAN in known.finalizers or FOREGROUND in known.finalizers:
             yield _item(known)
         if plan.waits(known):
-            yield from map(_item, self.everything.dependents(change.key.space, known.uid))
-        if change.kind is Kind.UPDATED and (old := change.old) is not None:
+            yield from map(_item, self.metadata_cache.dependents(change.key.tenant_key, known.uid))
+        if change.kind is ChangeType.UPDATED and (old := change.old) is not None:
             # An owner no longer blocked, by a change of references.
-            yield from self._waiting_owners(Known(resource, change.key, old["metadata"]))
+            yield from self._waiting_owners(ObjectMetadata(resource, change.key, old["metadata"]))
 
-    def _waiting_owners(self, known: Known) -> Iterable[Item]:
+    def _waiting_owners(self, known: ObjectMetadata) -> Iterable[GarbageItem]:
         for reference in known.owners:
             owner = self._mirrored(known, reference)
             if owner is not None and plan.waits(owner):
@@ -73,29 +82,29 @@ class GarbageCollector(Controller):
     # Reconciling
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        assert isinstance(key, Item)
-        known = self.everything.get(key.resource, key)
+        assert isinstance(key, GarbageItem)
+        known = self.metadata_cache.get(key.resource, key)
         if known is None:
             return DONE
         judged = await self._judge(known) if plan.needs_owners(known) else []
-        has_dependents = bool(judged) and bool(self.everything.dependents(key.space, known.uid))
+        has_dependents = bool(judged) and bool(self.metadata_cache.dependents(key.tenant_key, known.uid))
         match plan.decide(known, judged, has_dependents=has_dependents):
-            case Keep(dropped=dropped):
+            case KeepObject(dropped=dropped):
                 if dropped:
                     await self._patch(known, plan.without_owners(known, dropped))
-            case Delete(propagation=propagation):
+            case DeleteObject(propagation=propagation):
                 await delete_as_known(
                     self.client(key), known.resource, key, known.metadata, propagation=propagation
                 )
-            case Orphan():
+            case OrphanDependents():
                 await self._orphan(known)
-            case Wait():
+            case WaitForDependents():
                 await self._wait(known)
         return DONE
 
-    async def _orphan(self, known: Known) -> None:
+    async def _orphan(self, known: ObjectMetadata) -> None:
         uids = frozenset({known.uid})
-        dependents = self.everything.dependents(known.key.space, known.uid)
+        dependents = self.metadata_cache.dependents(known.key.tenant_key, known.uid)
         await together(self._patch(each, plan.without_owners(each, uids)) for each in dependents)
         if not dependents:
             await self._patch(known, plan.without_finalizer(known, ORPHAN))
@@ -103,17 +112,17 @@ class GarbageCollector(Controller):
             # The patches come back through the mirrors; only what they show is believed.
             raise _Again("dependents are being orphaned")
 
-    async def _wait(self, known: Known) -> None:
+    async def _wait(self, known: ObjectMetadata) -> None:
         """Its dependents were told of it, and go by their own turns."""
-        dependents = self.everything.dependents(known.key.space, known.uid)
+        dependents = self.metadata_cache.dependents(known.key.tenant_key, known.uid)
         if not any(plan.blocks(each, known.uid) for each in dependents):
             await self._patch(known, plan.without_finalizer(known, FOREGROUND))
         elif any(owner.get("blockOwnerDeletion") for owner in known.owners):
-            space = known.key.space
-            if plan.is_in_circle(known, lambda owner: self.everything.dependents(space, owner.uid)):
+            tenant_key = known.key.tenant_key
+            if plan.is_in_circle(known, lambda owner: self.metadata_cache.dependents(tenant_key, owner.uid)):
                 await self._patch(known, plan.unblocking(known))
 
-    async def _patch(self, known: Known, patch: Object) -> None:
+    async def _patch(self, known: ObjectMetadata, patch: Object) -> None:
         key = known.key
         try:
             await self.client(key).patch(
@@ -124,24 +133,24 @@ class GarbageCollector(Controller):
 
     # Judging owners
 
-    async def _judge(self, known: Known) -> list[Judged]:
-        return [Judged(reference, await self._owner(known, reference)) for reference in known.owners]
+    async def _judge(self, known: ObjectMetadata) -> list[JudgedReference]:
+        return [JudgedReference(reference, await self._owner(known, reference)) for reference in known.owners]
 
-    async def _owner(self, known: Known, reference: Object) -> Owner:
+    async def _owner(self, known: ObjectMetadata, reference: Object) -> OwnerState:
         place = self._place(known, reference)
         if place is None:
-            return Owner.SOLID
+            return OwnerState.SOLID
         if reference["uid"] in self._gone:
-            return Owner.GONE
-        owner = self.everything.get(place.resource, place)
+            return OwnerState.GONE
+        owner = self.metadata_cache.get(place.resource, place)
         if owner is None or owner.uid != reference["uid"]:
             return await self._asked(place, reference["uid"])
-        return Owner.WAITING if plan.waits(owner) else Owner.SOLID
+        return OwnerState.WAITING if plan.waits(owner) else OwnerState.SOLID
 
-    def _place(self, known: Known, reference: Object) -> Item | None:
+    def _place(self, known: ObjectMetadata, reference: Object) -> GarbageItem | None:
         """Where the owner must be; None: the reference cannot be followed."""
         group, _, _ = str(reference["apiVersion"]).rpartition("/")
-        resource = self.everything.kind(known.key.space, group, reference["kind"])
+        resource = self.metadata_cache.kind(known.key.tenant_key, group, reference["kind"])
         if resource is None:
             return None
         if resource.namespaced and not known.key.namespace:
@@ -149,14 +158,14 @@ class GarbageCollector(Controller):
             return None
         key = known.key
         namespace = key.namespace if resource.namespaced else ""
-        return Item(key.plane, key.tenant, namespace, reference["name"], resource)
+        return GarbageItem(key.plane, key.tenant, namespace, reference["name"], resource)
 
-    def _mirrored(self, known: Known, reference: Object) -> Known | None:
+    def _mirrored(self, known: ObjectMetadata, reference: Object) -> ObjectMetadata | None:
         place = self._place(known, reference)
-        owner = self.everything.get(place.resource, place) if place is not None else None
+        owner = self.metadata_cache.get(place.resource, place) if place is not None else None
         return owner if owner is not None and owner.uid == reference["uid"] else None
 
-    async def _asked(self, place: Item, uid: str) -> Owner:
+    async def _asked(self, place: GarbageItem, uid: str) -> OwnerState:
         """The mirror has no such owner: perhaps it is too new, perhaps it never was."""
         try:
             found = await self.client(place).get(
@@ -164,26 +173,26 @@ class GarbageCollector(Controller):
             )
         except NotFound:
             self._gone.add(uid)
-            return Owner.GONE
+            return OwnerState.GONE
         if found["metadata"]["uid"] != uid:
             self._gone.add(uid)
-            return Owner.GONE
-        return Owner.SOLID
+            return OwnerState.GONE
+        return OwnerState.SOLID
 
-    def _tell_invalid(self, known: Known, reference: Object) -> None:
-        told = f'ownerRef [{reference["kind"]} {reference["name"]}] does not exist in namespace ""'
-        self.events.warning(known.key.plane, _described(known), INVALID_NAMESPACE, told)
+    def _tell_invalid(self, known: ObjectMetadata, reference: Object) -> None:
+        message = f'ownerRef [{reference["kind"]} {reference["name"]}] does not exist in namespace ""'
+        self.events.warning(known.key.plane, _described(known), INVALID_NAMESPACE, message)
 
 
 class _Again(Conflict):
     """What is known is outdated, by our own doing: look again."""
 
 
-def _item(known: Known) -> Item:
+def _item(known: ObjectMetadata) -> GarbageItem:
     key = known.key
-    return Item(key.plane, key.tenant, key.namespace, key.name, known.resource)
+    return GarbageItem(key.plane, key.tenant, key.namespace, key.name, known.resource)
 
 
-def _described(known: Known) -> Object:
+def _described(known: ObjectMetadata) -> Object:
     resource = known.resource
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": known.metadata}

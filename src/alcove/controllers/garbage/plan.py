@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from alcove.api.objects import Object
 from alcove.client.client import Propagation
-from alcove.controllers.everything import Known
+from alcove.controllers.metadata_cache import ObjectMetadata
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
 
-class Owner(Enum):
+class OwnerState(Enum):
     """What an owner is to its dependent."""
 
     SOLID = "solid"
@@ -37,69 +37,71 @@ class Owner(Enum):
     GONE = "gone"
 
 
-class Judged(Struct, frozen=True):
+class JudgedReference(Struct, frozen=True):
     reference: Object
-    owner: Owner
+    owner: OwnerState
 
 
-class Keep(Struct, frozen=True):
+class KeepObject(Struct, frozen=True):
     """`dropped` are uids of owners that it no longer refers to; often none."""
 
     dropped: frozenset[str] = frozenset()
 
 
-class Delete(Struct, frozen=True):
+class DeleteObject(Struct, frozen=True):
     propagation: Propagation
 
 
-class Orphan(Struct, frozen=True):
+class OrphanDependents(Struct, frozen=True):
     """Take the references to it off its dependents, then let it go."""
 
 
-class Wait(Struct, frozen=True):
+class WaitForDependents(Struct, frozen=True):
     """Delete its dependents; let it go when none blocks it any more."""
 
 
-Decision = Keep | Delete | Orphan | Wait
+Decision = KeepObject | DeleteObject | OrphanDependents | WaitForDependents
 
 
-def needs_owners(known: Known) -> bool:
+def needs_owners(known: ObjectMetadata) -> bool:
     """Whether `decide` depends on its owners; they cost requests to judge."""
     return not known.is_ending and bool(known.owners)
 
 
-def decide(known: Known, judged: Sequence[Judged], *, has_dependents: bool) -> Decision:
+def decide(known: ObjectMetadata, judged: Sequence[JudgedReference], *, has_dependents: bool) -> Decision:
     if known.is_ending:
         if ORPHAN in known.finalizers:
-            return Orphan()
-        return Wait() if FOREGROUND in known.finalizers else Keep()
+            return OrphanDependents()
+        return WaitForDependents() if FOREGROUND in known.finalizers else KeepObject()
     if not judged:
-        return Keep()
-    gone = frozenset(each.reference["uid"] for each in judged if each.owner is not Owner.SOLID)
+        return KeepObject()
+    gone = frozenset(each.reference["uid"] for each in judged if each.owner is not OwnerState.SOLID)
     if len(gone) < len({each.reference["uid"] for each in judged}):
-        return Keep(gone)
-    waiting = any(each.owner is Owner.WAITING for each in judged)
+        return KeepObject(gone)
+    waiting = any(each.owner is OwnerState.WAITING for each in judged)
     if waiting and has_dependents:
-        return Delete(Propagation.FOREGROUND)
-    return Delete(_own_policy(known))
+        return DeleteObject(Propagation.FOREGROUND)
+    return DeleteObject(_own_policy(known))
 
 
-def _own_policy(known: Known) -> Propagation:
+def _own_policy(known: ObjectMetadata) -> Propagation:
     if ORPHAN in known.finalizers:
         return Propagation.ORPHAN
     return Propagation.FOREGROUND if FOREGROUND in known.finalizers else Propagation.BACKGROUND
 
 
-def blocks(dependent: Known, uid: str) -> bool:
+def blocks(dependent: ObjectMetadata, uid: str) -> bool:
     """Whether this dependent keeps an owner that is deleted in the foreground."""
     return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in dependent.owners)
 
 
-def waits(known: Known) -> bool:
+def waits(known: ObjectMetadata) -> bool:
     return known.is_ending and FOREGROUND in known.finalizers
 
 
-def is_in_circle(known: Known, dependents_of: Callable[[Known], Iterable[Known]]) -> bool:
+def is_in_circle(
+    known: ObjectMetadata, dependents_of: Callable[[ObjectMetadata], Iterable[ObjectMetadata]]
+) -> bool:
     """Whether it waits for what waits, over however many, for itself."""
     seen, ahead = {known.uid}, [known]
     while ahead:
@@ -115,7 +117,7 @@ def is_in_circle(known: Known, dependents_of: Callable[[Known], Iterable[Known]]
     return False
 
 
-def unblocking(known: Known) -> Object:
+def unblocking(known: ObjectMetadata) -> Object:
     """A merge patch: it no longer keeps its owners, and still goes with them."""
     owners = [{**owner, "blockOwnerDeletion": False} for owner in known.owners]
     return {
@@ -127,7 +129,7 @@ def unblocking(known: Known) -> Object:
     }
 
 
-def without_owners(known: Known, uids: frozenset[str]) -> Object:
+def without_owners(known: ObjectMetadata, uids: frozenset[str]) -> Object:
     """A merge patch, for just the state that is known."""
     kept = [owner for owner in known.owners if owner["uid"] not in uids]
     return {
@@ -139,7 +141,7 @@ def without_owners(known: Known, uids: frozenset[str]) -> Object:
     }
 
 
-def without_finalizer(known: Known, finalizer: str) -> Object:
+def without_finalizer(known: ObjectMetadata, finalizer: str) -> Object:
     kept = [each for each in known.finalizers if each != finalizer]
     return {
         "metadata": {

@@ -6,6 +6,6 @@ controller   notes the decision in ring0, and tells tenants by status and events
 What an Ingress says and which claim wins is decided in `network/ingress`.
 """
 
-from alcove.controllers.ingress.controller import Ingresses
+from alcove.controllers.ingress.controller import IngressController
 
-__all__ = ["Ingresses"]
+__all__ = ["IngressController"]

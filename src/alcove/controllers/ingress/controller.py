@@ -12,27 +12,27 @@ from alcove.api import objects
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey, PlaneId
 from alcove.client.resources import INGRESS_CLASSES, INGRESSES, PODS, TENANTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.ingress.book import Book, Holders
-from alcove.network.ingress import wanted as reading
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.ingress.host_index import HostHolders, IngressIndex
+from alcove.network.ingress import ingress_spec as reading
 from alcove.network.ingress.claims import HOSTS_ANNOTATION, HOSTS_MAX, entitled, hosts_of, noted, star_of
-from alcove.network.ingress.wanted import ANY, Wanted
+from alcove.network.ingress.ingress_spec import ANY, DesiredIngress
 
 ADDRESSES_MAX = 16
 TAKEN, UNNAMED = "HostTaken", "HostMissing"
 _ENDED = ("Succeeded", "Failed")
 
 
-class Ingresses(Controller):
+class IngressController(Controller):
     name = "ingress"
     resource = INGRESSES
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._book, self._holders = Book(), Holders()
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._index, self._holders = IngressIndex(), HostHolders()
         self._claiming = asyncio.Lock()
         self._ingresses = self.mirror(INGRESSES, {"network": _by_network})
         self._classes = self.mirror(INGRESS_CLASSES)
@@ -47,14 +47,14 @@ class Ingresses(Controller):
 
     # Whom changes concern
 
-    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_class(self, change: ObjectChange) -> Iterable[ObjectKey]:
         keys = self._ingresses.keys(change.key.plane, change.key.tenant)
         for key in keys:
             self._enter(key, self._ingresses.get(key))
         return keys
 
-    def _of_ingress(self, change: Change) -> Iterable[ObjectKey]:
-        self._enter(change.key, change.obj if change.kind is not Kind.DELETED else None)
+    def _of_ingress(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        self._enter(change.key, change.obj if change.kind is not ChangeType.DELETED else None)
         return (change.key,)
 
     def _enter(self, key: ObjectKey, ingress: Object | None) -> None:
@@ -62,9 +62,9 @@ class Ingresses(Controller):
         if ours and ingress is not None:
             classes = reading.served_classes(self._classes.list(key.plane, key.tenant))
             ours = reading.class_of(ingress) in classes
-        self._book.put(key, reading.read(ingress) if ours and ingress is not None else None)
+        self._index.put(key, reading.read(ingress) if ours and ingress is not None else None)
 
-    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         before, now = (set(_places(obj)) for obj in _before_and_now(change))
         return [
@@ -73,26 +73,26 @@ class Ingresses(Controller):
             for found in self._ingresses.find_keys("network", key.plane, key.tenant, network)
         ]
 
-    def _of_node(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
         before, now = (_address_of(obj) if obj is not None else "" for obj in _before_and_now(change))
         return list(self._ingresses.everything()) if before and now and before != now else ()
 
-    def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Names that have become free, or somebody else's."""
-        is_gone = change.kind is Kind.DELETED
+        is_gone = change.kind is ChangeType.DELETED
         hosts: frozenset[str] = frozenset() if is_gone else hosts_of(change.obj)
         changed = self._holders.put(TenantId(change.key.name), hosts)
-        return [key for host in changed for key in self._book.wanting(host)]
+        return [key for host in changed for key in self._index.wanting(host)]
 
     # What is so
 
     async def reconcile(self, key: ObjectKey) -> Result:
         await self._claim(key)
-        wanted, ingress = self._book.get(key), self._ingresses.get(key)
-        if wanted is None or ingress is None:
+        desired, ingress = self._index.get(key), self._ingresses.get(key)
+        if desired is None or ingress is None:
             return DONE
-        served = self._tell(key, ingress, wanted, self._holders)
-        addresses = self._addresses(key.plane, key.tenant, wanted.network) if served else []
+        served = self._tell(key, ingress, desired, self._holders)
+        addresses = self._addresses(key.plane, key.tenant, desired.network) if served else []
         await self._write_status(key, ingress, addresses)
         return DONE
 
@@ -100,10 +100,10 @@ class Ingresses(Controller):
         """Notes which names are the tenant's. One at a time: two tenants may want one name."""
         async with self._claiming:
             await self._tenants.caught_up(HOME, SYSTEM)
-            wanted, held, has = self._book.get(key), self._holders.by_host, self._holders.of(key.tenant)
-            kept = frozenset(host for host in has if self._book.wants(key.space, host))
-            new = [host for host in wanted.hosts if host not in kept] if wanted is not None else []
-            claims = {name: self._book.claims(name) for name in {*new, *map(star_of, new)}}
+            desired, held, has = self._index.get(key), self._holders.by_host, self._holders.of(key.tenant)
+            kept = frozenset(host for host in has if self._index.wants(key.tenant_key, host))
+            new = [host for host in desired.hosts if host not in kept] if desired is not None else []
+            claims = {name: self._index.claims(name) for name in {*new, *map(star_of, new)}}
             won = entitled(key.tenant, new, held, claims, room=HOSTS_MAX - len(kept))
             for loser in {held[host] for host in won if held.get(host) not in (None, key.tenant)}:
                 await self._note(loser, self._holders.of(loser) - won)
@@ -121,30 +121,30 @@ class Ingresses(Controller):
                 "annotations": {HOSTS_ANNOTATION: noted(hosts) or None},
             }
         }
-        await self.setup.planes.client(HOME).patch(SYSTEM, TENANTS, tenant, patch)
+        await self.context.planes.client(HOME).patch(SYSTEM, TENANTS, tenant, patch)
 
-    def _tell(self, key: ObjectKey, ingress: Object, wanted: Wanted, holders: Holders) -> bool:
+    def _tell(self, key: ObjectKey, ingress: Object, desired: DesiredIngress, holders: HostHolders) -> bool:
         """Whether anything of it is served; what is not is told."""
         whole = {**ingress, "apiVersion": INGRESSES.api_version, "kind": INGRESSES.kind}
-        lost = [host for host in wanted.hosts if holders.by_host.get(host) != key.tenant]
+        lost = [host for host in desired.hosts if holders.by_host.get(host) != key.tenant]
         for host in lost:
             self.events.warning(
                 key.plane, whole, TAKEN, f'host "{host}" is not served: another tenant has it'
             )
-        unnamed = wanted.fallback is not None or any(rule.host == ANY for rule in wanted.rules)
+        unnamed = desired.fallback is not None or any(rule.host == ANY for rule in desired.rules)
         has_names = bool(holders.of(key.tenant))
         if unnamed and not has_names and key.tenant != SYSTEM:
-            told = "rules without a host are served for the tenant's own hosts, of which it has none"
-            self.events.warning(key.plane, whole, UNNAMED, told)
-        return len(lost) < len(wanted.hosts) or (unnamed and (has_names or key.tenant == SYSTEM))
+            message = "rules without a host are served for the tenant's own hosts, of which it has none"
+            self.events.warning(key.plane, whole, UNNAMED, message)
+        return len(lost) < len(desired.hosts) or (unnamed and (has_names or key.tenant == SYSTEM))
 
     def _addresses(self, plane: PlaneId, tenant: TenantId, network: str) -> list[str]:
         """Of the nodes that have the network."""
         pods = self._pods.find("serving", plane, tenant, network)
         nodes = {node for pod in pods for _network, node in _places(pod)}
         found = (self._nodes.get(ObjectKey(HOME, SYSTEM, "", name)) for name in sorted(nodes))
-        told = [_address_of(node) for node in found if node is not None]
-        return [address for address in dict.fromkeys(told) if address][:ADDRESSES_MAX]
+        messages = [_address_of(node) for node in found if node is not None]
+        return [address for address in dict.fromkeys(messages) if address][:ADDRESSES_MAX]
 
     async def _write_status(self, key: ObjectKey, ingress: Object, addresses: list[str]) -> None:
         ports = [{"port": 80, "protocol": "TCP"}]
@@ -160,13 +160,13 @@ def _by_network(ingress: Object) -> Iterable[str]:
     return (network_of(ingress),)
 
 
-def _before_and_now(change: Change) -> tuple[Object | None, Object | None]:
+def _before_and_now(change: ObjectChange) -> tuple[Object | None, Object | None]:
     match change.kind:
-        case Kind.ADDED:
+        case ChangeType.ADDED:
             return None, change.obj
-        case Kind.UPDATED:
+        case ChangeType.UPDATED:
             return change.old, change.obj
-        case Kind.DELETED:
+        case ChangeType.DELETED:
             return change.obj, None
 
 

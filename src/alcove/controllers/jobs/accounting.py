@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from alcove.api.objects import Object, get
-from alcove.controllers.jobs import indexing
-from alcove.controllers.jobs.failures import Action, Judged, has_failed, judge
+from alcove.controllers.jobs import completion_indexes
+from alcove.controllers.jobs.failures import FailureAction, PodFailureVerdict, has_failed, judge
 from alcove.controllers.workloads import pods
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
-class Account(Struct, kw_only=True):
+class JobAccount(Struct, kw_only=True):
     succeeded: int
     """Counted and noted ones."""
     failed: int
@@ -44,7 +44,7 @@ def is_tracked(pod: Object) -> bool:
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
-def account(job: Object, owned: Sequence[Object]) -> Account:
+def account(job: Object, owned: Sequence[Object]) -> JobAccount:
     """`owned` are all pods of the job, the ended ones included."""
     status = job.get("status") or {}
     tracked = {pod["metadata"]["uid"] for pod in owned if is_tracked(pod)}
@@ -56,12 +56,12 @@ def account(job: Object, owned: Sequence[Object]) -> Account:
     }
     lists = {field: [uid for uid in uids if uid in tracked] for field, uids in lists.items()}
     completions = get(job, "spec", "completions", default=0)
-    result = Account(
+    result = JobAccount(
         succeeded=0,
         failed=0,
         uncounted={},
-        completed_indexes=indexing.parse(status.get("completedIndexes", ""), completions),
-        failed_indexes=indexing.parse(status.get("failedIndexes", ""), completions),
+        completed_indexes=completion_indexes.parse(status.get("completedIndexes", ""), completions),
+        failed_indexes=completion_indexes.parse(status.get("failedIndexes", ""), completions),
         release=[],
     )
     for pod in owned:
@@ -71,37 +71,37 @@ def account(job: Object, owned: Sequence[Object]) -> Account:
     result.failed = counted["failed"] + len(lists["failed"])
     result.succeeded = (
         len(result.completed_indexes)
-        if indexing.is_indexed(job)
+        if completion_indexes.is_indexed(job)
         else counted["succeeded"] + len(lists["succeeded"])
     )
     return result
 
 
-def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: Account) -> None:
+def _note(job: Object, pod: Object, lists: dict[str, list[str]], result: JobAccount) -> None:
     uid = pod["metadata"]["uid"]
     if any(uid in uids for uids in lists.values()):
         # What it was noted as, it stays: one that was ending may still say something else.
         result.release.append(pod)
     elif pods.phase(pod) == "Succeeded":
         result.release.append(pod)
-        if not indexing.is_indexed(job):
+        if not completion_indexes.is_indexed(job):
             lists["succeeded"].append(uid)
-        elif (index := indexing.index_of(pod)) is not None and index < job["spec"]["completions"]:
+        elif (index := completion_indexes.index_of(pod)) is not None and index < job["spec"]["completions"]:
             result.completed_indexes.add(index)
     elif has_failed(job, pod):
         result.release.append(pod)
         judged = judge(job, pod)
         _weigh(job, pod, judged, result)
-        if judged.action is not Action.IGNORE:
+        if judged.action is not FailureAction.IGNORE:
             lists["failed"].append(uid)
 
 
-def _weigh(job: Object, pod: Object, judged: Judged, result: Account) -> None:
+def _weigh(job: Object, pod: Object, judged: PodFailureVerdict, result: JobAccount) -> None:
     """What one failure means for the whole job, or for its index."""
-    if judged.action is Action.FAIL_JOB:
+    if judged.action is FailureAction.FAIL_JOB:
         result.fatal = result.fatal or judged.message
-    limit, index = job["spec"].get("backoffLimitPerIndex"), indexing.index_of(pod)
-    if limit is None or index is None or judged.action is Action.IGNORE:
+    limit, index = job["spec"].get("backoffLimitPerIndex"), completion_indexes.index_of(pod)
+    if limit is None or index is None or judged.action is FailureAction.IGNORE:
         return
-    if judged.action is Action.FAIL_INDEX or indexing.failures_before(pod) >= limit:
+    if judged.action is FailureAction.FAIL_INDEX or completion_indexes.failures_before(pod) >= limit:
         result.failed_indexes.add(index)

@@ -8,13 +8,20 @@ from alcove.api.errors import ApiError, Forbidden, NotFound
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS, PODS
-from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
-from alcove.controllers.jobs import accounting, ending, plan, status
+from alcove.controllers.controller import (
+    DONE,
+    Controller,
+    ControllerContext,
+    Result,
+    ServerRefusal,
+    controller_of,
+)
+from alcove.controllers.jobs import accounting, completion, plan, status
 from alcove.controllers.jobs.finalizers import remove_finalizer
 from alcove.controllers.terminating import is_place_missing, is_terminating
-from alcove.controllers.workloads import owning
-from alcove.controllers.workloads.making import Lanes, slow_start
-from alcove.controllers.workloads.selecting import Selectors, owner_or_selectors
+from alcove.controllers.workloads import controller_refs
+from alcove.controllers.workloads.creation import TenantRequestLimits, slow_start
+from alcove.controllers.workloads.selector_index import SelectorIndex, owner_or_selectors
 
 MANAGER = "kubernetes.io/job-controller"
 
@@ -26,17 +33,17 @@ def tracked_job(pod: Object) -> Iterable[str]:
         yield f"{pod['metadata']['namespace']}/{owner['name']}"
 
 
-class Jobs(Controller):
+class JobController(Controller):
     name = "job"
     resource = JOBS
     workers = 16
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._jobs = self.mirror(JOBS)
-        self._pods = self.mirror(PODS, {**owning.OWNING, "tracked": tracked_job})
-        self._selectors = Selectors(self._jobs)
-        self._lanes = Lanes()
+        self._pods = self.mirror(PODS, {**controller_refs.OWNING, "tracked": tracked_job})
+        self._selectors = SelectorIndex(self._jobs)
+        self._lanes = TenantRequestLimits()
         self.on(self._jobs)
         self.on(self._pods, owner_or_selectors(JOBS, self._selectors))
 
@@ -45,9 +52,11 @@ class Jobs(Controller):
         await self._release_strangers(key, job)
         if job is None or job["spec"].get("managedBy", MANAGER) != MANAGER:
             return DONE
-        owner = owning.Owner(self.client(key), key, JOBS, job, self._selectors.get(key))
+        owner = controller_refs.ControllerRefManager(
+            self.client(key), key, JOBS, job, self._selectors.get(key)
+        )
         owned = await owner.claim(self._pods)
-        if ending.is_over(job) or "deletionTimestamp" in job["metadata"]:
+        if completion.is_over(job) or "deletionTimestamp" in job["metadata"]:
             # All that the job controls, whatever their labels are by now: the job may be waiting for them to go.
             await self._release(key, self._tracked(key))
             return DONE
@@ -57,9 +66,9 @@ class Jobs(Controller):
         now = self.clock()
         account = accounting.account(job, owned)
         active = plan.active_pods(job, owned)
-        ended = ending.end(job, account, active, now)
+        ended = completion.end(job, account, active, now)
         if ended is not None or job["spec"].get("suspend"):
-            next_ = plan.Plan(delete=tuple(active))
+            next_ = plan.JobPlan(delete=tuple(active))
         else:
             next_ = plan.plan(job, owned, account, now)
         # What was counted is written before anything else: finalizers go only after that.
@@ -67,30 +76,30 @@ class Jobs(Controller):
         await self._release(key, account.release)
         await self._delete(key, job, next_.delete)
         await self._create(key, job, next_.create)
-        left = ending.deadline_seconds(job, now)
+        left = completion.deadline_seconds(job, now)
         waits = [each for each in (left, next_.after_seconds) if each is not None and each > 0]
         return Result(min(waits)) if waits and ended is None else DONE
 
     # Pods
 
-    async def _create(self, key: ObjectKey, job: Object, wanted: Sequence[plan.Wanted]) -> None:
-        owner = owning.reference(JOBS, job)
+    async def _create(self, key: ObjectKey, job: Object, desired: Sequence[plan.DesiredPod]) -> None:
+        owner = controller_refs.reference(JOBS, job)
 
-        async def create(each: plan.Wanted) -> Object:
+        async def create(each: plan.DesiredPod) -> Object:
             pod = plan.pod(job, owner, each, accounting.FINALIZER)
             made = await self.client(key).create(key.tenant, PODS, pod, namespace=key.namespace)
-            told = f"Created pod: {made['metadata']['name']}"
-            self.events.normal(key.plane, job, "SuccessfulCreate", told)
+            message = f"Created pod: {made['metadata']['name']}"
+            self.events.normal(key.plane, job, "SuccessfulCreate", message)
             return made
 
-        made = await slow_start(self._lanes.of(key.space), wanted, create)
+        made = await slow_start(self._lanes.of(key.tenant_key), desired, create)
         error = made.error
         if error is None or (isinstance(error, Forbidden) and is_terminating(error)):
             return
         if not isinstance(error, ApiError) or is_place_missing(error):
             raise error
         self.events.warning(key.plane, job, "FailedCreate", f"Error creating: {error.message}")
-        raise Refused(error.message) from error
+        raise ServerRefusal(error.message) from error
 
     async def _delete(self, key: ObjectKey, job: Object, surplus: Sequence[Object]) -> None:
         """A pod that we delete ourselves is no failure: it is released first, and so never counted."""
@@ -107,7 +116,7 @@ class Jobs(Controller):
             self.events.normal(key.plane, job, "SuccessfulDelete", f"Deleted pod: {metadata['name']}")
             return pod
 
-        deleted = await slow_start(self._lanes.of(key.space), surplus, delete)
+        deleted = await slow_start(self._lanes.of(key.tenant_key), surplus, delete)
         if deleted.error is not None:
             raise deleted.error
 
@@ -128,29 +137,29 @@ class Jobs(Controller):
             await remove_finalizer(self.client(key), key, pod)
             return pod
 
-        done = await slow_start(self._lanes.of(key.space), released, release)
+        done = await slow_start(self._lanes.of(key.tenant_key), released, release)
         if done.error is not None:
             raise done.error
 
     # Status
 
-    async def _write(self, key: ObjectKey, job: Object, wanted: Object) -> None:
+    async def _write(self, key: ObjectKey, job: Object, desired: Object) -> None:
         old = job.get("status") or {}
-        if wanted == old:
+        if desired == old:
             return
         before = {each["type"]: each["status"] for each in old.get("conditions") or ()}
-        job["status"] = wanted
+        job["status"] = desired
         changed = await self.client(key).update(key.tenant, JOBS, job, subresource="status")
         job["metadata"] = changed["metadata"]
-        for each in wanted.get("conditions") or ():
+        for each in desired.get("conditions") or ():
             if before.get(each["type"]) != each["status"]:
                 self._tell(key, job, each)
 
     def _tell(self, key: ObjectKey, job: Object, condition: Object) -> None:
         match condition["type"], condition["status"]:
-            case ending.COMPLETE, _:
+            case completion.COMPLETE, _:
                 self.events.normal(key.plane, job, "Completed", "Job completed")
-            case ending.FAILED, _:
+            case completion.FAILED, _:
                 self.events.warning(key.plane, job, condition["reason"], condition["message"])
             case status.SUSPENDED, "True":
                 self.events.normal(key.plane, job, "Suspended", "Job suspended")

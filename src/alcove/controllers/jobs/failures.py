@@ -15,15 +15,15 @@ BACKOFF_SECONDS_FIRST = 10.0
 BACKOFF_SECONDS_MAX = 600.0
 
 
-class Action(Enum):
+class FailureAction(Enum):
     COUNT = "Count"
     IGNORE = "Ignore"
     FAIL_INDEX = "FailIndex"
     FAIL_JOB = "FailJob"
 
 
-class Judged(Struct, frozen=True):
-    action: Action
+class PodFailureVerdict(Struct, frozen=True):
+    action: FailureAction
     message: str = ""
 
 
@@ -39,19 +39,21 @@ def has_failed(job: Object, pod: Object) -> bool:
     return pods.is_ending(pod) and pods.phase(pod) != "Succeeded" and not replaces_failed_only(job)
 
 
-def judge(job: Object, pod: Object) -> Judged:
+def judge(job: Object, pod: Object) -> PodFailureVerdict:
     """By the first rule of the job's policy that fits; without one, it counts."""
     for at, rule in enumerate(get(job, "spec", "podFailurePolicy", "rules", default=())):
-        told = _fits(rule, pod)
-        if told:
-            return Judged(Action(rule["action"]), f"{told} matching {rule['action']} rule at index {at}")
-    return Judged(Action.COUNT)
+        message = _fits(rule, pod)
+        if message:
+            return PodFailureVerdict(
+                FailureAction(rule["action"]), f"{message} matching {rule['action']} rule at index {at}"
+            )
+    return PodFailureVerdict(FailureAction.COUNT)
 
 
 def _fits(rule: Object, pod: Object) -> str:
     """What of the pod fits the rule, or nothing."""
-    if (wanted := rule.get("onExitCodes")) is not None:
-        return _fits_exit_code(wanted, pod)
+    if (desired := rule.get("onExitCodes")) is not None:
+        return _fits_exit_code(desired, pod)
     for pattern in rule.get("onPodConditions") or ():
         found = pods.condition(pod, pattern.get("type", ""))
         if found is not None and found.get("status") == (pattern.get("status") or "True"):
@@ -59,11 +61,11 @@ def _fits(rule: Object, pod: Object) -> str:
     return ""
 
 
-def _fits_exit_code(wanted: Object, pod: Object) -> str:
-    values, inside = wanted.get("values") or (), wanted.get("operator") == "In"
+def _fits_exit_code(desired: Object, pod: Object) -> str:
+    values, inside = desired.get("values") or (), desired.get("operator") == "In"
     for status in _container_statuses(pod):
         code = get(status, "state", "terminated", "exitCode")
-        named = wanted.get("containerName") in (None, status.get("name"))
+        named = desired.get("containerName") in (None, status.get("name"))
         if code and named and (code in values) is inside:
             return f"Container {status['name']} for pod {_name(pod)} failed with exit code {code}"
     return ""

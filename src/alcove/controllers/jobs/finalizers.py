@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from alcove.api.errors import Conflict, NotFound
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client, Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import JOBS, PODS
-from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, controller_of
 from alcove.controllers.jobs.accounting import FINALIZER, is_tracked
 
 
@@ -48,8 +48,8 @@ def is_orphan(pod: Object) -> bool:
     return is_tracked(pod) and (controller_of(pod) or {}).get("kind") != JOBS.kind
 
 
-def _orphans(change: Change) -> Iterable[ObjectKey]:
-    return (change.key,) if change.kind is not Kind.DELETED and is_orphan(change.obj) else ()
+def _orphans(change: ObjectChange) -> Iterable[ObjectKey]:
+    return (change.key,) if change.kind is not ChangeType.DELETED and is_orphan(change.obj) else ()
 
 
 class OrphanedJobPods(Controller):
@@ -58,8 +58,8 @@ class OrphanedJobPods(Controller):
     name = "orphaned-job-pods"
     resource = PODS
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._pods = self.mirror(PODS)
         self.on(self._pods, _orphans)
 

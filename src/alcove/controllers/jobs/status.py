@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 from alcove.api import meta
 from alcove.api.objects import Object
-from alcove.controllers.jobs import indexing
-from alcove.controllers.jobs.accounting import Account
-from alcove.controllers.jobs.ending import COMPLETE, FAILED, MET, TARGET, End
+from alcove.controllers.jobs import completion_indexes
+from alcove.controllers.jobs.accounting import JobAccount
+from alcove.controllers.jobs.completion import COMPLETE, FAILED, MET, TARGET, JobEnd
 from alcove.controllers.jobs.plan import active_pods
 from alcove.controllers.workloads import pods
 
 SUSPENDED = "Suspended"
 
 
-def status(job: Object, owned: Sequence[Object], account: Account, ended: End | None, now: float) -> Object:
+def status(
+    job: Object, owned: Sequence[Object], account: JobAccount, ended: JobEnd | None, now: float
+) -> Object:
     """The whole new status, its end included as soon as nothing of the job runs any more."""
     old = job.get("status") or {}
     active = active_pods(job, owned)
@@ -28,10 +30,10 @@ def status(job: Object, owned: Sequence[Object], account: Account, ended: End | 
         "failed": account.failed - len(account.uncounted.get("failed", ())),
     }
     new: Object = {**old, **counts, "uncountedTerminatedPods": account.uncounted}
-    if indexing.is_indexed(job):
-        new["completedIndexes"] = indexing.render(account.completed_indexes)
+    if completion_indexes.is_indexed(job):
+        new["completedIndexes"] = completion_indexes.render(account.completed_indexes)
         if "backoffLimitPerIndex" in job["spec"]:
-            new["failedIndexes"] = indexing.render(account.failed_indexes)
+            new["failedIndexes"] = completion_indexes.render(account.failed_indexes)
     conditions = _suspension(job, list(old.get("conditions") or ()), new, now)
     if ended is not None:
         over = not active and not ending and account.is_settled
@@ -74,7 +76,7 @@ def _suspension(job: Object, conditions: list[Object], new: Object, now: float) 
     return conditions
 
 
-def _ended(conditions: list[Object], ended: End, over: bool, now: float) -> list[Object]:
+def _ended(conditions: list[Object], ended: JobEnd, over: bool, now: float) -> list[Object]:
     first, last = (MET, COMPLETE) if ended.is_success else (TARGET, FAILED)
     conditions = put(conditions, first, True, ended.reason, ended.message, now)
     if over:

@@ -12,20 +12,20 @@ from collections.abc import Iterable
 
 from alcove.api import objects
 from alcove.api.ids import SYSTEM
-from alcove.api.kinds.mizar import DOOR, GATEWAY, SIMPLE
+from alcove.api.kinds.mizar import GATEWAY, NODE_PORT, SIMPLE
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import TENANTS, VPC_ENDPOINTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.tenants.controller import tenant_key
 from alcove.network.ingress.claims import hosts_of
 from alcove.network.owners import OwnerRef
-from alcove.vpc.addressing import Purpose, place_in
-from alcove.vpc.allocator import Allocator
+from alcove.vpc.addressing import EndpointPurpose, pool_in
+from alcove.vpc.allocator import AddressAllocator
 from alcove.vpc.errors import VpcError
 from alcove.vpc.states import is_going, is_provisioned
-from alcove.vpc.world import World, key_of, spec_of
+from alcove.vpc.vpc_cache import VpcCache, key_of, spec_of
 
 RETRY_SECONDS = 30.0
 
@@ -36,24 +36,24 @@ class GatewayController(Controller):
     name = "gateway"
     resource = VPC_ENDPOINTS
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self.reads += world.mirrors
-        self._allocator = Allocator(world, setup.clock)
-        world.endpoints.add_index("lodging", _lodging)
-        world.endpoints.add_index("network-pods", lambda each: _number_of(each, SIMPLE))
-        world.endpoints.add_index("network-doors", lambda each: _number_of(each, DOOR))
-        world.endpoints.add_index("tenant-pods", _tenant_of)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
+        self.reads += cache.mirrors
+        self._allocator = AddressAllocator(cache, context.clock)
+        cache.endpoints.add_index("lodging", _lodging)
+        cache.endpoints.add_index("network-pods", lambda each: _number_of(each, SIMPLE))
+        cache.endpoints.add_index("network-doors", lambda each: _number_of(each, NODE_PORT))
+        cache.endpoints.add_index("tenant-pods", _tenant_of)
         self._tenants = self.mirror(TENANTS)
-        self.on(world.endpoints, self._concerned)
+        self.on(cache.endpoints, self._concerned)
         self.on(self._tenants, self._of_tenant)
 
-    def _of_tenant(self, change: Change) -> Iterable[ObjectKey]:
-        old, is_served = change.old, change.kind is not Kind.DELETED and bool(hosts_of(change.obj))
+    def _of_tenant(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        old, is_served = change.old, change.kind is not ChangeType.DELETED and bool(hosts_of(change.obj))
         if is_served == (old is not None and bool(hosts_of(old))):
             return ()
-        pods = self._world.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
+        pods = self._cache.endpoints.find("tenant-pods", HOME, SYSTEM, change.key.name)
         return {key_of(each) for pod in pods for each in _lodging(pod)}
 
     def _is_served(self, lodgers: list[Object]) -> bool:
@@ -62,44 +62,44 @@ class GatewayController(Controller):
         tenant = self._tenants.get(tenant_key(ref.tenant)) if ref is not None else None
         return tenant is not None and bool(hosts_of(tenant))
 
-    def _concerned(self, change: Change) -> Iterable[ObjectKey]:
+    def _concerned(self, change: ObjectChange) -> Iterable[ObjectKey]:
         kind = spec_of(change.obj, "type")
         if kind in (SIMPLE, GATEWAY):
             found = {*_lodging(change.obj), *_gateway(change.obj)}
-            if change.kind is Kind.UPDATED and change.old is not None:
+            if change.kind is ChangeType.UPDATED and change.old is not None:
                 before = {*_lodging(change.old), *_gateway(change.old)}
                 found = found ^ before
             return [key_of(each) for each in found]
-        if kind == DOOR and change.kind is not Kind.UPDATED:
-            pods = self._world.endpoints.find("network-pods", HOME, SYSTEM, spec_of(change.obj, "vni"))
+        if kind == NODE_PORT and change.kind is not ChangeType.UPDATED:
+            pods = self._cache.endpoints.find("network-pods", HOME, SYSTEM, spec_of(change.obj, "vni"))
             return {key_of(each) for pod in pods for each in _lodging(pod)}
         return ()
 
     async def reconcile(self, key: ObjectKey) -> Result:
         vni, _, droplet = key.name.partition(".")
-        there = self._world.endpoints_of(owner_of(vni, droplet))
-        lodgers = self._world.endpoints.find("lodging", HOME, SYSTEM, key.name)
-        has_doors = bool(self._world.endpoints.find_keys("network-doors", HOME, SYSTEM, vni))
+        there = self._cache.endpoints_of(owner_of(vni, droplet))
+        lodgers = self._cache.endpoints.find("lodging", HOME, SYSTEM, key.name)
+        has_doors = bool(self._cache.endpoints.find_keys("network-doors", HOME, SYSTEM, vni))
         is_needed = bool(lodgers) and (has_doors or self._is_served(lodgers))
         for surplus in there[1 if is_needed else 0 :]:
-            await self._world.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
+            await self._cache.delete(VPC_ENDPOINTS, objects.name(surplus), surplus["metadata"]["uid"])
         if is_needed and not there:
             return await self._claim(int(vni), droplet, lodgers[0])
         return DONE
 
     async def _claim(self, vni: int, droplet: str, lodger: Object) -> Result:
-        subnet = self._world.subnet(spec_of(lodger, "net"))
+        subnet = self._cache.subnet(spec_of(lodger, "net"))
         if subnet is None or not is_provisioned(subnet) or is_going(subnet):
             return Result(after_seconds=RETRY_SECONDS)
-        place = place_in(subnet, vni)
-        purpose = Purpose(
+        pool = pool_in(subnet, vni)
+        purpose = EndpointPurpose(
             owner_uid=owner_of(str(vni), droplet),
             what=f"gateway on {droplet}",
             kind=GATEWAY,
             droplet=droplet,
         )
         try:
-            await self._allocator.claim(place, purpose)
+            await self._allocator.claim(pool, purpose)
         except VpcError:
             return Result(after_seconds=RETRY_SECONDS)
         return DONE

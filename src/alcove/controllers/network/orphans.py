@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.kinds.mizar import OWNER_LABEL
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import PODS, SERVICES, VPC_ENDPOINTS, Resource
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network.tenancy import Tenancy
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network.owners import OwnerRef
 from alcove.vpc.addressing import EVERYWHERE
-from alcove.vpc.world import World, key_of, spec_of
+from alcove.vpc.vpc_cache import VpcCache, key_of, spec_of
 
 UNKNOWN_SECONDS = 60.0
 """While a tenant's API server is away, nothing is known of its pods: looked at again after this."""
@@ -26,25 +26,25 @@ class OrphanController(Controller):
     resource = VPC_ENDPOINTS
     workers = 32
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self.reads += world.mirrors
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
+        self.reads += cache.mirrors
         self._pods = self.mirror(PODS)
         self._services = self.mirror(SERVICES)
-        self._tenancy = Tenancy(self)
-        self.on(world.endpoints, lambda change: (change.key,) if change.kind is Kind.ADDED else ())
+        self._tenancy = TenantLookup(self)
+        self.on(cache.endpoints, lambda change: (change.key,) if change.kind is ChangeType.ADDED else ())
         self.on(self._pods, self._of_owner)
         self.on(self._services, self._of_owner)
 
-    def _of_owner(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is not Kind.DELETED:
+    def _of_owner(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is not ChangeType.DELETED:
             return ()
-        found = self._world.endpoints_of(change.obj["metadata"]["uid"])
+        found = self._cache.endpoints_of(change.obj["metadata"]["uid"])
         return [key_of(objects.name(each)) for each in found]
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        endpoint = self._world.endpoints.get(key)
+        endpoint = self._cache.endpoints.get(key)
         owner_uid = objects.labels(endpoint).get(OWNER_LABEL, "") if endpoint else ""
         ref = OwnerRef.parse(spec_of(endpoint, "pod")) if endpoint else None
         if endpoint is None or ref is None or not owner_uid:
@@ -58,7 +58,7 @@ class OrphanController(Controller):
         if owner is not None and owner["metadata"]["uid"] == owner_uid:
             return DONE
         if await self._tenancy.is_gone(owner_key, resource, owner_uid):
-            await self._world.delete(VPC_ENDPOINTS, key.name, endpoint["metadata"]["uid"])
+            await self._cache.delete(VPC_ENDPOINTS, key.name, endpoint["metadata"]["uid"])
         return DONE
 
     def _kind(self, endpoint: Object) -> tuple[Mirror, Resource]:

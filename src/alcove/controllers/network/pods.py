@@ -16,23 +16,23 @@ from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.kinds.core.networks import network_of
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import NETWORKS, PODS, VPC_ENDPOINTS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.network.ending import is_in_network
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.key_waiters import KeyWaiters
 from alcove.controllers.network.networks import JOINED, turned_ready
-from alcove.controllers.network.tenancy import Tenancy
-from alcove.controllers.waiting import Waiting
+from alcove.controllers.network.teardown import is_in_network
+from alcove.controllers.network.tenancy import TenantLookup
 from alcove.network import portnames
-from alcove.network.backings import Backings
-from alcove.network.nics import Nic
-from alcove.network.owners import NetworkId, OwnerRef, owner_of
-from alcove.vpc.addressing import Purpose, is_settled, settle
-from alcove.vpc.allocator import Allocator
-from alcove.vpc.errors import Full, Refused, Unavailable
+from alcove.network.nics import RequestedNic
+from alcove.network.owners import OwnerRef, TenantNetworkId, owner_of
+from alcove.network.provider_networks import ProviderNetworks
+from alcove.vpc.addressing import EndpointPurpose, is_settled, settle
+from alcove.vpc.allocator import AddressAllocator
+from alcove.vpc.errors import AddressUnavailable, RangeFull, RequestRefused
 from alcove.vpc.states import is_provisioned
-from alcove.vpc.world import World, spec_of
+from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 VPC_ANNOTATION = "mizar.com/vpc"
 SUBNET_ANNOTATION = "mizar.com/subnet"
@@ -46,59 +46,64 @@ WOKEN_MAX = 16
 """So many of those who wait for an address are woken by one that is given back: not all of them still want it."""
 
 
-class PodController(Controller):
+class PodNetworkController(Controller):
     name = "pod-network"
     resource = PODS
     workers = 64
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
         self._networks = self.mirror(NETWORKS)
         self._pods = self.mirror(PODS, {"joined": JOINED})
-        self._tenancy = Tenancy(self)
-        self._providers = setup.options.providers
-        self._backings = Backings(world)
-        self._allocator = Allocator(world, setup.clock)
-        self._waiting = Waiting()
+        self._tenancy = TenantLookup(self)
+        self._providers = context.options.providers
+        self._backings = ProviderNetworks(cache)
+        self._allocator = AddressAllocator(cache, context.clock)
+        self._waiting = KeyWaiters()
         """Pods that wait for an address, by the subnets that it may be of."""
         self.on(self._pods, self._of_pod)
         self.on(self._networks, self._of_network)
-        self.on(world.endpoints, self._of_endpoint)
-        self.on(world.subnets, self._of_subnet)
+        self.on(cache.endpoints, self._of_endpoint)
+        self.on(cache.subnets, self._of_subnet)
 
     async def fresh(self, key: ObjectKey) -> None:
         await super().fresh(key)
-        await self._world.caught_up(self._world.endpoints)
+        await self._cache.caught_up(self._cache.endpoints)
 
     # Whom changes concern
 
-    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED:
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED:
             self._waiting.forget(change.key)
             return ()
-        if change.kind is Kind.UPDATED and is_attended(change.obj):
+        if change.kind is ChangeType.UPDATED and is_attended(change.obj):
             return ()
         return (change.key,)
 
-    def _of_network(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_network(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         return self._pods.find_keys("joined", key.plane, key.tenant, key.name) if turned_ready(change) else ()
 
-    def _of_endpoint(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_endpoint(self, change: ObjectChange) -> Iterable[ObjectKey]:
         ref = OwnerRef.parse(spec_of(change.obj, "pod"))
         plane = self._tenancy.plane_of(ref.tenant) if ref else None
         found = [ObjectKey(plane, ref.tenant, ref.namespace, ref.name)] if ref and plane else []
-        if change.kind is Kind.DELETED:
+        if change.kind is ChangeType.DELETED:
             found += self._waiting.take(spec_of(change.obj, "net"), WOKEN_MAX)
         return found
 
-    def _of_subnet(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """A new subnet is room for those who wait in its VPC."""
-        vpc = self._world.vpc(spec_of(change.obj, "vpc"))
+        vpc = self._cache.vpc(spec_of(change.obj, "vpc"))
         owner = owner_of(vpc) if vpc else None
         plane = self._tenancy.plane_of(owner.tenant) if owner else None
-        if change.kind is Kind.DELETED or owner is None or plane is None or not is_provisioned(change.obj):
+        if (
+            change.kind is ChangeType.DELETED
+            or owner is None
+            or plane is None
+            or not is_provisioned(change.obj)
+        ):
             return ()
         if change.old is not None and is_provisioned(change.old):
             return ()
@@ -111,17 +116,17 @@ class PodController(Controller):
         self._waiting.forget(key)
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             return DONE  # Its addresses are its own until it is gone (`orphans.py`).
-        there = self._world.endpoints_of(pod["metadata"]["uid"])
+        there = self._cache.endpoints_of(pod["metadata"]["uid"])
         if not is_in_network(pod):
             await self._release(there)
             return DONE
         try:
             endpoints = await self._claim_all(key, pod, there)
-        except Refused as error:
+        except RequestRefused as error:
             await self._release(there)
             await self._fail(key, pod, str(error))
             return DONE
-        except Unavailable as error:
+        except AddressUnavailable as error:
             self._warn(key, pod, str(error))
             await self._annotate(key, pod, {READINESS_ANNOTATION: "false"})
             return Result(after_seconds=RETRY_SECONDS)
@@ -155,12 +160,12 @@ class PodController(Controller):
         missing = [nic for nic in self._wanted(key, pod) if nic.interface not in by_interface]
         claimed: list[Object] = []
         try:
-            self._allocator.check([nic.wish for nic in missing])
+            self._allocator.check([nic.request for nic in missing])
             for nic in missing:
                 claimed.append(await self._claim(key, pod, nic))
-        except Unavailable:
+        except AddressUnavailable:
             if key in self._pods:
-                self._waiting.add(key, (place.net for nic in missing for place in nic.wish.places))
+                self._waiting.add(key, (pool.net for nic in missing for pool in nic.request.pools))
             await self._release([*claimed, *by_interface.values()])
             raise
         return [*by_interface.values(), *claimed]
@@ -173,21 +178,21 @@ class PodController(Controller):
         provider = self._providers.of_vpc(spec_of(first, "vpc"))
         return all(name in by_interface for name in provider.interfaces(pod))
 
-    def _wanted(self, key: ObjectKey, pod: Object) -> list[Nic]:
+    def _wanted(self, key: ObjectKey, pod: Object) -> list[RequestedNic]:
         name = network_of(pod)
         network = self._networks.get(key.of(name, ""))
         if network is None:
-            raise Unavailable(f'network "{name}" not found')
+            raise AddressUnavailable(f'network "{name}" not found')
         provider = self._providers.of(network)
-        backing = provider.backing(self._backings, NetworkId(key.tenant, name), network)
+        backing = provider.backing(self._backings, TenantNetworkId(key.tenant, name), network)
         if backing is None or objects.get(network, "status", "phase") != "Ready":
             return []
         if not provider.heeds_nics and objects.get(pod, "spec", "nics"):
             self._tell_ignored(key, pod, network["spec"]["type"])
         return provider.wanted_nics(self._backings, pod, network, backing)
 
-    async def _claim(self, key: ObjectKey, pod: Object, nic: Nic) -> Object:
-        purpose = Purpose(
+    async def _claim(self, key: ObjectKey, pod: Object, nic: RequestedNic) -> Object:
+        purpose = EndpointPurpose(
             owner_uid=pod["metadata"]["uid"],
             what=str(OwnerRef(key.tenant, key.namespace, key.name)),
             interface=nic.interface,
@@ -195,34 +200,34 @@ class PodController(Controller):
             marks=portnames.mark(pod),
         )
         full: list[str] = []
-        for place in nic.wish.places:
+        for pool in nic.request.pools:
             try:
-                return await self._allocator.claim(place, purpose, nic.wish.chosen)
-            except Unavailable as error:
+                return await self._allocator.claim(pool, purpose, nic.request.chosen)
+            except AddressUnavailable as error:
                 full.append(str(error))
-        raise Full("; ".join(full))
+        raise RangeFull("; ".join(full))
 
     async def _settle(self, pod: Object, endpoint: Object) -> Object:
         """Tells the endpoint which node its pod is on."""
         node = spec_of(pod, "nodeName")
-        if is_settled(self._world, endpoint, node):
+        if is_settled(self._cache, endpoint, node):
             return endpoint
         new = copy.deepcopy(endpoint)
-        settle(self._world, new, node)
-        return await self._world.client.update(SYSTEM, VPC_ENDPOINTS, new)
+        settle(self._cache, new, node)
+        return await self._cache.client.update(SYSTEM, VPC_ENDPOINTS, new)
 
     async def _release(self, endpoints: Iterable[Object]) -> None:
         for each in endpoints:
-            await self._world.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
+            await self._cache.delete(VPC_ENDPOINTS, objects.name(each), each["metadata"]["uid"])
 
     # Telling
 
-    async def _annotate(self, key: ObjectKey, pod: Object, wanted: dict[str, str]) -> None:
+    async def _annotate(self, key: ObjectKey, pod: Object, desired: dict[str, str]) -> None:
         there = objects.annotations(pod)
-        if all(there.get(name) == value for name, value in wanted.items()):
+        if all(there.get(name) == value for name, value in desired.items()):
             return
         # With the uid, a pod of the same name that came meanwhile is not meant.
-        metadata = {"uid": pod["metadata"]["uid"], "annotations": wanted}
+        metadata = {"uid": pod["metadata"]["uid"], "annotations": desired}
         try:
             await self.client(key).patch(
                 key.tenant, PODS, key.name, {"metadata": metadata}, namespace=key.namespace
@@ -242,8 +247,8 @@ class PodController(Controller):
         self.events.warning(key.plane, _whole(pod), FAILED, why)
 
     def _tell_ignored(self, key: ObjectKey, pod: Object, network_type: str) -> None:
-        told = f'nics were ignored: network "{network_of(pod)}" is {network_type}'
-        self.events.normal(key.plane, _whole(pod), NICS_IGNORED, told)
+        message = f'nics were ignored: network "{network_of(pod)}" is {network_type}'
+        self.events.normal(key.plane, _whole(pod), NICS_IGNORED, message)
 
 
 def _whole(pod: Object) -> Object:

@@ -8,22 +8,22 @@ from collections.abc import Iterable
 
 from alcove.api.errors import ApiError
 from alcove.api.ids import SYSTEM
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.errors import ClientError
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import SUBNETS, VPC_ENDPOINTS, VPCS
-from alcove.controllers.controller import Controller, Keys, Result, Setup
+from alcove.controllers.controller import Controller, ControllerContext, Keys, Result
 from alcove.network.service_ranges import SERVICE_RANGES
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC, ensure_defaults
-from alcove.vpc.endpoints import Endpoints
-from alcove.vpc.fleet import Fleet, is_live
+from alcove.vpc.droplets import DropletSet, is_live
+from alcove.vpc.endpoints import EndpointReconciler
 from alcove.vpc.placement import NOWHERE
-from alcove.vpc.ranges import Usage
+from alcove.vpc.ranges import RangeUsage
 from alcove.vpc.states import is_provisioned
-from alcove.vpc.subnets import Subnets
-from alcove.vpc.vpcs import Vpcs
-from alcove.vpc.world import World, key_of, spec_of
+from alcove.vpc.subnets import SubnetReconciler
+from alcove.vpc.vpc_cache import VpcCache, key_of, spec_of
+from alcove.vpc.vpcs import VpcReconciler
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ DEFAULTS_RETRY_SECONDS = 5.0
 def named_in(field: str) -> Keys:
     """The object that the changed one names in its spec."""
 
-    def keys(change: Change) -> Iterable[ObjectKey]:
+    def keys(change: ObjectChange) -> Iterable[ObjectKey]:
         name = spec_of(change.obj, field)
         return (key_of(name),) if name else ()
 
@@ -44,8 +44,8 @@ def served(duties: Mirror, field: str) -> Keys:
     """Whose duties a changed droplet has, or could take over: those named in `field` of the duties on it,
     and of those that are nowhere."""
 
-    def keys(change: Change) -> Iterable[ObjectKey]:
-        is_there = change.kind is not Kind.DELETED and is_live(change.obj)
+    def keys(change: ObjectChange) -> Iterable[ObjectKey]:
+        is_there = change.kind is not ChangeType.DELETED and is_live(change.obj)
         was_there = change.old is not None and is_live(change.old)
         found = duties.find("droplet", HOME, SYSTEM, change.key.name)
         if is_there and not was_there:
@@ -60,27 +60,29 @@ class VpcController(Controller):
     resource = VPCS
     workers = 32
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self.reads += world.mirrors
-        usage = Usage([DEFAULT_RANGE, *SERVICE_RANGES])
-        self._vpcs = Vpcs(world, Fleet(world), usage)
-        self.on(world.vpcs)
-        self.on(world.dividers, named_in("vpc"))
-        self.on(world.subnets, lambda change: named_in("vpc")(change) if change.kind is Kind.DELETED else ())
-        self.on(world.droplets, served(world.dividers, "vpc"))
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
+        self.reads += cache.mirrors
+        usage = RangeUsage([DEFAULT_RANGE, *SERVICE_RANGES])
+        self._vpcs = VpcReconciler(cache, DropletSet(cache), usage)
+        self.on(cache.vpcs)
+        self.on(cache.dividers, named_in("vpc"))
+        self.on(
+            cache.subnets, lambda change: named_in("vpc")(change) if change.kind is ChangeType.DELETED else ()
+        )
+        self.on(cache.droplets, served(cache.dividers, "vpc"))
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        if key.name == DEFAULT_VPC and self._world.vpc(DEFAULT_VPC) is None:
-            await ensure_defaults(self._world)
+        if key.name == DEFAULT_VPC and self._cache.vpc(DEFAULT_VPC) is None:
+            await ensure_defaults(self._cache)
         return Result(await self._vpcs.reconcile(key.name))
 
     async def background(self) -> None:
         """The default VPC is there before anybody asks for it."""
         while True:
             try:
-                await ensure_defaults(self._world)
+                await ensure_defaults(self._cache)
                 return
             except (ApiError, ClientError) as error:
                 log.warning("no default VPC yet", extra={"error": str(error)})
@@ -92,37 +94,37 @@ class SubnetController(Controller):
     resource = SUBNETS
     workers = 32
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self.reads += world.mirrors
-        self._subnets = Subnets(world, Fleet(world))
-        self.on(world.subnets)
-        self.on(world.subnets, self._rivals)
-        self.on(world.vpcs, self._parts)
-        self.on(world.bouncers, named_in("net"))
-        self.on(world.endpoints, self._filled)
-        self.on(world.droplets, served(world.bouncers, "net"))
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
+        self.reads += cache.mirrors
+        self._subnets = SubnetReconciler(cache, DropletSet(cache))
+        self.on(cache.subnets)
+        self.on(cache.subnets, self._rivals)
+        self.on(cache.vpcs, self._parts)
+        self.on(cache.bouncers, named_in("net"))
+        self.on(cache.endpoints, self._filled)
+        self.on(cache.droplets, served(cache.bouncers, "net"))
 
-    def _rivals(self, change: Change) -> Iterable[ObjectKey]:
+    def _rivals(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """A subnet that goes makes room for those it was in the way of."""
-        if change.kind is not Kind.DELETED:
+        if change.kind is not ChangeType.DELETED:
             return ()
         return self._waiting(spec_of(change.obj, "vpc"))
 
-    def _parts(self, change: Change) -> Iterable[ObjectKey]:
+    def _parts(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return self._waiting(change.key.name)
 
     def _waiting(self, vpc: str) -> Iterable[ObjectKey]:
-        found = self._world.subnets.find("vpc", HOME, SYSTEM, vpc)
+        found = self._cache.subnets.find("vpc", HOME, SYSTEM, vpc)
         return [key_of(each["metadata"]["name"]) for each in found if not is_provisioned(each)]
 
-    def _filled(self, change: Change) -> Iterable[ObjectKey]:
-        return () if change.kind is Kind.UPDATED else named_in("net")(change)
+    def _filled(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        return () if change.kind is ChangeType.UPDATED else named_in("net")(change)
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        if key.name == DEFAULT_SUBNET and self._world.subnet(DEFAULT_SUBNET) is None:
-            await ensure_defaults(self._world)
+        if key.name == DEFAULT_SUBNET and self._cache.subnet(DEFAULT_SUBNET) is None:
+            await ensure_defaults(self._cache)
         return Result(await self._subnets.reconcile(key.name))
 
 
@@ -130,25 +132,25 @@ class EndpointController(Controller):
     name = "vpc-endpoint"
     resource = VPC_ENDPOINTS
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._world = world = World(setup.planes, setup.clock)
-        self.reads += world.mirrors
-        self._endpoints = Endpoints(world)
-        self.on(world.endpoints, lambda change: () if is_provisioned(change.obj) else (change.key,))
-        self.on(world.droplets, self._on_droplet)
-        self.on(world.subnets, self._in_subnet)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._cache = cache = VpcCache(context.planes, context.clock)
+        self.reads += cache.mirrors
+        self._endpoints = EndpointReconciler(cache)
+        self.on(cache.endpoints, lambda change: () if is_provisioned(change.obj) else (change.key,))
+        self.on(cache.droplets, self._on_droplet)
+        self.on(cache.subnets, self._in_subnet)
 
-    def _on_droplet(self, change: Change) -> Iterable[ObjectKey]:
+    def _on_droplet(self, change: ObjectChange) -> Iterable[ObjectKey]:
         if change.old is not None and spec_of(change.old, "ip") == spec_of(change.obj, "ip"):
             return ()
-        return self._world.endpoints.find_keys("droplet", HOME, SYSTEM, change.key.name)
+        return self._cache.endpoints.find_keys("droplet", HOME, SYSTEM, change.key.name)
 
-    def _in_subnet(self, change: Change) -> Iterable[ObjectKey]:
+    def _in_subnet(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """What was written before its subnet was provisioned."""
         if not is_provisioned(change.obj) or (change.old is not None and is_provisioned(change.old)):
             return ()
-        return self._world.endpoints.find_keys("net", HOME, SYSTEM, change.key.name)
+        return self._cache.endpoints.find_keys("net", HOME, SYSTEM, change.key.name)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         await self._endpoints.reconcile(key.name)

@@ -11,9 +11,9 @@ from alcove.controllers.controller import Controller
 from alcove.controllers.tenants.controller import plane_of, tenant_key
 
 
-class Tenancy:
+class TenantLookup:
     def __init__(self, controller: Controller) -> None:
-        self._planes = controller.setup.planes
+        self._planes = controller.context.planes
         self.tenants = controller.mirror(TENANTS)
 
     def plane_of(self, tenant: TenantId) -> PlaneId | None:

@@ -2,6 +2,6 @@
 
 from alcove.controllers.nodes.eviction import TaintEviction
 from alcove.controllers.nodes.lifecycle import NodeLifecycle
-from alcove.controllers.nodes.unready import UnreadyPods
+from alcove.controllers.nodes.unready_pods import UnreadyPods
 
 __all__ = ["NodeLifecycle", "TaintEviction", "UnreadyPods"]

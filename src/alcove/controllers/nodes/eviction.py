@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from alcove.api import meta
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Patch
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PODS
-from alcove.controllers.controller import DONE, Controller, Result, Setup
-from alcove.controllers.nodes.leaving import NEVER, Taint, leaves_at, read
-from alcove.controllers.nodes.placed import NODE, node_of, on_node
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.nodes.toleration_deadlines import NEVER, NoExecuteTaint, leaves_at, read
 from alcove.controllers.workloads import pods
 
 
@@ -25,32 +25,32 @@ class TaintEviction(Controller):
     resource = PODS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._nodes = self.nodes()
         self._pods = self.mirror(PODS, {NODE: node_of})
-        self._taints: dict[str, tuple[Taint, ...]] = {}
+        self._taints: dict[str, tuple[NoExecuteTaint, ...]] = {}
         """Of the nodes that have any."""
         self._warned: set[str] = set()
         """Uids of pods that wait for their time to leave: bounded by the pods on such nodes."""
         self.on(self._nodes, self._tainted)
         self.on(self._pods, self._placed)
 
-    def _tainted(self, change: Change) -> Iterable[ObjectKey]:
+    def _tainted(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name = change.key.name
         before = self._taints.pop(name, ())
-        now = () if change.kind is Kind.DELETED else read(change.obj, before, self.clock())
+        now = () if change.kind is ChangeType.DELETED else read(change.obj, before, self.clock())
         if now:
             self._taints[name] = now
         return on_node(self._pods, name) if now != before else ()
 
-    def _placed(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED:
+    def _placed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED:
             self._warned.discard(change.obj["metadata"]["uid"])
         elif self._taints_of(change.obj):
             yield change.key
 
-    def _taints_of(self, pod: Object) -> Sequence[Taint]:
+    def _taints_of(self, pod: Object) -> Sequence[NoExecuteTaint]:
         return self._taints.get(get(pod, "spec", "nodeName", default=""), ())
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -71,13 +71,13 @@ class TaintEviction(Controller):
     def _stays(self, key: ObjectKey, pod: Object) -> None:
         if pod["metadata"]["uid"] in self._warned:
             self._warned.discard(pod["metadata"]["uid"])
-            told = f"Cancelling deletion of Pod {key.namespace}/{key.name}"
-            self.events.normal(key.plane, pod, "TaintManagerEviction", told)
+            message = f"Cancelling deletion of Pod {key.namespace}/{key.name}"
+            self.events.normal(key.plane, pod, "TaintManagerEviction", message)
 
     async def _evict(self, key: ObjectKey, pod: Object) -> None:
         """Why is noted on the pod before it goes, for whoever counts failures."""
-        told = f"Marking for deletion Pod {key.namespace}/{key.name}"
-        self.events.normal(key.plane, pod, "TaintManagerEviction", told)
+        message = f"Marking for deletion Pod {key.namespace}/{key.name}"
+        self.events.normal(key.plane, pod, "TaintManagerEviction", message)
         condition = {
             "type": "DisruptionTarget",
             "status": "True",

@@ -17,7 +17,7 @@ STARTUP_GRACE_SECONDS = 60.0
 KEPT_BY_NODE = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class Health(Struct, frozen=True):
+class NodeHealth(Struct, frozen=True):
     conditions: list[Object] | None = None
     """What to write; None: they stay as they are."""
     look_again_seconds: float | None = None
@@ -40,13 +40,13 @@ def grace_seconds(node: Object) -> float:
     return GRACE_SECONDS if status_of(node, "Ready") else STARTUP_GRACE_SECONDS
 
 
-def judge(node: Object, heard: float, now: float) -> Health:
+def judge(node: Object, heard: float, now: float) -> NodeHealth:
     left = heard + grace_seconds(node) - now
     if left > 0:
-        return Health(look_again_seconds=left)
+        return NodeHealth(look_again_seconds=left)
     there = get(node, "status", "conditions", default=[])
     unknown = _unknown(node, there, now)
-    return Health(unknown if unknown != there else None)
+    return NodeHealth(unknown if unknown != there else None)
 
 
 def _unknown(node: Object, there: list[Object], now: float) -> list[Object]:

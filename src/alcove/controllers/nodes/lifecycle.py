@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from alcove.api.errors import NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
-from alcove.client.client import Selection
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import ListSelection
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import LEASES, NODES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.nodes import health, taints
-from alcove.controllers.nodes.zones import Fleet
+from alcove.controllers.nodes.zones import NodeZones
 
 LEASE_NAMESPACE = "kube-node-lease"
 
@@ -27,19 +27,19 @@ class NodeLifecycle(Controller):
     resource = NODES
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._nodes = self.nodes()
-        self._fleet = Fleet()
+        self._fleet = NodeZones()
         self._heard: dict[str, float] = {}
         """When each node was last heard of, by our clock."""
         # Just noted, not read: a lease that is renewed is no reason to look at the node.
-        self._leases = setup.planes.mirror(Selection(LEASES, LEASE_NAMESPACE), tenant=SYSTEM, only=HOME)
+        self._leases = context.planes.mirror(ListSelection(LEASES, LEASE_NAMESPACE), tenant=SYSTEM, only=HOME)
         self._leases.subscribe(self._renewed)
         self.on(self._nodes, self._changed)
 
-    def _renewed(self, change: Change) -> None:
-        if change.kind is Kind.DELETED:
+    def _renewed(self, change: ObjectChange) -> None:
+        if change.kind is ChangeType.DELETED:
             return
         if change.old is None or _renewal(change.old) != _renewal(change.obj):
             self._hear(change.key.name)
@@ -48,9 +48,9 @@ class NodeLifecycle(Controller):
         if ObjectKey(HOME, SYSTEM, "", name) in self._nodes:
             self._heard[name] = self.clock()
 
-    def _changed(self, change: Change) -> Iterable[ObjectKey]:
+    def _changed(self, change: ObjectChange) -> Iterable[ObjectKey]:
         name, were_lost = change.key.name, self._fleet.is_lost
-        if change.kind is Kind.DELETED:
+        if change.kind is ChangeType.DELETED:
             self._fleet.remove(name)
             self._heard.pop(name, None)
         else:
@@ -58,8 +58,8 @@ class NodeLifecycle(Controller):
             if _spoke(change):
                 self._hear(name)
             if change.old is not None and health.is_ready(change.old) and not health.is_ready(change.obj):
-                told = f"Node {name} status is now: NodeNotReady"
-                self.events.normal(change.key.plane, change.obj, "NodeNotReady", told)
+                message = f"Node {name} status is now: NodeNotReady"
+                self.events.normal(change.key.plane, change.obj, "NodeNotReady", message)
             yield change.key
         if were_lost and not self._fleet.is_lost:
             # It was we who heard nothing. The others get as much time as this one had.
@@ -82,7 +82,9 @@ class NodeLifecycle(Controller):
     async def _is_renewed(self, name: str) -> bool:
         """Asks the server, for our watch may lag behind it."""
         try:
-            lease = await self.setup.planes.client(HOME).get(SYSTEM, LEASES, name, namespace=LEASE_NAMESPACE)
+            lease = await self.context.planes.client(HOME).get(
+                SYSTEM, LEASES, name, namespace=LEASE_NAMESPACE
+            )
         except NotFound:
             return False
         known = self._leases.get(ObjectKey(HOME, SYSTEM, LEASE_NAMESPACE, name))
@@ -90,7 +92,7 @@ class NodeLifecycle(Controller):
 
     async def _silence(self, node: Object, conditions: list[Object]) -> Object:
         node.setdefault("status", {})["conditions"] = conditions
-        return await self.setup.planes.client(HOME).update(SYSTEM, NODES, node, subresource="status")
+        return await self.context.planes.client(HOME).update(SYSTEM, NODES, node, subresource="status")
 
     async def _taint(self, key: ObjectKey, node: Object, look_again: float | None) -> Result:
         now = self.clock()
@@ -99,11 +101,11 @@ class NodeLifecycle(Controller):
             waits = self._fleet.give_up(node, now)
             if waits:
                 evicts, look_again = "", min(waits, look_again or waits)
-        wanted = taints.wanted(node, evicts, now)
-        if wanted != get(node, "spec", "taints", default=[]):
+        desired = taints.desired_taints(node, evicts, now)
+        if desired != get(node, "spec", "taints", default=[]):
             patch = {
                 "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
-                "spec": {"taints": wanted},
+                "spec": {"taints": desired},
             }
             await self.client(key).patch(SYSTEM, NODES, key.name, patch)
         return Result(after_seconds=look_again)
@@ -113,7 +115,7 @@ def _renewal(lease: Object) -> object:
     return get(lease, "spec", "renewTime")
 
 
-def _spoke(change: Change) -> bool:
+def _spoke(change: ObjectChange) -> bool:
     """The node itself wrote its status."""
     beat = _beat(change.obj)
     return beat is not None and (change.old is None or beat != _beat(change.old))

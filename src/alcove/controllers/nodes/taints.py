@@ -48,7 +48,7 @@ def is_evicting(node: Object) -> bool:
     return any(_mark(each) in ((NOT_READY, NO_EXECUTE), (UNREACHABLE, NO_EXECUTE)) for each in there)
 
 
-def wanted(node: Object, evicts: str, now: float) -> list[Object]:
+def desired_taints(node: Object, evicts: str, now: float) -> list[Object]:
     """All taints the node should have, `evicts` among them; those that are there stay as they are."""
     there: list[Object] = get(node, "spec", "taints", default=[])
     marks = [(key, NO_SCHEDULE) for key in _keeping_away(node)]

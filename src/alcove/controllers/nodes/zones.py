@@ -30,19 +30,19 @@ _ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 _REGION = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 
 
-class Zone(Struct, frozen=True):
+class NodeZone(Struct, frozen=True):
     region: str
     name: str
 
 
 class _Place(Struct, frozen=True):
-    zone: Zone
+    zone: NodeZone
     is_ready: bool
 
 
-def zone_of(node: Object) -> Zone:
+def zone_of(node: Object) -> NodeZone:
     own = labels(node)
-    return Zone(*(next((own[key] for key in keys if key in own), "") for keys in (_REGION, _ZONE)))
+    return NodeZone(*(next((own[key] for key in keys if key in own), "") for keys in (_REGION, _ZONE)))
 
 
 def rate(ready: int, lost: int) -> float:
@@ -52,13 +52,13 @@ def rate(ready: int, lost: int) -> float:
     return NODES_PER_SECOND
 
 
-class Fleet:
+class NodeZones:
     """All nodes, by zone."""
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
         self._counts: Counter[_Place] = Counter()
-        self._free_at: dict[Zone, float] = {}
+        self._free_at: dict[NodeZone, float] = {}
         """When the zone may give up its next node."""
 
     def put(self, node: Object) -> None:

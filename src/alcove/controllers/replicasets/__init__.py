@@ -1,5 +1,5 @@
 """ReplicaSets and ReplicationControllers: so many pods of a template, no more, no fewer."""
 
-from alcove.controllers.replicasets.controller import ReplicaSets, ReplicationControllers
+from alcove.controllers.replicasets.controller import ReplicaSetController, ReplicationControllerController
 
-__all__ = ["ReplicaSets", "ReplicationControllers"]
+__all__ = ["ReplicaSetController", "ReplicationControllerController"]

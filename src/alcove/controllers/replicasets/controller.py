@@ -15,13 +15,20 @@ from alcove.client.client import Client
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
-from alcove.controllers.controller import DONE, Controller, Refused, Result, Setup, controller_of
+from alcove.controllers.controller import (
+    DONE,
+    Controller,
+    ControllerContext,
+    Result,
+    ServerRefusal,
+    controller_of,
+)
 from alcove.controllers.replicasets import plan as plans
 from alcove.controllers.terminating import is_place_missing, is_terminating
-from alcove.controllers.workloads import owning, pods
-from alcove.controllers.workloads.making import Lanes, Made, slow_start
-from alcove.controllers.workloads.selecting import (
-    Selectors,
+from alcove.controllers.workloads import controller_refs, pods
+from alcove.controllers.workloads.creation import CreatedObjects, TenantRequestLimits, slow_start
+from alcove.controllers.workloads.selector_index import (
+    SelectorIndex,
     label_selector,
     owner_or_selectors,
     plain_selector,
@@ -29,17 +36,17 @@ from alcove.controllers.workloads.selecting import (
 from alcove.controllers.workloads.templates import pod_of
 
 
-class ReplicaSets(Controller):
+class ReplicaSetController(Controller):
     name = "replicaset"
     resource = REPLICA_SETS
     workers = 16
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._sets: Mirror = self.mirror(self.resource, {"controller": controller_uid})
-        self._pods = self.mirror(PODS, owning.OWNING)
-        self._selectors = Selectors(self._sets, self.selector_of)
-        self._lanes = Lanes()
+        self._pods = self.mirror(PODS, controller_refs.OWNING)
+        self._selectors = SelectorIndex(self._sets, self.selector_of)
+        self._lanes = TenantRequestLimits()
         self.on(self._sets)
         self.on(self._pods, owner_or_selectors(self.resource, self._selectors))
 
@@ -47,47 +54,49 @@ class ReplicaSets(Controller):
         return label_selector(obj)
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        wanted = self._sets.get(key)
-        if wanted is None:
+        desired = self._sets.get(key)
+        if desired is None:
             return DONE
         client = self.client(key)
-        owner = owning.Owner(client, key, self.resource, wanted, self._selectors.get(key))
+        owner = controller_refs.ControllerRefManager(
+            client, key, self.resource, desired, self._selectors.get(key)
+        )
         owned = await owner.claim(self._pods, pods.is_active)
-        plan = plans.plan(wanted, owned, self._neighbours(key, wanted, owned), self.clock())
-        made = await self._create(client, key, wanted, plan.create)
-        error, gone = await self._delete(client, key, wanted, plan.delete)
+        plan = plans.plan(desired, owned, self._neighbours(key, desired, owned), self.clock())
+        made = await self._create(client, key, desired, plan.create)
+        error, gone = await self._delete(client, key, desired, plan.delete)
         there = [pod for pod in owned if pod["metadata"]["name"] not in gone] + made.objects
         failure = _failure("FailedCreate", made.error) or _failure("FailedDelete", error)
-        await self._write(client, key, wanted, there, failure)
+        await self._write(client, key, desired, there, failure)
         if failure is not None:
-            raise Refused(failure.message) from made.error or error
-        if len(there) != plans.replicas(wanted) and plan != plans.NOTHING:
+            raise ServerRefusal(failure.message) from made.error or error
+        if len(there) != plans.replicas(desired) and plan != plans.NOTHING:
             return Result(after_seconds=0)  # The next burst.
-        min_ready = wanted["spec"].get("minReadySeconds", 0)
+        min_ready = desired["spec"].get("minReadySeconds", 0)
         return Result(pods.next_available_seconds(there, min_ready, self.clock()))
 
     # Pods
 
-    async def _create(self, client: Client, key: ObjectKey, wanted: Object, number: int) -> Made:
-        pod = pod_of(wanted["spec"].get("template") or {}, owning.reference(self.resource, wanted))
+    async def _create(self, client: Client, key: ObjectKey, desired: Object, number: int) -> CreatedObjects:
+        pod = pod_of(desired["spec"].get("template") or {}, controller_refs.reference(self.resource, desired))
         pod["metadata"]["generateName"] = f"{key.name}-"
 
         async def create(_number: int) -> Object:
             made = await client.create(key.tenant, PODS, pod, namespace=key.namespace)
-            told = f"Created pod: {made['metadata']['name']}"
-            self.events.normal(key.plane, wanted, "SuccessfulCreate", told)
+            message = f"Created pod: {made['metadata']['name']}"
+            self.events.normal(key.plane, desired, "SuccessfulCreate", message)
             return made
 
-        made = await slow_start(self._lanes.of(key.space), range(number), create)
+        made = await slow_start(self._lanes.of(key.tenant_key), range(number), create)
         if isinstance(made.error, Forbidden) and is_terminating(made.error):
-            return Made(made.objects)  # The namespace goes, and the set with it.
+            return CreatedObjects(made.objects)  # The namespace goes, and the set with it.
         if made.error is not None:
             _only_refusals(made.error)
-            self.events.warning(key.plane, wanted, "FailedCreate", f"Error creating: {_told(made.error)}")
+            self.events.warning(key.plane, desired, "FailedCreate", f"Error creating: {_told(made.error)}")
         return made
 
     async def _delete(
-        self, client: Client, key: ObjectKey, wanted: Object, surplus: Sequence[Object]
+        self, client: Client, key: ObjectKey, desired: Object, surplus: Sequence[Object]
     ) -> tuple[Exception | None, set[str]]:
         """What went wrong, and whose deletion was accepted."""
 
@@ -99,26 +108,26 @@ class ReplicaSets(Controller):
                 )
             except NotFound:
                 return pod
-            told = f"Deleted pod: {metadata['name']}"
-            self.events.normal(key.plane, wanted, "SuccessfulDelete", told)
+            message = f"Deleted pod: {metadata['name']}"
+            self.events.normal(key.plane, desired, "SuccessfulDelete", message)
             return pod
 
-        deleted = await slow_start(self._lanes.of(key.space), surplus, delete)
+        deleted = await slow_start(self._lanes.of(key.tenant_key), surplus, delete)
         if deleted.error is not None:
             _only_refusals(deleted.error)
-            told = f"Error deleting: {_told(deleted.error)}"
-            self.events.warning(key.plane, wanted, "FailedDelete", told)
+            message = f"Error deleting: {_told(deleted.error)}"
+            self.events.warning(key.plane, desired, "FailedDelete", message)
         return deleted.error, {pod["metadata"]["name"] for pod in deleted.objects}
 
-    def _neighbours(self, key: ObjectKey, wanted: Object, owned: list[Object]) -> list[Object]:
+    def _neighbours(self, key: ObjectKey, desired: Object, owned: list[Object]) -> list[Object]:
         """Pods of all sets with the same owner (a deployment's old and new), if some are to be deleted."""
-        if len(owned) <= plans.replicas(wanted):
+        if len(owned) <= plans.replicas(desired):
             return []
-        controller = controller_of(wanted)
+        controller = controller_of(desired)
         if controller is None:
             return owned
         siblings = self._sets.find("controller", key.plane, key.tenant, controller["uid"])
-        uids = {each["metadata"]["uid"] for each in siblings} - {wanted["metadata"]["uid"]}
+        uids = {each["metadata"]["uid"] for each in siblings} - {desired["metadata"]["uid"]}
         others = [self._pods.find("controller", key.plane, key.tenant, uid) for uid in uids]
         return owned + [pod for each in others for pod in each]
 
@@ -128,20 +137,20 @@ class ReplicaSets(Controller):
         self,
         client: Client,
         key: ObjectKey,
-        wanted: Object,
+        desired: Object,
         there: Sequence[Object],
-        failure: plans.Failure | None,
+        failure: plans.ReplicaFailure | None,
     ) -> None:
-        status = plans.status(wanted, there, failure, self.clock())
-        if status != wanted.get("status"):
-            wanted["status"] = status
+        status = plans.status(desired, there, failure, self.clock())
+        if status != desired.get("status"):
+            desired["status"] = status
             try:
-                await client.update(key.tenant, self.resource, wanted, subresource="status")
+                await client.update(key.tenant, self.resource, desired, subresource="status")
             except NotFound:
                 pass
 
 
-class ReplicationControllers(ReplicaSets):
+class ReplicationControllerController(ReplicaSetController):
     name = "replication"
     resource = REPLICATION_CONTROLLERS
     workers = 4
@@ -150,8 +159,8 @@ class ReplicationControllers(ReplicaSets):
         return plain_selector(obj)
 
 
-def _failure(reason: str, error: Exception | None) -> plans.Failure | None:
-    return None if error is None else plans.Failure(reason, _told(error))
+def _failure(reason: str, error: Exception | None) -> plans.ReplicaFailure | None:
+    return None if error is None else plans.ReplicaFailure(reason, _told(error))
 
 
 def _only_refusals(error: Exception) -> None:

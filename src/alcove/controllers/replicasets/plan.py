@@ -9,49 +9,49 @@ from msgspec import Struct
 from alcove.api.objects import Object, get, labels
 from alcove.controllers.conditions import Condition, updated
 from alcove.controllers.workloads import pods
-from alcove.controllers.workloads.making import BURST_MAX
+from alcove.controllers.workloads.creation import BURST_MAX
 
 FAILURE = "ReplicaFailure"
 
 
-class Plan(Struct, frozen=True):
+class ReplicaSetPlan(Struct, frozen=True):
     create: int = 0
     delete: tuple[Object, ...] = ()
 
 
-NOTHING = Plan()
+NOTHING = ReplicaSetPlan()
 
 
 def replicas(obj: Object) -> int:
     return get(obj, "spec", "replicas", default=1)  # type: ignore[no-any-return]
 
 
-def plan(obj: Object, owned: Sequence[Object], neighbours: Sequence[Object], now: float) -> Plan:
+def plan(obj: Object, owned: Sequence[Object], neighbours: Sequence[Object], now: float) -> ReplicaSetPlan:
     """`owned` are its active pods; `neighbours` all of the same application, whose nodes are crowded."""
     if "deletionTimestamp" in obj["metadata"]:
         return NOTHING
     missing = replicas(obj) - len(owned)
     if missing >= 0:
-        return Plan(create=min(missing, BURST_MAX))
+        return ReplicaSetPlan(create=min(missing, BURST_MAX))
     ranked = sorted(owned, key=pods.first_to_delete(neighbours, now))
-    return Plan(delete=tuple(ranked[: min(-missing, BURST_MAX)]))
+    return ReplicaSetPlan(delete=tuple(ranked[: min(-missing, BURST_MAX)]))
 
 
-class Failure(Struct, frozen=True):
+class ReplicaFailure(Struct, frozen=True):
     """Why the number of pods could not be reached."""
 
     reason: str
     message: str
 
 
-def status(obj: Object, owned: Sequence[Object], failure: Failure | None, now: float) -> Object:
+def status(obj: Object, owned: Sequence[Object], failure: ReplicaFailure | None, now: float) -> Object:
     """The whole status; equal to the old one where nothing changed."""
     old = obj.get("status") or {}
     min_ready = get(obj, "spec", "minReadySeconds", default=0)
-    wanted = get(obj, "spec", "template", "metadata", "labels", default={})
+    desired = get(obj, "spec", "template", "metadata", "labels", default={})
     counts = {
         "replicas": len(owned),
-        "fullyLabeledReplicas": sum(1 for pod in owned if wanted.items() <= labels(pod).items()),
+        "fullyLabeledReplicas": sum(1 for pod in owned if desired.items() <= labels(pod).items()),
         "readyReplicas": sum(1 for pod in owned if pods.is_ready(pod)),
         "availableReplicas": sum(1 for pod in owned if pods.is_available(pod, min_ready, now)),
         "observedGeneration": max(obj["metadata"].get("generation", 0), old.get("observedGeneration", 0)),
@@ -63,7 +63,7 @@ def status(obj: Object, owned: Sequence[Object], failure: Failure | None, now: f
     return kept | new
 
 
-def _conditions(old: Object, failure: Failure | None, now: float) -> list[Object]:
+def _conditions(old: Object, failure: ReplicaFailure | None, now: float) -> list[Object]:
     there = old.get("conditions") or []
     if failure is None:
         return [each for each in there if each.get("type") != FAILURE]

@@ -16,16 +16,16 @@ from alcove.api.kinds.mizar import SCALED
 from alcove.api.objects import Object
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
-from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.controller import DONE, ControllerContext, Result
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
 from alcove.network import wellknown
-from alcove.network.backings import Backing
 from alcove.network.owners import OwnerRef
+from alcove.network.provider_networks import ProviderNetwork
 from alcove.network.service_ranges import service_ranges
-from alcove.vpc.addressing import Purpose
-from alcove.vpc.allocator import Allocator
-from alcove.vpc.errors import Full, Refused, Taken, VpcError
-from alcove.vpc.world import spec_of
+from alcove.vpc.addressing import EndpointPurpose
+from alcove.vpc.allocator import AddressAllocator
+from alcove.vpc.errors import AddressTaken, RangeFull, RequestRefused, VpcError
+from alcove.vpc.vpc_cache import spec_of
 
 EXTERNAL = "External"
 """A network whose services get their addresses from somebody else."""
@@ -35,11 +35,11 @@ class ServiceAddressController(ServiceClaims):
     name = "service-address"
     workers = 32
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._allocator = Allocator(self._world, setup.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._allocator = AddressAllocator(self._cache, context.clock)
         self.on(self._services)
-        self.on(self._world.endpoints, lambda change: self._lost_by(change, SCALED))
+        self.on(self._cache.endpoints, lambda change: self._lost_by(change, SCALED))
 
     async def reconcile(self, key: ObjectKey) -> Result:
         service = self._services.get(key)
@@ -65,12 +65,12 @@ class ServiceAddressController(ServiceClaims):
             return Result(after_seconds=RETRY_SECONDS)
 
     async def _address(
-        self, key: ObjectKey, service: Object, network: Object, backing: Backing, there: list[Object]
+        self, key: ObjectKey, service: Object, network: Object, backing: ProviderNetwork, there: list[Object]
     ) -> Result:
         """Claims what the service has or is to have, then writes it into the service."""
         if service["spec"].get("ipFamilyPolicy") == "RequireDualStack":
-            told = f'network "{network_of(service)}" has only IPv{backing.network.version}'
-            raise Refused(f"a service of both families is required, but {told}")
+            message = f'network "{network_of(service)}" has only IPv{backing.network.version}'
+            raise RequestRefused(f"a service of both families is required, but {message}")
         cidrs, given = service_ranges(network, [backing.network]), spec_of(service, "clusterIP")
         kept = [each for each in there if not given or spec_of(each, "ip") == given]
         await self._give_back(each for each in there if each not in kept[:1])
@@ -80,10 +80,10 @@ class ServiceAddressController(ServiceClaims):
         return DONE
 
     async def _claim(
-        self, key: ObjectKey, service: Object, backing: Backing, cidrs: list[Network], given: str
+        self, key: ObjectKey, service: Object, backing: ProviderNetwork, cidrs: list[Network], given: str
     ) -> Object:
         uid, what = service["metadata"]["uid"], str(OwnerRef(key.tenant, key.namespace, key.name))
-        purpose = Purpose(owner_uid=uid, what=what, kind=SCALED)
+        purpose = EndpointPurpose(owner_uid=uid, what=what, kind=SCALED)
         if given:
             address = ipaddress.ip_address(given)
             return await self._allocator.claim(backing.services(_around(address, cidrs)), purpose, address)
@@ -91,14 +91,14 @@ class ServiceAddressController(ServiceClaims):
             usual = cidrs[0].network_address + wellknown.DNS_OFFSET
             try:
                 return await self._allocator.claim(backing.services(cidrs[0]), purpose, usual)
-            except (Taken, Refused):
+            except (AddressTaken, RequestRefused):
                 pass  # Any other is as good.
         for cidr in cidrs:
             try:
                 return await self._allocator.claim(backing.services(cidr), purpose)
-            except Full:
+            except RangeFull:
                 continue
-        raise Full(f"no address left for services in {', '.join(map(str, cidrs))}")
+        raise RangeFull(f"no address left for services in {', '.join(map(str, cidrs))}")
 
     async def _write(self, key: ObjectKey, service: Object, address: str) -> None:
         family = f"IPv{ipaddress.ip_address(address).version}"
@@ -119,4 +119,4 @@ def _around(address: Address, cidrs: list[Network]) -> Network:
         if address in cidr:
             return cidr
     shown = ", ".join(map(str, cidrs))
-    raise Refused(f"address {address} is outside the network's range for services ({shown})")
+    raise RequestRefused(f"address {address} is outside the network's range for services ({shown})")

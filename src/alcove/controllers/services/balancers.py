@@ -13,21 +13,21 @@ from collections.abc import Iterable
 from alcove.api import objects
 from alcove.api.ids import TenantId
 from alcove.api.kinds.core.services import types
-from alcove.api.kinds.mizar import DOOR
+from alcove.api.kinds.mizar import NODE_PORT
 from alcove.api.objects import Object
-from alcove.client.changes import Change, Index, Kind
+from alcove.client.changes import ChangeType, Index, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import SERVICES
-from alcove.controllers.controller import DONE, Result, Setup
+from alcove.controllers.controller import DONE, ControllerContext, Result
 from alcove.controllers.services.claiming import RETRY_SECONDS, ServiceClaims
-from alcove.network.backings import Backing
 from alcove.network.owners import OwnerRef
-from alcove.vpc.addressing import Place, Purpose, place_in
-from alcove.vpc.allocator import Allocator
+from alcove.network.provider_networks import ProviderNetwork
+from alcove.vpc.addressing import AddressPool, EndpointPurpose, pool_in
+from alcove.vpc.allocator import AddressAllocator
 from alcove.vpc.claims import claimed_port
-from alcove.vpc.errors import OutOfRange, Unavailable, VpcError
+from alcove.vpc.errors import AddressUnavailable, OutOfRange, VpcError
 from alcove.vpc.states import is_going, is_provisioned
-from alcove.vpc.world import spec_of
+from alcove.vpc.vpc_cache import spec_of
 
 OUTSIDE_LABEL = "alcove.io/outside"
 EVERYBODY = "true"
@@ -39,25 +39,25 @@ def is_ours(spec: Object) -> bool:
     return types.is_balanced(spec) and not spec.get("loadBalancerClass")
 
 
-class BalancerController(ServiceClaims):
+class LoadBalancerController(ServiceClaims):
     name = "load-balancer"
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup, {_BALANCED: BALANCED})
-        self._allocator = Allocator(self._world, setup.clock)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context, {_BALANCED: BALANCED})
+        self._allocator = AddressAllocator(self._cache, context.clock)
         self.on(self._services, _concerned)
-        self.on(self._world.subnets, self._of_pool)
+        self.on(self._cache.subnets, self._of_pool)
 
-    def _of_pool(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_pool(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """New addresses are for those who have none yet."""
-        if change.kind is Kind.DELETED or not is_pool(change.obj):
+        if change.kind is ChangeType.DELETED or not is_pool(change.obj):
             return ()
         if change.old is not None and is_pool(change.old):
             return ()
         return [
             key
-            for space in self._services.spaces()
-            for key in self._services.find_keys(_BALANCED, space.plane, space.tenant, _BALANCED)
+            for tenant_key in self._services.spaces()
+            for key in self._services.find_keys(_BALANCED, tenant_key.plane, tenant_key.tenant, _BALANCED)
         ]
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -80,34 +80,36 @@ class BalancerController(ServiceClaims):
         return DONE
 
     def _held(self, service: Object) -> list[Object]:
-        doors = self._claimed(service, DOOR)
+        doors = self._claimed(service, NODE_PORT)
         return [each for each in doors if spec_of(each, "ip") and not claimed_port(objects.name(each))]
 
     def _pools(self, tenant: TenantId) -> list[Object]:
         """Its own first."""
-        found = [each for each in self._world.all_subnets() if is_pool(each)]
+        found = [each for each in self._cache.all_subnets() if is_pool(each)]
         own = [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == tenant]
         return own + [each for each in found if objects.labels(each)[OUTSIDE_LABEL] == EVERYBODY]
 
-    async def _claim(self, key: ObjectKey, service: Object, backing: Backing, pools: list[Object]) -> Object:
+    async def _claim(
+        self, key: ObjectKey, service: Object, backing: ProviderNetwork, pools: list[Object]
+    ) -> Object:
         wished = service["spec"].get("loadBalancerIP")
         chosen = ipaddress.ip_address(wished) if wished else None
-        purpose = Purpose(
+        purpose = EndpointPurpose(
             owner_uid=service["metadata"]["uid"],
             what=str(OwnerRef(key.tenant, key.namespace, key.name)),
-            kind=DOOR,
+            kind=NODE_PORT,
         )
         refused: list[str] = []
         for pool in pools:
-            place: Place = place_in(pool, backing.vni)
+            place: AddressPool = pool_in(pool, backing.vni)
             if place.network.version != backing.network.version:
                 refused.append(f'subnet "{place.net}" is IPv{place.network.version}')
                 continue
             try:
                 return await self._allocator.claim(place, purpose, chosen)
-            except (Unavailable, OutOfRange) as error:
+            except (AddressUnavailable, OutOfRange) as error:
                 refused.append(str(error))
-        raise Unavailable("; ".join(refused))
+        raise AddressUnavailable("; ".join(refused))
 
     async def _release(self, key: ObjectKey, service: Object, there: list[Object]) -> None:
         if there:
@@ -126,7 +128,7 @@ def is_pool(subnet: Object) -> bool:
     return OUTSIDE_LABEL in objects.labels(subnet) and is_provisioned(subnet) and not is_going(subnet)
 
 
-def _concerned(change: Change) -> Iterable[ObjectKey]:
+def _concerned(change: ObjectChange) -> Iterable[ObjectKey]:
     old = change.old
     is_concerned = is_ours(change.obj["spec"]) or (old is not None and is_ours(old["spec"]))
-    return (change.key,) if is_concerned and change.kind is not Kind.DELETED else ()
+    return (change.key,) if is_concerned and change.kind is not ChangeType.DELETED else ()

@@ -1,5 +1,5 @@
 """StatefulSets: pods with names, claims and an order of their own."""
 
-from alcove.controllers.statefulsets.controller import StatefulSets
+from alcove.controllers.statefulsets.controller import StatefulSetController
 
-__all__ = ["StatefulSets"]
+__all__ = ["StatefulSetController"]

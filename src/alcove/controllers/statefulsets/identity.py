@@ -7,8 +7,8 @@ from typing import Any
 
 from alcove.api.objects import Object, get, labels
 from alcove.client.resources import STATEFUL_SETS
+from alcove.controllers.workloads.controller_refs import reference
 from alcove.controllers.workloads.history import POD_LABEL
-from alcove.controllers.workloads.owning import reference
 from alcove.controllers.workloads.templates import pod_of
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"

@@ -16,20 +16,20 @@ from alcove.controllers.statefulsets.identity import REVISION, ordinal_of, ordin
 from alcove.controllers.workloads import pods
 
 
-class Revisions(Struct, frozen=True):
+class StatefulSetRevisions(Struct, frozen=True):
     """Names of the revision that the set comes from, and of the one that it goes to."""
 
     current: str
     update: str
 
 
-class Create(Struct, frozen=True):
+class CreatePod(Struct, frozen=True):
     ordinal: int
     revision: str
 
 
-class Plan(Struct, frozen=True):
-    create: list[Create] = field(default_factory=list)
+class StatefulSetPlan(Struct, frozen=True):
+    create: list[CreatePod] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
 
 
@@ -44,14 +44,16 @@ def by_ordinal(stateful_set: Object, owned: Sequence[Object]) -> dict[int, Objec
 
 def condemned(stateful_set: Object, there: Mapping[int, Object]) -> list[Object]:
     """Pods that should not be there, the highest first."""
-    wanted = ordinals(stateful_set)
-    return [there[each] for each in sorted(there, reverse=True) if each not in wanted]
+    desired = ordinals(stateful_set)
+    return [there[each] for each in sorted(there, reverse=True) if each not in desired]
 
 
-def plan(stateful_set: Object, owned: Sequence[Object], revisions: Revisions, now: float) -> Plan:
+def plan(
+    stateful_set: Object, owned: Sequence[Object], revisions: StatefulSetRevisions, now: float
+) -> StatefulSetPlan:
     if "deletionTimestamp" in stateful_set["metadata"]:
-        return Plan()
-    there, result = by_ordinal(stateful_set, owned), Plan()
+        return StatefulSetPlan()
+    there, result = by_ordinal(stateful_set, owned), StatefulSetPlan()
     if _fill(stateful_set, there, revisions, now, result) and _shrink(stateful_set, there, result):
         _roll(stateful_set, there, revisions, now, result)
     return result
@@ -63,14 +65,18 @@ def _is_available(stateful_set: Object, pod: Object, now: float) -> bool:
 
 
 def _fill(
-    stateful_set: Object, there: Mapping[int, Object], revisions: Revisions, now: float, result: Plan
+    stateful_set: Object,
+    there: Mapping[int, Object],
+    revisions: StatefulSetRevisions,
+    now: float,
+    result: StatefulSetPlan,
 ) -> bool:
     """Makes what is missing, replaces what has ended. False: the rest has to wait."""
     ordered = is_ordered(stateful_set)
     for ordinal in ordinals(stateful_set):
         pod = there.get(ordinal)
         if pod is None:
-            result.create.append(Create(ordinal, _revision_for(stateful_set, ordinal, revisions)))
+            result.create.append(CreatePod(ordinal, _revision_for(stateful_set, ordinal, revisions)))
         elif pods.is_finished(pod) and not pods.is_ending(pod):
             result.delete.append(pod)
         elif _is_available(stateful_set, pod, now):
@@ -80,7 +86,7 @@ def _fill(
     return True
 
 
-def _revision_for(stateful_set: Object, ordinal: int, revisions: Revisions) -> str:
+def _revision_for(stateful_set: Object, ordinal: int, revisions: StatefulSetRevisions) -> str:
     below = ordinals(stateful_set).start + partition(stateful_set)
     return revisions.current if ordinal < below else revisions.update
 
@@ -90,7 +96,7 @@ def partition(stateful_set: Object) -> int:
     return get(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)  # type: ignore[no-any-return]
 
 
-def _shrink(stateful_set: Object, there: Mapping[int, Object], result: Plan) -> bool:
+def _shrink(stateful_set: Object, there: Mapping[int, Object], result: StatefulSetPlan) -> bool:
     """Deletes what is too much. False: the rest has to wait."""
     surplus = condemned(stateful_set, there)
     going = [pod for pod in surplus if not pods.is_ending(pod)]
@@ -103,15 +109,21 @@ def _shrink(stateful_set: Object, there: Mapping[int, Object], result: Plan) -> 
 
 
 def _roll(
-    stateful_set: Object, there: Mapping[int, Object], revisions: Revisions, now: float, result: Plan
+    stateful_set: Object,
+    there: Mapping[int, Object],
+    revisions: StatefulSetRevisions,
+    now: float,
+    result: StatefulSetPlan,
 ) -> None:
     """Deletes pods of an outdated revision, from the highest ordinal, so that they come back updated."""
     if get(stateful_set, "spec", "updateStrategy", "type") == "OnDelete":
         return
-    wanted = ordinals(stateful_set)
-    gone = sum(1 for each in wanted if each not in there or not _is_available(stateful_set, there[each], now))
+    desired = ordinals(stateful_set)
+    gone = sum(
+        1 for each in desired if each not in there or not _is_available(stateful_set, there[each], now)
+    )
     spare = _unavailable_max(stateful_set) - gone
-    for ordinal in reversed(range(wanted.start + partition(stateful_set), wanted.stop)):
+    for ordinal in reversed(range(desired.start + partition(stateful_set), desired.stop)):
         pod = there.get(ordinal)
         if pod is None or pods.is_ending(pod) or labels(pod).get(REVISION) == revisions.update:
             continue
@@ -136,7 +148,9 @@ def _unavailable_max(stateful_set: Object) -> int:
     return max(1, most)
 
 
-def status(stateful_set: Object, owned: Sequence[Object], revisions: Revisions, now: float) -> Object:
+def status(
+    stateful_set: Object, owned: Sequence[Object], revisions: StatefulSetRevisions, now: float
+) -> Object:
     """The whole status; an update that is through makes its revision the current one."""
     old = stateful_set.get("status") or {}
     there = [pod for pod in by_ordinal(stateful_set, owned).values() if not pods.is_finished(pod)]
@@ -149,9 +163,9 @@ def status(stateful_set: Object, owned: Sequence[Object], revisions: Revisions, 
         "currentReplicas": sum(1 for pod in living if labels(pod).get(REVISION) == revisions.current),
         "updatedReplicas": sum(1 for pod in living if labels(pod).get(REVISION) == revisions.update),
     }
-    current, wanted = revisions.current, len(ordinals(stateful_set))
+    current, desired = revisions.current, len(ordinals(stateful_set))
     rolls = get(stateful_set, "spec", "updateStrategy", "type", default="RollingUpdate") == "RollingUpdate"
-    if rolls and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"] == wanted:
+    if rolls and counts["updatedReplicas"] == counts["replicas"] == counts["readyReplicas"] == desired:
         current, counts["currentReplicas"] = revisions.update, counts["updatedReplicas"]
     new: Object = {field_: count for field_, count in counts.items() if count or field_ in _ALWAYS}
     kept = {field_: value for field_, value in old.items() if field_ in ("collisionCount", "conditions")}

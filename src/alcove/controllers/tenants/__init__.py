@@ -1,5 +1,5 @@
 """Tenants come with their first objects and go with everything that is in them."""
 
-from alcove.controllers.tenants.controller import Tenants
+from alcove.controllers.tenants.controller import TenantController
 
-__all__ = ["Tenants"]
+__all__ = ["TenantController"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from alcove.api import localvolumes
+from alcove.api import local_volumes
 from alcove.api.ids import DEFAULT_NAMESPACES, SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.resources import (
@@ -22,26 +22,26 @@ ADMIN_ROLE = "admin-role"
 ADMIN_ROLE_BINDING = "admin-role-binding"
 
 
-class First(Struct, frozen=True):
+class InitialObject(Struct, frozen=True):
     """An object that a tenant begins with."""
 
     resource: Resource
     obj: Object
 
 
-def first_objects(tenant: TenantId, network: Object) -> list[First]:
+def first_objects(tenant: TenantId, network: Object) -> list[InitialObject]:
     """In no order: each can be made without the others.
 
     Ring0 has its namespaces from the server itself, and its administrator needs no role.
     """
     if tenant == SYSTEM:
-        return [First(NETWORKS, network), First(STORAGE_CLASSES, _storage_class(tenant))]
+        return [InitialObject(NETWORKS, network), InitialObject(STORAGE_CLASSES, _storage_class(tenant))]
     return [
-        *(First(NAMESPACES, _named(tenant, name)) for name in DEFAULT_NAMESPACES),
-        First(CLUSTER_ROLES, _admin_role(tenant)),
-        First(CLUSTER_ROLE_BINDINGS, _admin_role_binding(tenant)),
-        First(NETWORKS, network),
-        First(STORAGE_CLASSES, _storage_class(tenant)),
+        *(InitialObject(NAMESPACES, _named(tenant, name)) for name in DEFAULT_NAMESPACES),
+        InitialObject(CLUSTER_ROLES, _admin_role(tenant)),
+        InitialObject(CLUSTER_ROLE_BINDINGS, _admin_role_binding(tenant)),
+        InitialObject(NETWORKS, network),
+        InitialObject(STORAGE_CLASSES, _storage_class(tenant)),
     ]
 
 
@@ -65,11 +65,11 @@ def _admin_role_binding(tenant: TenantId) -> Object:
 
 def _storage_class(tenant: TenantId) -> Object:
     """The tenant's own object, like everything here: it may have another default, or none."""
-    named = _named(tenant, localvolumes.STORAGE_CLASS)
+    named = _named(tenant, local_volumes.STORAGE_CLASS)
     named["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
     return {
         **named,
-        "provisioner": localvolumes.PROVISIONER,
+        "provisioner": local_volumes.PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": True,

@@ -4,13 +4,13 @@ from alcove.controllers.volumes.claims import ClaimBinder
 from alcove.controllers.volumes.ephemeral import EphemeralClaims
 from alcove.controllers.volumes.protection import ClaimProtection, VolumeProtection
 from alcove.controllers.volumes.provisioner import LocalProvisioner
-from alcove.controllers.volumes.volumes import VolumeKeeper
+from alcove.controllers.volumes.volumes import VolumeController
 
 __all__ = [
     "ClaimBinder",
     "ClaimProtection",
     "EphemeralClaims",
     "LocalProvisioner",
-    "VolumeKeeper",
+    "VolumeController",
     "VolumeProtection",
 ]

@@ -8,10 +8,10 @@ from typing import assert_never
 from alcove.api import objects
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.volumes import facts, plan, writes
 from alcove.controllers.workloads import pods
 
@@ -21,8 +21,8 @@ class ClaimBinder(Controller):
     resource = PERSISTENT_VOLUME_CLAIMS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         indexes = {facts.VOLUME: facts.volume_of, facts.CLASS: facts.waiting_class}
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS, indexes)
         self._volumes = self.mirror(
@@ -35,7 +35,7 @@ class ClaimBinder(Controller):
         self.on(self._classes, self._of_class)
         self.on(self._pods, self._of_pod)
 
-    def _of_volume(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_volume(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Who names it, whom it names, and who could have it."""
         key = change.key
         for place in facts.claim_of(change.obj):
@@ -44,15 +44,15 @@ class ClaimBinder(Controller):
         for name in facts.free_class(change.obj):
             yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, name)
 
-    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_class(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, key.name)
         if _is_default(change.obj):
             yield from self._claims.find_keys(facts.CLASS, key.plane, key.tenant, "")
 
-    def _of_pod(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_pod(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """A new pod may be whom a claim waits for."""
-        if change.kind is Kind.ADDED:
+        if change.kind is ChangeType.ADDED:
             for place in facts.claims_of(change.obj):
                 yield facts.key_of(change.key, place)
 
@@ -69,22 +69,22 @@ class ClaimBinder(Controller):
     async def _step(self, key: ObjectKey, claim: Object) -> None:
         next_ = plan.for_claim(claim, self._around(key, claim))
         match next_:
-            case plan.Bind():
+            case plan.BindClaim():
                 await self._bind(key, claim, next_.volume)
-            case plan.Lost():
+            case plan.ClaimLost():
                 if await self._write_status(key, writes.unbound_status(claim, "Lost")):
-                    self._tell(key, claim, next_.told)
-            case plan.Wait():
+                    self._tell(key, claim, next_.event)
+            case plan.WaitForVolume():
                 await self._wait(key, claim, next_)
             case _:
                 assert_never(next_)
 
-    def _around(self, key: ObjectKey, claim: Object) -> plan.Around:
+    def _around(self, key: ObjectKey, claim: Object) -> plan.ClaimContext:
         name, class_name = get(claim, "spec", "volumeName", default=""), facts.class_of(claim)
         if name:
-            return plan.Around(named=self._volumes.get(key.of(name, "")))
-        return plan.Around(
-            meant=self._volumes.find(facts.CLAIM, key.plane, key.tenant, facts.place_of(key)),
+            return plan.ClaimContext(named=self._volumes.get(key.of(name, "")))
+        return plan.ClaimContext(
+            meant=self._volumes.find(facts.CLAIM, key.plane, key.tenant, facts.namespaced_name(key)),
             free=self._volumes.find(facts.FREE, key.plane, key.tenant, class_name),
             chosen=self._classes.get(key.of(class_name, "")) if class_name else None,
             default_class="" if class_name else self._default_class(key),
@@ -98,19 +98,19 @@ class ClaimBinder(Controller):
         return min((each["name"] for each in marked if each["creationTimestamp"] == newest), default="")
 
     def _user(self, key: ObjectKey) -> Object | None:
-        users = self._pods.find(facts.CLAIM, key.plane, key.tenant, facts.place_of(key))
+        users = self._pods.find(facts.CLAIM, key.plane, key.tenant, facts.namespaced_name(key))
         return next((pod for pod in users if pods.is_active(pod)), None)
 
     async def _bind(self, key: ObjectKey, claim: Object, volume: Object) -> None:
         """The volume first: its claimRef decides between two claims that want it."""
         client = self.client(key)
-        if (wanted := writes.claimed(volume, claim)) is not None:
-            volume = await client.update(key.tenant, PERSISTENT_VOLUMES, wanted)
-        if (wanted := writes.bound(claim, volume)) is not None:
-            claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, wanted)
+        if (desired := writes.claimed(volume, claim)) is not None:
+            volume = await client.update(key.tenant, PERSISTENT_VOLUMES, desired)
+        if (desired := writes.bound(claim, volume)) is not None:
+            claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, desired)
         await self._write_status(key, writes.bound_status(claim, volume))
 
-    async def _wait(self, key: ObjectKey, claim: Object, wait: plan.Wait) -> None:
+    async def _wait(self, key: ObjectKey, claim: Object, wait: plan.WaitForVolume) -> None:
         client = self.client(key)
         if wait.takes_class:
             claim["spec"]["storageClassName"] = wait.takes_class
@@ -121,17 +121,17 @@ class ClaimBinder(Controller):
             noted[facts.STORAGE_PROVISIONER] = wait.provisioner
             claim = await client.update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim)
         await self._write_status(key, writes.unbound_status(claim, "Pending"))
-        if wait.told is not None:
-            self._tell(key, claim, wait.told)
+        if wait.event is not None:
+            self._tell(key, claim, wait.event)
 
-    async def _write_status(self, key: ObjectKey, wanted: Object | None) -> bool:
-        if wanted is not None:
-            await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, wanted, subresource="status")
-        return wanted is not None
+    async def _write_status(self, key: ObjectKey, desired: Object | None) -> bool:
+        if desired is not None:
+            await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, desired, subresource="status")
+        return desired is not None
 
-    def _tell(self, key: ObjectKey, claim: Object, told: plan.Told) -> None:
-        tell = self.events.warning if told.is_warning else self.events.normal
-        tell(key.plane, claim, told.reason, told.message)
+    def _tell(self, key: ObjectKey, claim: Object, event: plan.EventNote) -> None:
+        tell = self.events.warning if event.is_warning else self.events.normal
+        tell(key.plane, claim, event.reason, event.message)
 
 
 def _is_default(chosen: Object) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from alcove.api.errors import AlreadyExists
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS
-from alcove.controllers.controller import DONE, Controller, Result, Setup, controller_of
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result, controller_of
 from alcove.controllers.workloads import pods
-from alcove.controllers.workloads.owning import reference
+from alcove.controllers.workloads.controller_refs import reference
 
 
 class EphemeralClaims(Controller):
@@ -19,20 +19,20 @@ class EphemeralClaims(Controller):
     resource = PODS
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._pods = self.mirror(PODS)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
         self.on(self._pods, self._wanting)
         self.on(self._claims, self._lost)
 
-    def _wanting(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is not Kind.DELETED and any(_ephemeral(change.obj)):
+    def _wanting(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is not ChangeType.DELETED and any(_ephemeral(change.obj)):
             yield change.key
 
-    def _lost(self, change: Change) -> Iterable[ObjectKey]:
+    def _lost(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """A claim that went while its pod waits is made anew."""
-        owner = controller_of(change.obj) if change.kind is Kind.DELETED else None
+        owner = controller_of(change.obj) if change.kind is ChangeType.DELETED else None
         if owner is not None and owner.get("kind") == "Pod":
             yield change.key.of(owner["name"])
 
@@ -50,8 +50,8 @@ class EphemeralClaims(Controller):
         if there is not None:
             owner = controller_of(there)
             if owner is None or owner.get("uid") != pod["metadata"]["uid"]:
-                told = f'PVC "{name}" was not created for the pod: pod is not owner'
-                self.events.warning(key.plane, pod, "EphemeralVolumeConflict", told)
+                message = f'PVC "{name}" was not created for the pod: pod is not owner'
+                self.events.warning(key.plane, pod, "EphemeralVolumeConflict", message)
             return
         template = get(volume, "ephemeral", "volumeClaimTemplate", default={})
         kept = {field: get(template, "metadata", field, default={}) for field in ("labels", "annotations")}

@@ -108,5 +108,5 @@ def key_of(key: ObjectKey, place: str) -> ObjectKey:
     return key.of(name, namespace)
 
 
-def place_of(key: ObjectKey) -> str:
+def namespaced_name(key: ObjectKey) -> str:
     return f"{key.namespace}/{key.name}"

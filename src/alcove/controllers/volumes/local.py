@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alcove.api import localvolumes, objects
+from alcove.api import local_volumes, objects
 from alcove.api.objects import Object, get
 from alcove.controllers.volumes import facts
 
@@ -11,7 +11,7 @@ MODES = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
 
 def wants(claim: Object, chosen: Object | None) -> bool:
     """Whether it is time to make a volume for the claim, and ours to do."""
-    if chosen is None or chosen.get("provisioner") != localvolumes.PROVISIONER:
+    if chosen is None or chosen.get("provisioner") != local_volumes.PROVISIONER:
         return False
     if get(claim, "spec", "volumeName") or "deletionTimestamp" in claim["metadata"]:
         return False
@@ -46,9 +46,9 @@ def volume(claim: Object, chosen: Object, node: str) -> Object:
     return {
         "metadata": {
             "name": name,
-            "labels": {localvolumes.NODE_LABEL: node},
-            "annotations": {facts.PROVISIONED_BY: localvolumes.PROVISIONER},
-            "finalizers": [localvolumes.FINALIZER],
+            "labels": {local_volumes.NODE_LABEL: node},
+            "annotations": {facts.PROVISIONED_BY: local_volumes.PROVISIONER},
+            "finalizers": [local_volumes.FINALIZER],
         },
         "spec": {
             "accessModes": claim["spec"]["accessModes"],
@@ -61,7 +61,7 @@ def volume(claim: Object, chosen: Object, node: str) -> Object:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata["resourceVersion"],
             },
-            "local": {"path": localvolumes.path(name)},
+            "local": {"path": local_volumes.path(name)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [here]}]}},
             "persistentVolumeReclaimPolicy": chosen.get("reclaimPolicy") or "Delete",
             "storageClassName": facts.class_of(claim),

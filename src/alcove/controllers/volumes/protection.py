@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from alcove.api.errors import NotFound
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.client import Client
 from alcove.client.keys import ObjectKey
 from alcove.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Resource
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.volumes import facts
 from alcove.controllers.workloads import pods
 
@@ -45,18 +45,18 @@ class ClaimProtection(Controller):
     resource = PERSISTENT_VOLUME_CLAIMS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._claims = self.mirror(PERSISTENT_VOLUME_CLAIMS)
         self._pods = self.mirror(PODS, {facts.CLAIM: facts.claims_of})
         self.on(self._claims, self._deleted)
         self.on(self._pods, self._freed)
 
-    def _deleted(self, change: Change) -> Iterable[ObjectKey]:
+    def _deleted(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return (change.key,) if is_held(change.obj, CLAIM_FINALIZER) else ()
 
-    def _freed(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED or pods.is_finished(change.obj):
+    def _freed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED or pods.is_finished(change.obj):
             for place in facts.claims_of(change.obj):
                 yield facts.key_of(change.key, place)
 
@@ -64,7 +64,7 @@ class ClaimProtection(Controller):
         claim = self._claims.get(key)
         if claim is None or not is_held(claim, CLAIM_FINALIZER):
             return DONE
-        place, client = facts.place_of(key), self.client(key)
+        place, client = facts.namespaced_name(key), self.client(key)
         known = self._pods.find(facts.CLAIM, key.plane, key.tenant, place)
         if any(uses(pod, place) for pod in known):
             return DONE
@@ -80,12 +80,12 @@ class VolumeProtection(Controller):
     resource = PERSISTENT_VOLUMES
     workers = 4
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._volumes = self.mirror(PERSISTENT_VOLUMES)
         self.on(self._volumes, self._deleted)
 
-    def _deleted(self, change: Change) -> Iterable[ObjectKey]:
+    def _deleted(self, change: ObjectChange) -> Iterable[ObjectKey]:
         return (change.key,) if is_held(change.obj, VOLUME_FINALIZER) else ()
 
     async def reconcile(self, key: ObjectKey) -> Result:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alcove.api import localvolumes, objects
+from alcove.api import local_volumes, objects
 from alcove.api.errors import AlreadyExists, NotFound
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object, get
-from alcove.client.changes import Change, Kind
+from alcove.client.changes import ChangeType, ObjectChange
 from alcove.client.keys import HOME, ObjectKey
 from alcove.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
-from alcove.controllers.controller import DONE, Controller, Result, Setup
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
 from alcove.controllers.volumes import facts, local
 from alcove.controllers.volumes.protection import is_held, let_go
 
@@ -26,8 +26,8 @@ class LocalProvisioner(Controller):
     resource = PERSISTENT_VOLUME_CLAIMS
     workers = 8
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self._claims = self.mirror(
             PERSISTENT_VOLUME_CLAIMS, {facts.VOLUME: facts.volume_of, facts.CLASS: facts.waiting_class}
         )
@@ -39,22 +39,24 @@ class LocalProvisioner(Controller):
         self.on(self._volumes, self._of_volume)
         self.on(self._nodes, self._of_node)
 
-    def _of_class(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_class(self, change: ObjectChange) -> Iterable[ObjectKey]:
         key = change.key
         return self._claims.find_keys(facts.CLASS, key.plane, key.tenant, key.name)
 
-    def _of_volume(self, change: Change) -> Iterable[ObjectKey]:
+    def _of_volume(self, change: ObjectChange) -> Iterable[ObjectKey]:
         """Its claim, for it may grow; itself, when it goes."""
-        if localvolumes.is_local(change.obj) and change.kind is not Kind.DELETED:
+        if local_volumes.is_local(change.obj) and change.kind is not ChangeType.DELETED:
             for place in facts.claim_of(change.obj):
                 yield facts.key_of(change.key, place)
-            if is_held(change.obj, localvolumes.FINALIZER):
+            if is_held(change.obj, local_volumes.FINALIZER):
                 yield change.key
 
-    def _of_node(self, change: Change) -> Iterable[ObjectKey]:
-        if change.kind is Kind.DELETED:
-            for space in self._volumes.spaces():
-                yield from self._volumes.find_keys("node", space.plane, space.tenant, change.key.name)
+    def _of_node(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is ChangeType.DELETED:
+            for tenant_key in self._volumes.spaces():
+                yield from self._volumes.find_keys(
+                    "node", tenant_key.plane, tenant_key.tenant, change.key.name
+                )
 
     async def reconcile(self, key: ObjectKey) -> Result:
         if not key.namespace:
@@ -85,7 +87,10 @@ class LocalProvisioner(Controller):
         if key.of(name, "") in self._volumes:
             return
         self.events.normal(
-            key.plane, claim, "Provisioning", f'Provisioning a volume for claim "{facts.place_of(key)}"'
+            key.plane,
+            claim,
+            "Provisioning",
+            f'Provisioning a volume for claim "{facts.namespaced_name(key)}"',
         )
         try:
             await self.client(key).create(key.tenant, PERSISTENT_VOLUMES, made)
@@ -97,8 +102,8 @@ class LocalProvisioner(Controller):
 
     def _failed(self, key: ObjectKey, claim: Object, why: str) -> None:
         name = facts.class_of(claim)
-        told = f'failed to provision volume with StorageClass "{name}": {why}'
-        self.events.warning(key.plane, claim, "ProvisioningFailed", told)
+        message = f'failed to provision volume with StorageClass "{name}": {why}'
+        self.events.warning(key.plane, claim, "ProvisioningFailed", message)
 
     async def _choose_again(self, key: ObjectKey, claim: Object) -> None:
         """The scheduler puts the pod elsewhere once the claim no longer says where it should be."""
@@ -113,7 +118,7 @@ class LocalProvisioner(Controller):
         if ObjectKey(HOME, SYSTEM, "", node) in self._nodes:
             return True
         try:
-            found = await self.setup.planes.client(HOME).get(SYSTEM, NODES, node) if node else None
+            found = await self.context.planes.client(HOME).get(SYSTEM, NODES, node) if node else None
         except NotFound:
             return False
         return found is not None
@@ -123,11 +128,11 @@ class LocalProvisioner(Controller):
     async def _grow(self, key: ObjectKey, claim: Object) -> None:
         """The class was asked when the claim was changed; a folder has room as long as its node has."""
         volume = self._volumes.get(key.of(get(claim, "spec", "volumeName", default=""), ""))
-        wanted = facts.requested(claim)
-        if volume is None or not localvolumes.is_local(volume) or not facts.is_meant_for(volume, claim):
+        desired = facts.requested(claim)
+        if volume is None or not local_volumes.is_local(volume) or not facts.is_meant_for(volume, claim):
             return
-        size = {"storage": str(wanted)}
-        if facts.capacity(volume) < wanted:
+        size = {"storage": str(desired)}
+        if facts.capacity(volume) < desired:
             patch = {"metadata": {"uid": volume["metadata"]["uid"]}, "spec": {"capacity": size}}
             name = volume["metadata"]["name"]
             volume = await self.client(key).patch(key.tenant, PERSISTENT_VOLUMES, name, patch)
@@ -136,7 +141,7 @@ class LocalProvisioner(Controller):
             claim["status"]["capacity"] = {"storage": str(facts.capacity(volume))}
             await self.client(key).update(key.tenant, PERSISTENT_VOLUME_CLAIMS, claim, subresource="status")
             self.events.normal(
-                key.plane, claim, "VolumeResizeSuccessful", f"Resize volume succeeded: {told} to {wanted}"
+                key.plane, claim, "VolumeResizeSuccessful", f"Resize volume succeeded: {told} to {desired}"
             )
 
     # Going
@@ -144,13 +149,13 @@ class LocalProvisioner(Controller):
     async def _release(self, key: ObjectKey) -> Result:
         """The node wipes its volumes, and says so. Where the node is gone for good, so are they."""
         volume = self._volumes.get(key)
-        if volume is None or not is_held(volume, localvolumes.FINALIZER):
+        if volume is None or not is_held(volume, local_volumes.FINALIZER):
             return DONE
-        if not await self._is_there(localvolumes.node_of(volume)):
-            await let_go(self.client(key), PERSISTENT_VOLUMES, key, volume, localvolumes.FINALIZER)
+        if not await self._is_there(local_volumes.node_of(volume)):
+            await let_go(self.client(key), PERSISTENT_VOLUMES, key, volume, local_volumes.FINALIZER)
         return DONE
 
 
 def _node(volume: Object) -> Iterable[str]:
-    node = localvolumes.node_of(volume)
+    node = local_volumes.node_of(volume)
     return [node] if node else []

@@ -21,7 +21,7 @@ def claimed(volume: Object, claim: Object) -> Object | None:
     metadata = claim["metadata"]
     if ref.get("uid") == metadata["uid"]:
         return None
-    wanted = {
+    desired = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "namespace": metadata["namespace"],
@@ -29,7 +29,7 @@ def claimed(volume: Object, claim: Object) -> Object | None:
         "uid": metadata["uid"],
         "resourceVersion": metadata["resourceVersion"],
     }
-    new = {**volume, "metadata": dict(volume["metadata"]), "spec": {**volume["spec"], "claimRef": wanted}}
+    new = {**volume, "metadata": dict(volume["metadata"]), "spec": {**volume["spec"], "claimRef": desired}}
     if not ref:
         # Whose choice it was decides whether it can be undone.
         new["metadata"]["annotations"] = _annotated(volume, **{facts.BOUND_BY_CONTROLLER: YES})

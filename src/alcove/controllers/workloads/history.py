@@ -13,9 +13,9 @@ from alcove.client.client import Client
 from alcove.client.keys import ObjectKey
 from alcove.client.mirror import Mirror
 from alcove.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, STATEFUL_SETS, Resource
-from alcove.controllers.controller import Refused, controller_of
-from alcove.controllers.together import together
-from alcove.controllers.workloads.owning import reference
+from alcove.controllers.concurrency import together
+from alcove.controllers.controller import ServerRefusal, controller_of
+from alcove.controllers.workloads.controller_refs import reference
 from alcove.controllers.workloads.templates import template_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -50,8 +50,8 @@ def template_of(revision: Object) -> Object:
 
 def same_as(workload: Object, revisions: Iterable[Object]) -> Object | None:
     """The newest revision with the workload's template."""
-    wanted = data_of(workload)
-    found = [each for each in revisions if same(each.get("data"), wanted)]
+    desired = data_of(workload)
+    found = [each for each in revisions if same(each.get("data"), desired)]
     return max(found, key=number, default=None)
 
 
@@ -130,7 +130,7 @@ class History:
             await client.patch(
                 key.tenant, self._resource, key.name, patch, namespace=key.namespace, subresource="status"
             )
-            raise Refused(error.message) from error
+            raise ServerRefusal(error.message) from error
 
     async def forget(self, client: Client, key: ObjectKey, workload: Object, used: set[str]) -> None:
         async def delete(revision: Object) -> None:

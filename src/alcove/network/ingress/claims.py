@@ -20,7 +20,7 @@ HOSTS_MAX = 2_000
 """Of one tenant: what fits into an annotation."""
 
 
-class Claim(Struct, frozen=True, order=True):
+class HostClaim(Struct, frozen=True, order=True):
     """The smallest is the oldest."""
 
     created: str
@@ -28,7 +28,7 @@ class Claim(Struct, frozen=True, order=True):
     tenant: TenantId
 
 
-def winner(holder: TenantId | None, claims: Iterable[Claim]) -> TenantId | None:
+def winner(holder: TenantId | None, claims: Iterable[HostClaim]) -> TenantId | None:
     found = sorted(claims)
     if any(claim.tenant == holder for claim in found):
         return holder
@@ -61,7 +61,7 @@ def star_of(host: str) -> str:
 
 
 def _is_covered(
-    tenant: TenantId, host: str, held: Mapping[str, TenantId], claims: Mapping[str, list[Claim]]
+    tenant: TenantId, host: str, held: Mapping[str, TenantId], claims: Mapping[str, list[HostClaim]]
 ) -> bool:
     """Whether another tenant has, or asked earlier for, the name with a star that the host is under."""
     star = star_of(host)
@@ -77,7 +77,7 @@ def entitled(
     tenant: TenantId,
     wanted: Iterable[str],
     held: Mapping[str, TenantId],
-    claims: Mapping[str, list[Claim]],
+    claims: Mapping[str, list[HostClaim]],
     room: int = HOSTS_MAX,
 ) -> frozenset[str]:
     """Of the names a tenant wants, those that are to be its own, `room` of them at most. `claims` are everybody's, by

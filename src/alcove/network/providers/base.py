@@ -21,12 +21,12 @@ from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.objects import Object
 from alcove.network import nics
-from alcove.network.backings import Backing, Backings
 from alcove.network.fabric import Fabric
-from alcove.network.nics import Nic
-from alcove.network.owners import NetworkId
-from alcove.vpc.errors import Unavailable
-from alcove.vpc.numbers import Numbers
+from alcove.network.nics import RequestedNic
+from alcove.network.owners import TenantNetworkId
+from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
+from alcove.vpc.errors import AddressUnavailable
+from alcove.vpc.vnis import VniAllocator
 
 
 class SubnetLayout(Struct, frozen=True):
@@ -38,7 +38,7 @@ class SubnetLayout(Struct, frozen=True):
 class NetworkLayout(Struct, frozen=True, kw_only=True):
     """What a node has to know of a network to serve pods in it."""
 
-    owner: NetworkId | None
+    owner: TenantNetworkId | None
     """None: a VPC that is no network's, which a node may still have duties for."""
     vni: int
     network: Network
@@ -52,8 +52,8 @@ class NetworkLayout(Struct, frozen=True, kw_only=True):
 class Provisioning(Struct, frozen=True, kw_only=True):
     """What providers make a network with."""
 
-    backings: Backings
-    numbers: Numbers
+    backings: ProviderNetworks
+    numbers: VniAllocator
     providers: Providers
     fresh_range: Callable[[Sequence[Network]], Network]
     """A range that fewest VPCs use and that overlaps none of these. Raises Refused."""
@@ -76,30 +76,34 @@ class NetworkProvider(ABC):
     # What controllers ask
 
     @abstractmethod
-    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
+    async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
         """Make what the network needs in ring0. Safe to repeat; nothing is made for a network that is refused.
 
         Raises Refused where the network can never be as it is written, Unavailable where it has to wait, Conflict
         where somebody else was faster.
         """
 
-    def awaited_vpcs(self, owner: NetworkId, network: Object) -> tuple[str, ...]:
+    def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
         """VPCs whose changes may let a network go on that was refused, or has to wait."""
         return ()
 
     @abstractmethod
-    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+    def backing(
+        self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
+    ) -> ProviderNetwork | None:
         """What stands behind the network; None: nothing yet that pods could be attached to."""
 
     @abstractmethod
-    async def release(self, backings: Backings, owner: NetworkId) -> str:
+    async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         """Delete what this provider made for the network, as far as that can be done now; nobody is in it any more.
 
         Says what is left, in words; empty: nothing. A network that this provider made nothing for has nothing left.
         """
 
     @abstractmethod
-    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
+    def wanted_nics(
+        self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
+    ) -> list[RequestedNic]:
         """The addresses that the pod is to get, at least one. Raises Refused, Unavailable."""
 
     # What both ask
@@ -128,7 +132,9 @@ class Providers:
         """The provider of the network's type. Raises Unavailable where there is none."""
         found = self._find(network)
         if found is None:
-            raise Unavailable(f'no provider for networks of type "{objects.get(network, "spec", "type")}"')
+            raise AddressUnavailable(
+                f'no provider for networks of type "{objects.get(network, "spec", "type")}"'
+            )
         return found
 
     def _find(self, network: Object) -> NetworkProvider | None:
@@ -140,14 +146,16 @@ class Providers:
         *others, last = self._providers
         return next((provider for provider in others if provider.has_vpc(name)), last)
 
-    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+    def backing(
+        self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
+    ) -> ProviderNetwork | None:
         return self.of(network).backing(backings, owner, network)
 
-    def awaited_vpcs(self, owner: NetworkId, network: Object) -> tuple[str, ...]:
+    def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
         provider = self._find(network)
         return provider.awaited_vpcs(owner, network) if provider is not None else ()
 
-    async def release(self, backings: Backings, owner: NetworkId) -> str:
+    async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         """Release what any provider made: of a network that is gone, the type is not known any more."""
         for provider in self._providers:
             if left := await provider.release(backings, owner):

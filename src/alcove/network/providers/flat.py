@@ -13,20 +13,20 @@ from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.resources import DIVIDERS
 from alcove.network import nics, owners
-from alcove.network.backings import Backing, Backings
 from alcove.network.endpoints import vni_of
 from alcove.network.fabric import Fabric
-from alcove.network.nics import Nic
-from alcove.network.owners import NetworkId
+from alcove.network.nics import RequestedNic
+from alcove.network.owners import TenantNetworkId
+from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
 from alcove.network.providers.base import NetworkLayout, NetworkProvider, Provisioning, SubnetLayout
 from alcove.network.service_ranges import service_ranges
 from alcove.vpc import ranges
-from alcove.vpc.addressing import place_in
-from alcove.vpc.allocator import Wish
+from alcove.vpc.addressing import pool_in
+from alcove.vpc.allocator import AddressRequest
 from alcove.vpc.claims import divider_name
 from alcove.vpc.defaults import DEFAULT_RANGE, DEFAULT_SUBNET, DEFAULT_VPC
-from alcove.vpc.states import State, is_provisioned
-from alcove.vpc.world import spec_of
+from alcove.vpc.states import ProvisioningState, is_provisioned
+from alcove.vpc.vpc_cache import spec_of
 
 
 class FlatNetworks(NetworkProvider):
@@ -38,43 +38,47 @@ class FlatNetworks(NetworkProvider):
     def has_vpc(self, name: str) -> bool:
         return name == DEFAULT_VPC
 
-    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
+    async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
         service_ranges(network, [DEFAULT_RANGE])
         if _dividers(provisioning.backings, owner):
             return
-        spec = {"vpc": DEFAULT_VPC, "status": str(State.PROVISIONED)}
+        spec = {"vpc": DEFAULT_VPC, "status": str(ProvisioningState.PROVISIONED)}
         divider = owners.mark_made({"metadata": {}, "spec": spec}, owner)
         await provisioning.numbers.draw(network["metadata"]["uid"], divider)
-        world = provisioning.backings.world
-        await world.caught_up(world.dividers)
+        cache = provisioning.backings.cache
+        await cache.caught_up(cache.dividers)
 
-    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+    def backing(
+        self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
+    ) -> ProviderNetwork | None:
         divider = next(iter(_dividers(backings, owner)), None)
-        subnet = backings.world.subnet(DEFAULT_SUBNET)
+        subnet = backings.cache.subnet(DEFAULT_SUBNET)
         vni = read_number(divider["spec"].get("vni")) if divider else None
         if vni is None or subnet is None or not is_provisioned(subnet):
             return None
-        place = place_in(subnet, vni)
-        return Backing(DEFAULT_VPC, vni, place.network, {place.net: place})
+        pool = pool_in(subnet, vni)
+        return ProviderNetwork(DEFAULT_VPC, vni, pool.network, {pool.net: pool})
 
-    async def release(self, backings: Backings, owner: NetworkId) -> str:
+    async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         dividers = _dividers(backings, owner)
         if left := await backings.release_addresses(dividers):
             return left
         for divider in dividers:
-            await backings.world.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
+            await backings.cache.delete(DIVIDERS, objects.name(divider), divider["metadata"]["uid"])
         return ""
 
-    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
+    def wanted_nics(
+        self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
+    ) -> list[RequestedNic]:
         """Every pod gets one address, whatever it asks for."""
-        return [Nic(nics.interface(0), Wish(tuple(backing.subnets.values())))]
+        return [RequestedNic(nics.interface(0), AddressRequest(tuple(backing.subnets.values())))]
 
     def node_layout(self, fabric: Fabric, vpc: str, vni: int) -> NetworkLayout | None:
         divider, subnet = fabric.divider(divider_name(vni, 0)), fabric.subnet(DEFAULT_SUBNET)
         return node_layout(divider, subnet) if divider is not None and subnet is not None else None
 
 
-def _dividers(backings: Backings, owner: NetworkId) -> list[Object]:
+def _dividers(backings: ProviderNetworks, owner: TenantNetworkId) -> list[Object]:
     """What holds the network's number; other providers may hold theirs in the same way."""
     return [each for each in backings.dividers(owner) if spec_of(each, "vpc") == DEFAULT_VPC]
 

@@ -17,75 +17,79 @@ from alcove.api.kinds.ranges import read_number
 from alcove.api.objects import Object
 from alcove.client.resources import SUBNETS, VPCS
 from alcove.network import nics, owners
-from alcove.network.backings import Backing, Backings
 from alcove.network.endpoints import vni_of
 from alcove.network.fabric import Fabric
-from alcove.network.nics import Nic
-from alcove.network.owners import NetworkId
+from alcove.network.nics import RequestedNic
+from alcove.network.owners import TenantNetworkId
+from alcove.network.provider_networks import ProviderNetwork, ProviderNetworks
 from alcove.network.providers import vpc_plan
 from alcove.network.providers.base import NetworkLayout, NetworkProvider, Provisioning, SubnetLayout
 from alcove.vpc import defaults, ranges
-from alcove.vpc.addressing import Place, place_in
-from alcove.vpc.errors import Refused, Unavailable
-from alcove.vpc.states import State, is_going, is_provisioned, some, state_of
-from alcove.vpc.world import World, spec_of
+from alcove.vpc.addressing import AddressPool, pool_in
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
+from alcove.vpc.states import ProvisioningState, is_going, is_provisioned, some, state_of
+from alcove.vpc.vpc_cache import VpcCache, spec_of
 
 
 class VpcNetworks(NetworkProvider):
     types: ClassVar[tuple[str, ...]] = ("vpc", "mizar")
     ready_message: ClassVar[str] = "DNS service IP allocated"
 
-    def awaited_vpcs(self, owner: NetworkId, network: Object) -> tuple[str, ...]:
+    def awaited_vpcs(self, owner: TenantNetworkId, network: Object) -> tuple[str, ...]:
         return (vpc_plan.vpc_name(owner, network),)
 
     # Making
 
-    async def provision(self, provisioning: Provisioning, owner: NetworkId, network: Object) -> None:
-        world = provisioning.backings.world
+    async def provision(self, provisioning: Provisioning, owner: TenantNetworkId, network: Object) -> None:
+        cache = provisioning.backings.cache
         name = vpc_plan.vpc_name(owner, network)
         named: list[str] = objects.get(network, "spec", "subnets", default=[])
         holder = provisioning.providers.of_vpc(name)
-        seen = vpc_plan.Seen(
-            vpc=world.vpc(name),
-            named={each: there for each in named if (there := world.subnet(each)) is not None},
-            subnets=world.subnets_of(name),
+        seen = vpc_plan.ObservedVpc(
+            vpc=cache.vpc(name),
+            named={each: there for each in named if (there := cache.subnet(each)) is not None},
+            subnets=cache.subnets_of(name),
             shared_by="" if holder is self else holder.types[0],
         )
         decided = vpc_plan.plan(owner, network, seen, provisioning.fresh_range)
-        await _make(world, owner, decided, seen.vpc)
-        await world.caught_up(world.vpcs, world.subnets)
-        _check(world, decided, bool(named))
+        await _make(cache, owner, decided, seen.vpc)
+        await cache.caught_up(cache.vpcs, cache.subnets)
+        _check(cache, decided, bool(named))
 
-    def backing(self, backings: Backings, owner: NetworkId, network: Object) -> Backing | None:
+    def backing(
+        self, backings: ProviderNetworks, owner: TenantNetworkId, network: Object
+    ) -> ProviderNetwork | None:
         vpc = next((each for each in backings.vpcs(owner) if is_provisioned(each)), None)
         if vpc is None:
             return None
         whole, vni = ranges.range_of(vpc), read_number(vpc["spec"].get("vni"))
         named = objects.get(network, "spec", "subnets", default=[])
-        usable = _usable(backings.world, objects.name(vpc), named)
+        usable = _usable(backings.cache, objects.name(vpc), named)
         if whole is None or vni is None or not usable:
             return None
-        return Backing(objects.name(vpc), vni, whole, usable)
+        return ProviderNetwork(objects.name(vpc), vni, whole, usable)
 
-    def wanted_nics(self, backings: Backings, pod: Object, network: Object, backing: Backing) -> list[Nic]:
+    def wanted_nics(
+        self, backings: ProviderNetworks, pod: Object, network: Object, backing: ProviderNetwork
+    ) -> list[RequestedNic]:
         named = {nic.get("subnet", "") for nic in objects.get(pod, "spec", "nics", default=[])}
-        world = backings.world
-        others = {each: there for each in named if each and (there := world.subnet(each)) is not None}
-        return nics.wanted(pod, backing, others, objects.name(network))
+        cache = backings.cache
+        others = {each: there for each in named if each and (there := cache.subnet(each)) is not None}
+        return nics.requested_nics(pod, backing, others, objects.name(network))
 
     # Releasing
 
-    async def release(self, backings: Backings, owner: NetworkId) -> str:
+    async def release(self, backings: ProviderNetworks, owner: TenantNetworkId) -> str:
         """Subnets go before their VPC, whose addresses are free by then. What was only attached stays."""
         vpcs = backings.vpcs(owner)
         if left := await backings.release_addresses(vpcs):
             return left
         subnets = backings.subnets(owner)
         for subnet in subnets:
-            await backings.world.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
+            await backings.cache.delete(SUBNETS, objects.name(subnet), subnet["metadata"]["uid"])
         if subnets:
             return f"subnets {some([objects.name(each) for each in subnets])} are being deleted"
-        return await _release_vpcs(backings.world, vpcs)
+        return await _release_vpcs(backings.cache, vpcs)
 
     # On nodes
 
@@ -96,59 +100,63 @@ class VpcNetworks(NetworkProvider):
         return node_layout(found, fabric.subnets_of(vpc), fabric.bouncers_of(vpc), fabric.dividers_of(vpc))
 
 
-async def _make(world: World, owner: NetworkId, decided: vpc_plan.Plan, vpc: Object | None) -> None:
+async def _make(
+    cache: VpcCache, owner: TenantNetworkId, decided: vpc_plan.NetworkPlan, vpc: Object | None
+) -> None:
     try:
         if decided.make is not None:
             made = owners.mark_made(defaults.vpc(decided.vpc, decided.make), owner)
-            await world.client.create(SYSTEM, VPCS, made)
+            await cache.client.create(SYSTEM, VPCS, made)
         elif decided.attach and vpc is not None:
             attached = copy.deepcopy(vpc)
             owners.mark_attached(attached, owner)
-            await world.client.update(SYSTEM, VPCS, attached)
+            await cache.client.update(SYSTEM, VPCS, attached)
         for each in decided.subnets:
             if each.make is not None:
                 subnet = defaults.subnet(each.name, decided.vpc, each.make)
-                await world.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
+                await cache.client.create(SYSTEM, SUBNETS, owners.mark_made(subnet, owner))
     except AlreadyExists as error:
         # Somebody else was faster; what they made is to be seen first.
         raise Conflict(error.message) from error
 
 
-def _check(world: World, decided: vpc_plan.Plan, all_needed: bool) -> None:
+def _check(cache: VpcCache, decided: vpc_plan.NetworkPlan, all_needed: bool) -> None:
     """Raises what keeps the network from being used, if anything."""
-    vpc = world.vpc(decided.vpc)
+    vpc = cache.vpc(decided.vpc)
     if vpc is None or not is_provisioned(vpc):
-        if vpc is not None and state_of(vpc) == State.FAILED:
-            raise Refused(f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}')
-        raise Unavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
+        if vpc is not None and state_of(vpc) == ProvisioningState.FAILED:
+            raise RequestRefused(
+                f'VPC "{decided.vpc}": {objects.get(vpc, "status", "message", default="Failed")}'
+            )
+        raise AddressUnavailable(f'waiting for VPC "{decided.vpc}" to be provisioned')
     for each in decided.subnets:
-        subnet = world.subnet(each.name)
-        if subnet is not None and state_of(subnet) == State.FAILED and all_needed:
-            raise Refused(objects.get(subnet, "status", "message", default="Failed"))
+        subnet = cache.subnet(each.name)
+        if subnet is not None and state_of(subnet) == ProvisioningState.FAILED and all_needed:
+            raise RequestRefused(objects.get(subnet, "status", "message", default="Failed"))
         if all_needed and (subnet is None or not is_provisioned(subnet)):
-            raise Unavailable(f'waiting for subnet "{each.name}" to be provisioned')
+            raise AddressUnavailable(f'waiting for subnet "{each.name}" to be provisioned')
 
 
-def _usable(world: World, vpc: str, named: list[str]) -> dict[str, Place]:
+def _usable(cache: VpcCache, vpc: str, named: list[str]) -> dict[str, AddressPool]:
     """The VPC's subnets that pods can get addresses from, in the order they are tried."""
     there = {
-        objects.name(each): place_in(each)
-        for each in world.subnets_of(vpc)
+        objects.name(each): pool_in(each)
+        for each in cache.subnets_of(vpc)
         if is_provisioned(each) and not is_going(each)
     }
     return {name: there[name] for name in named if name in there} if named else there
 
 
-async def _release_vpcs(world: World, vpcs: list[Object]) -> str:
+async def _release_vpcs(cache: VpcCache, vpcs: list[Object]) -> str:
     waits = []
     for vpc in vpcs:
         if owners.is_made(vpc):
-            await world.delete(VPCS, objects.name(vpc), vpc["metadata"]["uid"])
+            await cache.delete(VPCS, objects.name(vpc), vpc["metadata"]["uid"])
             waits.append(objects.name(vpc))
         elif owners.ATTACHED_MARK in objects.annotations(vpc):
             free = copy.deepcopy(vpc)
             owners.unmark(free)
-            await world.client.update(SYSTEM, VPCS, free)
+            await cache.client.update(SYSTEM, VPCS, free)
     return f"VPC {some(waits)} is being deleted" if waits else ""
 
 

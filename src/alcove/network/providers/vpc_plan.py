@@ -20,12 +20,12 @@ from alcove.api import objects
 from alcove.api.addresses import Network
 from alcove.api.kinds.core.networks import DEFAULT_NETWORK
 from alcove.api.objects import Object
-from alcove.network.owners import NetworkId, is_made, owner_of
+from alcove.network.owners import TenantNetworkId, is_made, owner_of
 from alcove.network.service_ranges import service_ranges
 from alcove.vpc import ranges
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
 from alcove.vpc.states import is_going
-from alcove.vpc.world import spec_of
+from alcove.vpc.vpc_cache import spec_of
 
 _OF_DEFAULT = "-default-network"
 _OF_VPC = "-subnet"
@@ -34,7 +34,7 @@ Fresh = Callable[[Sequence[Network]], Network]
 """A range that nobody uses and that overlaps none of these."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class ObservedVpc(Struct, frozen=True, kw_only=True):
     """The provider's objects that the network is about, as they are."""
 
     vpc: Object | None
@@ -52,7 +52,7 @@ class SubnetPlan(Struct, frozen=True):
     """The range to make it with; None: it is there."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class NetworkPlan(Struct, frozen=True, kw_only=True):
     vpc: str
     make: Network | None = None
     """The range to make the VPC with; None: it is there."""
@@ -62,60 +62,69 @@ class Plan(Struct, frozen=True, kw_only=True):
     services: tuple[Network, ...]
 
 
-def vpc_name(owner: NetworkId, network: Object) -> str:
+def vpc_name(owner: TenantNetworkId, network: Object) -> str:
     given = spec_of(network, "vpcID")
     if given:
         return given
     return default_vpc_name(owner)
 
 
-def default_vpc_name(owner: NetworkId) -> str:
+def default_vpc_name(owner: TenantNetworkId) -> str:
     if owner.name == DEFAULT_NETWORK:
         return f"{owner.tenant}{_OF_DEFAULT}"
     return f"{owner.tenant}-{owner.name}"
 
 
-def plan(owner: NetworkId, network: Object, seen: Seen, fresh: Fresh) -> Plan:
+def plan(owner: TenantNetworkId, network: Object, seen: ObservedVpc, fresh: Fresh) -> NetworkPlan:
     """Raises Refused where it can never be, Unavailable where something is waited for."""
     name, wanted = vpc_name(owner, network), ranges.range_of(network)
     if seen.shared_by:
-        raise Refused(f'VPC "{name}" is shared by all {seen.shared_by} networks')
+        raise RequestRefused(f'VPC "{name}" is shared by all {seen.shared_by} networks')
     if seen.vpc is None:
         return _made(owner, network, name, wanted, seen, fresh)
     _check_vpc(owner, seen.vpc, wanted)
     whole = ranges.range_of(seen.vpc)
     if whole is None:
-        raise Unavailable(f'waiting for VPC "{name}" to have a range')
+        raise AddressUnavailable(f'waiting for VPC "{name}" to have a range')
     subnets = _subnets(network, name, whole, seen, is_made(seen.vpc))
     attach = owner_of(seen.vpc) is None
     services = tuple(service_ranges(network, [whole]))
-    return Plan(vpc=name, attach=attach, subnets=subnets, services=services)
+    return NetworkPlan(vpc=name, attach=attach, subnets=subnets, services=services)
 
 
 def _made(
-    owner: NetworkId, network: Object, name: str, wanted: Network | None, seen: Seen, fresh: Fresh
-) -> Plan:
+    owner: TenantNetworkId,
+    network: Object,
+    name: str,
+    wanted: Network | None,
+    seen: ObservedVpc,
+    fresh: Fresh,
+) -> NetworkPlan:
     if name.endswith(_OF_DEFAULT) and name != f"{owner.tenant}{_OF_DEFAULT}":
-        raise Refused(f'VPC "{name}" is kept for the default network of another tenant')
+        raise RequestRefused(f'VPC "{name}" is kept for the default network of another tenant')
     given = service_ranges(network, [wanted] if wanted else [])
     whole = wanted or fresh(given)
     subnets = _subnets(network, name, whole, seen, True)
-    return Plan(vpc=name, make=whole, subnets=subnets, services=tuple(service_ranges(network, [whole])))
+    return NetworkPlan(
+        vpc=name, make=whole, subnets=subnets, services=tuple(service_ranges(network, [whole]))
+    )
 
 
-def _check_vpc(owner: NetworkId, vpc: Object, wanted: Network | None) -> None:
+def _check_vpc(owner: TenantNetworkId, vpc: Object, wanted: Network | None) -> None:
     name, holder, whole = objects.name(vpc), owner_of(vpc), ranges.range_of(vpc)
     if holder is not None and holder != owner:
         if holder.tenant != owner.tenant:
-            raise Refused(f'VPC "{name}" is owned by a network of another tenant')
-        raise Refused(f'VPC "{name}" is used by network "{holder.name}" already')
+            raise RequestRefused(f'VPC "{name}" is owned by a network of another tenant')
+        raise RequestRefused(f'VPC "{name}" is used by network "{holder.name}" already')
     if is_going(vpc):
-        raise Unavailable(f'VPC "{name}" is being deleted')
+        raise AddressUnavailable(f'VPC "{name}" is being deleted')
     if wanted is not None and whole is not None and wanted != whole:
-        raise Refused(f'VPC "{name}" has the range {whole}, not {wanted}')
+        raise RequestRefused(f'VPC "{name}" has the range {whole}, not {wanted}')
 
 
-def _subnets(network: Object, vpc: str, whole: Network, seen: Seen, may_make: bool) -> tuple[SubnetPlan, ...]:
+def _subnets(
+    network: Object, vpc: str, whole: Network, seen: ObservedVpc, may_make: bool
+) -> tuple[SubnetPlan, ...]:
     named: list[str] = objects.get(network, "spec", "subnets", default=[])
     if not named:
         there = [SubnetPlan(objects.name(each)) for each in seen.subnets if not is_going(each)]
@@ -123,19 +132,19 @@ def _subnets(network: Object, vpc: str, whole: Network, seen: Seen, may_make: bo
     missing = [name for name in named if name not in seen.named]
     for name, subnet in seen.named.items():
         if spec_of(subnet, "vpc") != vpc:
-            raise Refused(f'subnet "{name}" is not of VPC "{vpc}"')
+            raise RequestRefused(f'subnet "{name}" is not of VPC "{vpc}"')
     for name in missing:
         if not may_make:
-            raise Unavailable(f'subnet "{name}" of VPC "{vpc}" not found')
+            raise AddressUnavailable(f'subnet "{name}" of VPC "{vpc}" not found')
         if name.endswith(_OF_VPC) and name != f"{vpc}{_OF_VPC}":
-            raise Refused(f'subnet "{name}" is kept for the VPC of that name')
+            raise RequestRefused(f'subnet "{name}" is kept for the VPC of that name')
     made = _share(whole, named, missing, seen.subnets)
     return tuple(SubnetPlan(name, made.get(name)) for name in named)
 
 
-def _default_subnet(vpc: str, whole: Network, seen: Seen) -> SubnetPlan:
+def _default_subnet(vpc: str, whole: Network, seen: ObservedVpc) -> SubnetPlan:
     if seen.subnets:
-        raise Unavailable(f'the subnets of VPC "{vpc}" are being deleted')
+        raise AddressUnavailable(f'the subnets of VPC "{vpc}" are being deleted')
     return SubnetPlan(f"{vpc}{_OF_VPC}", whole)
 
 
@@ -148,11 +157,11 @@ def _share(
     bits = max(len(named) - 1, 0).bit_length()
     prefix = whole.prefixlen + bits
     if missing and prefix > whole.max_prefixlen - 2:
-        raise Refused(f"{whole} is too small for {len(named)} subnets")
+        raise RequestRefused(f"{whole} is too small for {len(named)} subnets")
     for name in missing:
         part = ranges.free_part(whole, taken, prefix)
         if part is None:
-            raise Refused(f'no room for subnet "{name}" (/{prefix}) in {whole}')
+            raise RequestRefused(f'no room for subnet "{name}" (/{prefix}) in {whole}')
         made[name] = part
         taken.append(part)
     return made

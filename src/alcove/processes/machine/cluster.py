@@ -27,7 +27,7 @@ TOKENS = 36 * 36
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Node(Struct, frozen=True):
+class LocalNode(Struct, frozen=True):
     name: str
     number: int
     instance: str
@@ -43,7 +43,7 @@ class Node(Struct, frozen=True):
         return self.folder / "node.kubeconfig"
 
 
-class Cluster(Struct, frozen=True, kw_only=True):
+class LocalCluster(Struct, frozen=True, kw_only=True):
     data: Path
     name: str
     number: int
@@ -60,7 +60,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     log_format: Form = Form.TEXT
 
     @classmethod
-    def of_token(cls, data: Path, token: str) -> Cluster:
+    def of_token(cls, data: Path, token: str) -> LocalCluster:
         """Enough of one whose `cluster.json` is damaged to take away what it has in the kernel."""
         return cls(data=data, name=token, number=int(token, 36), port=0, nodes=NODES_MAX)
 
@@ -106,11 +106,11 @@ class Cluster(Struct, frozen=True, kw_only=True):
     def admin_kubeconfig(self) -> Path:
         return self.data / "admin.kubeconfig"
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> LocalNode:
         """Numbers begin with 1."""
         name = f"node-{number}"
         local = IPv4Address("127.0.0.1")
-        return Node(
+        return LocalNode(
             name=name,
             number=number,
             instance=self.token + (_DIGITS[number // 36] if number > 35 else "") + _DIGITS[number % 36],
@@ -120,7 +120,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
             folder=self.data / "nodes" / name,
         )
 
-    def all_nodes(self) -> list[Node]:
+    def all_nodes(self) -> list[LocalNode]:
         return [self.node(number) for number in range(1, self.nodes + 1)]
 
     def save(self) -> None:
@@ -138,7 +138,7 @@ class BadCluster(Exception):
     """`cluster.json` is not one; the message says what to do."""
 
 
-def load(data: Path) -> Cluster | None:
+def load(data: Path) -> LocalCluster | None:
     """What was asked of the cluster there; None: there is none. Raises BadCluster."""
     try:
         content = _file(data).read_bytes()
@@ -146,7 +146,7 @@ def load(data: Path) -> Cluster | None:
         return None
     try:
         kept = msgspec.json.decode(content)
-        return msgspec.convert({**kept, "data": data}, Cluster)
+        return msgspec.convert({**kept, "data": data}, LocalCluster)
     except (msgspec.DecodeError, msgspec.ValidationError, TypeError) as error:
         raise BadCluster(
             f"{_file(data)} is damaged ({error}); mend it, or remove it and `up` again"

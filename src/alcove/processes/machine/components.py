@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from alcove.dataplane.namespaces import path_of
-from alcove.processes.machine.cluster import Cluster, Node
+from alcove.processes.machine.cluster import LocalCluster, LocalNode
 
 
 class Component(Struct, frozen=True):
@@ -19,7 +19,7 @@ class Component(Struct, frozen=True):
     """The network namespace it runs in; None: this machine's own."""
 
 
-def components(cluster: Cluster) -> tuple[Component, ...]:
+def components(cluster: LocalCluster) -> tuple[Component, ...]:
     """Everything that runs, in the order it starts."""
     kubeconfig = cluster.admin_kubeconfig
     way = ("--kubeconfig", str(kubeconfig))
@@ -31,17 +31,17 @@ def components(cluster: Cluster) -> tuple[Component, ...]:
     )
 
 
-def _apiserver(cluster: Cluster) -> tuple[str, ...]:
+def _apiserver(cluster: LocalCluster) -> tuple[str, ...]:
     addresses = cluster.listen if cluster.hollow else (str(cluster.gateway), *cluster.listen)
     listen = tuple(word for address in addresses for word in ("--listen", address))
     return ("apiserver", "--data", str(cluster.data), "--port", str(cluster.port), *listen)
 
 
-def _logging(cluster: Cluster) -> tuple[str, ...]:
+def _logging(cluster: LocalCluster) -> tuple[str, ...]:
     return ("--log-level", cluster.log_level.value, "--log-format", cluster.log_format.value)
 
 
-def _agent(cluster: Cluster, node: Node) -> Component:
+def _agent(cluster: LocalCluster, node: LocalNode) -> Component:
     words: tuple[str, ...] = (
         "agent",
         "--kubeconfig",

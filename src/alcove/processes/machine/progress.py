@@ -13,7 +13,7 @@ from alcove.cli.output import is_coloured
 WIDTH = 14
 
 
-class Step:
+class ProgressStep:
     def __init__(self) -> None:
         self.detail = ""
 
@@ -23,9 +23,9 @@ class Progress:
         self._began = time.monotonic()
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Iterator[ProgressStep]:
         """Set `detail` inside. A step that raises is shown as failed."""
-        began, step = time.monotonic(), Step()
+        began, step = time.monotonic(), ProgressStep()
         try:
             yield step
         except BaseException:

@@ -10,33 +10,33 @@ from alcove.api.errors import ApiError
 from alcove.api.meta import parse_time
 from alcove.api.objects import Object
 from alcove.cli.connection import ConnectionFailed
-from alcove.cli.session import Session
+from alcove.cli.session import CliSession
 from alcove.client.resources import LEASES, NODES
-from alcove.processes.machine.cluster import Cluster
-from alcove.processes.machine.holding import State
+from alcove.processes.machine.cluster import LocalCluster
+from alcove.processes.machine.supervisor_state import ComponentState
 
 LEADERS = {"controllers": "alcove-controllers", "scheduler": "kube-scheduler"}
 """The lease that each holds while it works."""
 
 
-def session_of(cluster: Cluster) -> Session | None:
+def session_of(cluster: LocalCluster) -> CliSession | None:
     """A way to the API as ring0's administrator; None: it does not answer."""
     try:
-        session = Session(cluster.admin_kubeconfig)
+        session = CliSession(cluster.admin_kubeconfig)
         session.connection.request("GET", "/api/v1/namespaces/default")
     except (ConnectionFailed, ApiError):
         return None
     return session
 
 
-def leads(session: Session, component: str, state: State) -> bool:
+def leads(session: CliSession, component: str, state: ComponentState) -> bool:
     """Whether the process that runs now is the one that holds the lease."""
     lease = session.find(LEASES, LEADERS[component], namespace="kube-system")
     holder = objects.get(lease, "spec", "holderIdentity", default="") if lease else ""
     return state.pid is not None and f"_{state.pid}_" in holder
 
 
-def release_dead(session: Session) -> None:
+def release_dead(session: CliSession) -> None:
     """Gives up the leases of processes of this machine that were killed: nobody has to wait for them."""
     for component, name in LEADERS.items():
         lease = session.find(LEASES, name, namespace="kube-system")
@@ -61,7 +61,7 @@ def _lives(pid: int, component: str) -> bool:
     return component.encode() in words and any(b"alcove" in word for word in words)
 
 
-def node_ready(session: Session, node: str, state: State) -> Object | None:
+def node_ready(session: CliSession, node: str, state: ComponentState) -> Object | None:
     """The node, if the agent that runs now says that it is ready."""
     found = session.find(NODES, node)
     if found is None or state.pid is None:

@@ -20,11 +20,11 @@ from alcove.agent.runtime import seccomp
 from alcove.agent.runtime.base import HandlerName, SpecRefused
 from alcove.agent.runtime.canary import Canary
 from alcove.agent.runtime.flavors import GVISOR
-from alcove.agent.runtime.handlers import Handlers, prove_all
-from alcove.agent.runtime.proofs import FOLDER as PROOFS
-from alcove.agent.runtime.proofs import Proofs
-from alcove.processes.machine.findings import Finding, State
-from alcove.processes.nodes import boots
+from alcove.agent.runtime.handlers import RuntimeHandlers, prove_all
+from alcove.agent.runtime.proven_runtimes import FOLDER as PROOFS
+from alcove.agent.runtime.proven_runtimes import ProvenRuntimes
+from alcove.processes.machine.preflight import CheckState, PreflightFinding
+from alcove.processes.nodes import reboots
 
 NAME = "runtimes"
 ROOTFS = "image"
@@ -42,7 +42,7 @@ class Untried(Exception):
         self.fix = fix
 
 
-def try_runtimes(folder: Path) -> Handlers:
+def try_runtimes(folder: Path) -> RuntimeHandlers:
     """Every runtime that is installed, proven or failed. Raises Untried.
 
     What was proven in the same folder since the machine was started is not tried again, as on a node.
@@ -50,16 +50,16 @@ def try_runtimes(folder: Path) -> Handlers:
     program = _program()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        boots.begin(folder)
+        reboots.begin(folder)
         with _image(program, folder) as rootfs:
             canary = Canary(rootfs, folder / "canary", f"/alcove-trial-{os.getpid()}")
             return asyncio.run(prove_all(folder, Cgroups.of_machine(), canary))
     except OSError as error:
-        told = f"cannot be tried in {error.filename or folder}: {error.strerror or error}"
-        raise Untried(told, "free some space, or name another folder with --data") from error
+        message = f"cannot be tried in {error.filename or folder}: {error.strerror or error}"
+        raise Untried(message, "free some space, or name another folder with --data") from error
 
 
-def try_once(beside: Path) -> Handlers:
+def try_once(beside: Path) -> RuntimeHandlers:
     """The same in a new folder below `beside`: nothing is taken from earlier trials, and nothing stays.
 
     It is where nodes would be, because a file system may forbid what another allows (`noexec`, for one).
@@ -69,8 +69,8 @@ def try_once(beside: Path) -> Handlers:
         with TemporaryDirectory(prefix=".alcove-trial-", dir=beside, ignore_cleanup_errors=True) as folder:
             return try_runtimes(Path(folder))
     except OSError as error:
-        told = f"cannot be tried in {beside}: {error.strerror or error}"
-        raise Untried(told, "free some space, or name another folder with --data") from error
+        message = f"cannot be tried in {beside}: {error.strerror or error}"
+        raise Untried(message, "free some space, or name another folder with --data") from error
 
 
 def _program() -> Path:
@@ -92,31 +92,33 @@ def _program() -> Path:
 def hand_over(folder: Path, runtimes: Path) -> None:
     """What the trial in `folder` has proven, a node with its runtimes' state in `runtimes` need not prove again."""
     runtimes.mkdir(parents=True, exist_ok=True, mode=0o700)
-    Proofs(folder / PROOFS).copy_to(Proofs(runtimes / PROOFS))
+    ProvenRuntimes(folder / PROOFS).copy_to(ProvenRuntimes(runtimes / PROOFS))
 
 
-def judge(handlers: Handlers) -> Finding:
+def judge(handlers: RuntimeHandlers) -> PreflightFinding:
     """What the outcome of a trial means for pods."""
     works = ", ".join(sorted(handlers.proven))
     if not handlers.proven:
         if not handlers.failed:
-            return Finding(NAME, State.HOLLOW, "no OCI runtime is installed", "apt-get install crun runsc")
-        return Finding(NAME, State.HOLLOW, f"none works: {_reasons(handlers)}", _fix(handlers))
+            return PreflightFinding(
+                NAME, CheckState.HOLLOW, "no OCI runtime is installed", "apt-get install crun runsc"
+            )
+        return PreflightFinding(NAME, CheckState.HOLLOW, f"none works: {_reasons(handlers)}", _fix(handlers))
     if GVISOR.handler in handlers.failed:
-        told = (
+        message = (
             f"gVisor fails its trial, so tenants' pods cannot run ({works} for ring0's): {_reasons(handlers)}"
         )
-        return Finding(NAME, State.NO_TENANTS, told, GVISOR_FIX)
+        return PreflightFinding(NAME, CheckState.NO_TENANTS, message, GVISOR_FIX)
     if handlers.failed:
-        told = f"{works} work; pods that name one of the others do not start: {_reasons(handlers)}"
-        return Finding(NAME, State.WARNING, told, _fix(handlers))
+        message = f"{works} work; pods that name one of the others do not start: {_reasons(handlers)}"
+        return PreflightFinding(NAME, CheckState.WARNING, message, _fix(handlers))
     if GVISOR.handler not in handlers.proven:
-        told = f"{works}; without gVisor tenants share this machine's kernel"
-        return Finding(NAME, State.WARNING, told, GVISOR_FIX)
-    return Finding(NAME, State.OK, f"{works}: each has run a container")
+        message = f"{works}; without gVisor tenants share this machine's kernel"
+        return PreflightFinding(NAME, CheckState.WARNING, message, GVISOR_FIX)
+    return PreflightFinding(NAME, CheckState.OK, f"{works}: each has run a container")
 
 
-def _reasons(handlers: Handlers) -> str:
+def _reasons(handlers: RuntimeHandlers) -> str:
     return "; ".join(f"{name}: {_brief(why)}" for name, why in sorted(handlers.failed.items()))
 
 
@@ -126,7 +128,7 @@ def _brief(why: str) -> str:
     return line if len(line) <= REASON_CHARACTERS_MAX else f"…{line[-REASON_CHARACTERS_MAX:]}"
 
 
-def _fix(handlers: Handlers) -> str:
+def _fix(handlers: RuntimeHandlers) -> str:
     packages = {GVISOR.handler: GVISOR.binary}
     names = sorted(packages.get(HandlerName(name), name) for name in handlers.failed)
     if all("is not installed" in why for why in handlers.failed.values()):

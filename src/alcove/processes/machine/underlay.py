@@ -18,8 +18,8 @@ from alcove.dataplane import links, namespaces
 from alcove.dataplane.errors import KernelRefused
 from alcove.dataplane.namespaces import inside
 from alcove.dataplane.netlink import Netlink
-from alcove.processes.machine import claims
-from alcove.processes.machine.cluster import RANGE, Cluster, Node
+from alcove.processes.machine import cluster_numbers
+from alcove.processes.machine.cluster import RANGE, LocalCluster, LocalNode
 
 MTU = 1550
 """So that pods have the usual 1500."""
@@ -29,7 +29,7 @@ FORWARDING_BEFORE = "forwarding"
 """In a cluster's claim: what the setting was."""
 
 
-def make(cluster: Cluster) -> None:
+def make(cluster: LocalCluster) -> None:
     """Everything that is missing. Raises KernelRefused, OSError."""
     underlay = namespaces.make(cluster.underlay_namespace)
     try:
@@ -43,7 +43,7 @@ def make(cluster: Cluster) -> None:
     _nft(rules(cluster))
 
 
-def remove(cluster: Cluster) -> None:
+def remove(cluster: LocalCluster) -> None:
     """Idempotent: everything of the cluster but its claim. The namespaces' links end with them."""
     _nft(f"table ip {cluster.table}\ndelete table ip {cluster.table}\n")
     netlink = Netlink()
@@ -58,7 +58,7 @@ def remove(cluster: Cluster) -> None:
     _stop_forwarding(cluster)
 
 
-def rules(cluster: Cluster) -> str:
+def rules(cluster: LocalCluster) -> str:
     """What the machine's firewall gets: the way out, and what nodes may not reach on the way."""
     link = cluster.uplink
     return f"""\
@@ -102,7 +102,7 @@ def _bridge(underlay: int) -> None:
                 setting.write_text("0")
 
 
-def _uplink(cluster: Cluster, underlay: int) -> None:
+def _uplink(cluster: LocalCluster, underlay: int) -> None:
     netlink = Netlink()
     try:
         if links.read_link(netlink, cluster.uplink) is None:
@@ -121,7 +121,7 @@ def _uplink(cluster: Cluster, underlay: int) -> None:
     _plug(underlay, "uplink")
 
 
-def _node(cluster: Cluster, node: Node, underlay: int) -> None:
+def _node(cluster: LocalCluster, node: LocalNode, underlay: int) -> None:
     namespace = namespaces.make(node.namespace)
     try:
         port = f"n{node.number}"
@@ -133,7 +133,7 @@ def _node(cluster: Cluster, node: Node, underlay: int) -> None:
         os.close(namespace)
 
 
-def _wire(cluster: Cluster, node: Node, underlay: int, port: str, namespace: int) -> None:
+def _wire(cluster: LocalCluster, node: LocalNode, underlay: int, port: str, namespace: int) -> None:
     with inside(underlay):
         netlink = Netlink()
     try:
@@ -165,7 +165,7 @@ def _plug(underlay: int, port: str) -> None:
         netlink.close()
 
 
-def _settle(cluster: Cluster, node: Node, namespace: int) -> None:
+def _settle(cluster: LocalCluster, node: LocalNode, namespace: int) -> None:
     with inside(namespace):
         netlink = Netlink()
     try:
@@ -187,13 +187,13 @@ def _found(netlink: Netlink, name: str) -> int:
     return link.index
 
 
-def _mac(cluster: Cluster, what: str) -> str:
+def _mac(cluster: LocalCluster, what: str) -> str:
     """The same after a restart, so that neighbours need not learn anew."""
     digest = hashlib.blake2b(f"{cluster.token}/{what}".encode(), digest_size=5).digest()
     return "0e:" + digest.hex(":")
 
 
-def _forward(cluster: Cluster) -> None:
+def _forward(cluster: LocalCluster) -> None:
     before = FORWARDING.read_text().strip()
     kept = cluster.run / FORWARDING_BEFORE
     if before == "0" or not kept.exists():
@@ -202,12 +202,12 @@ def _forward(cluster: Cluster) -> None:
         FORWARDING.write_text("1")
 
 
-def _stop_forwarding(cluster: Cluster) -> None:
+def _stop_forwarding(cluster: LocalCluster) -> None:
     """As it was before the first cluster, once the last has gone."""
     kept = cluster.run / FORWARDING_BEFORE
     if not kept.exists() or kept.read_text() != "0":
         return
-    others = claims.others(cluster)
+    others = cluster_numbers.others(cluster)
     if others:
         # The debt passes on: whoever goes last puts it right.
         (cluster.run.parent / others[0] / FORWARDING_BEFORE).write_text("0")

@@ -7,22 +7,22 @@ import time
 from collections.abc import Sequence
 
 from alcove.agent import hardware
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.network.hollow import HollowNetwork
-from alcove.agent.node import NodeFacts, NodeKeeper, allocatable
+from alcove.agent.node import NodeDescription, NodeStatusManager, allocatable
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.hollow import HollowSite
-from alcove.agent.runtime.base import Status
+from alcove.agent.pods.hollow_executor import HollowPodExecutor
+from alcove.agent.runtime.base import ContainerStatus
 from alcove.agent.runtime.hollow import HANDLER, HollowRuntime
-from alcove.agent.volumes.volumes import Volumes
-from alcove.agent.volumes.wiping import Wiper
+from alcove.agent.volumes.volumes import PodVolumes
+from alcove.agent.volumes.wiper import VolumeWiper
 from alcove.client.keys import HOME
-from alcove.processes.agent import Agent
+from alcove.processes.agent import AgentProcess
 
 log = logging.getLogger(__name__)
 
 
-def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
+def start(agent: AgentProcess, why: str = "") -> list[NodeStatusManager]:
     """`why` it is so, where nobody asked for it."""
     config = agent.config
     log.warning(
@@ -34,10 +34,12 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
     for name in config.nodes:
         runtime = HollowRuntime()
 
-        def site_of(key: PodKey, _found: Sequence[Status], runtime: HollowRuntime = runtime) -> HollowSite:
-            return HollowSite(key, runtime, network)
+        def site_of(
+            key: PodKey, _found: Sequence[ContainerStatus], runtime: HollowRuntime = runtime
+        ) -> HollowPodExecutor:
+            return HollowPodExecutor(key, runtime, network)
 
-        facts = NodeFacts(
+        facts = NodeDescription(
             name=name,
             addresses=(config.address,),
             port=config.port,
@@ -48,10 +50,10 @@ def start(agent: Agent, why: str = "") -> list[NodeKeeper]:
             hollow_because=why,
         )
         agent.roster(name, allocatable(facts), site_of, {})
-        keepers.append(NodeKeeper(facts, agent.planes.client(HOME), time.time))
+        keepers.append(NodeStatusManager(facts, agent.planes.client(HOME), time.time))
     if config.count == 1:
-        volumes = Volumes(config.data / "volumes", Lookup(agent.planes), time.time, node=config.name)
+        volumes = PodVolumes(config.data / "volumes", ObjectLookup(agent.planes), time.time, node=config.name)
         # There is nothing to wipe, but volumes wait to be let go by their node.
-        agent.tasks.restart("volume wiping", Wiper(volumes, agent.planes, config.name).run)
+        agent.tasks.restart("volume wiping", VolumeWiper(volumes, agent.planes, config.name).run)
     agent.start(keepers)
     return keepers

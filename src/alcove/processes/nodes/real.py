@@ -17,48 +17,48 @@ from urllib.parse import urlsplit
 from alcove.agent import hardware
 from alcove.agent.cgroups import Cgroups
 from alcove.agent.cni.server import CniServer
+from alcove.agent.housekeeping import NodeHousekeeping
 from alcove.agent.images.model import ToolMissing
-from alcove.agent.images.owners import Owners
-from alcove.agent.images.policy import Pulls
-from alcove.agent.images.snapshots import Snapshots
-from alcove.agent.images.store import ImageStore, told
-from alcove.agent.images.tools import Tools
+from alcove.agent.images.owners import ImageOwners
+from alcove.agent.images.pull_policy import ImagePuller
+from alcove.agent.images.snapshots import OverlaySnapshots
+from alcove.agent.images.store import ImageStore, node_status_images
+from alcove.agent.images.tools import ImageTools
 from alcove.agent.ingress import start as ingress
-from alcove.agent.logs.rotation import Rotation
-from alcove.agent.lookup import Lookup
-from alcove.agent.network.network import Network
-from alcove.agent.network.start import start as start_network
-from alcove.agent.node import NodeFacts, NodeKeeper
+from alcove.agent.logs.rotation import LogRotation
+from alcove.agent.lookup import ObjectLookup
+from alcove.agent.network.node_network import NodeNetwork
+from alcove.agent.network.start import start_network
+from alcove.agent.node import NodeDescription, NodeStatusManager
 from alcove.agent.node import allocatable as allocatable_of
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods import marks, passing, workshop
-from alcove.agent.pods.classes import Classes, is_ring0
-from alcove.agent.pods.environment import Environment
-from alcove.agent.pods.hollow import HollowSite
-from alcove.agent.pods.real import RealSite
-from alcove.agent.pods.roster import Found
-from alcove.agent.pods.running import RunningPods
-from alcove.agent.pods.workshop import Folders, IdRanges, Workshop
+from alcove.agent.pods import container_labels, node_services, user_namespaces
+from alcove.agent.pods.environment import ContainerEnvironment
+from alcove.agent.pods.hollow_executor import HollowPodExecutor
+from alcove.agent.pods.node_services import IdRanges, NodeServices, PodDirectories
+from alcove.agent.pods.pod_workers import Found
+from alcove.agent.pods.real_executor import RealPodExecutor
+from alcove.agent.pods.running_pods import RunningPods
+from alcove.agent.pods.runtime_classes import RuntimeClasses, is_ring0
 from alcove.agent.runtime import seccomp, security
-from alcove.agent.runtime.base import Runtime, SpecRefused, Status
+from alcove.agent.runtime.base import ContainerRuntime, ContainerStatus, SpecRefused
 from alcove.agent.runtime.canary import Canary
-from alcove.agent.runtime.handlers import Handlers, prove_all, prove_more
+from alcove.agent.runtime.handlers import RuntimeHandlers, prove_all, prove_more
 from alcove.agent.runtime.hollow import HANDLER as HOLLOW_HANDLER
 from alcove.agent.runtime.hollow import HollowRuntime
-from alcove.agent.runtime.resources import Machine
-from alcove.agent.server.callers import Callers
-from alcove.agent.server.server import Server
-from alcove.agent.serving import ServingCertificate
-from alcove.agent.upkeep import Upkeep
-from alcove.agent.volumes.volumes import Volumes
-from alcove.agent.volumes.wiping import Wiper
+from alcove.agent.runtime.resources import NodeCapacity
+from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.server import AgentServer
+from alcove.agent.serving_certificate import ServingCertificate
+from alcove.agent.volumes.volumes import PodVolumes
+from alcove.agent.volumes.wiper import VolumeWiper
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
-from alcove.client.kubeconfig import Account
+from alcove.client.kubeconfig import KubeconfigUser
 from alcove.dataplane.errors import DataPlaneError
 from alcove.dns import resolvconf
-from alcove.processes.agent import Agent
-from alcove.processes.nodes import boots, hollow
+from alcove.processes.agent import AgentProcess
+from alcove.processes.nodes import hollow, reboots
 
 log = logging.getLogger(__name__)
 
@@ -67,39 +67,41 @@ CANARY_AGAIN_SECONDS = 15.0
 CANARY_AGAIN_SECONDS_MAX = 600.0
 
 
-class Unable(Exception):
+class NodeUnable(Exception):
     """This machine cannot run pods; the message says why."""
 
 
-async def start(agent: Agent) -> list[NodeKeeper]:
+async def start(agent: AgentProcess) -> list[NodeStatusManager]:
     config = agent.config
     try:
         node = await _Node.make(agent)
-    except Unable as error:
+    except NodeUnable as error:
         return hollow.start(agent, str(error))
     left = await node.found()
-    roster = agent.roster(config.name, allocatable_of(node.facts()), node.site, left)
-    upkeep = Upkeep(roster, node.shop, node.images)
+    workers = agent.roster(config.name, allocatable_of(node.facts()), node.site, left)
+    housekeeping = NodeHousekeeping(workers, node.shop, node.images)
     client = agent.planes.client(HOME)
-    keeper = NodeKeeper(node.facts(), client, time.time, upkeep.pressures, lambda: told(node.images.all()))
-    pods = RunningPods(roster, node.shop.folders)
-    wiper = Wiper(node.shop.volumes, agent.planes, config.name)
+    keeper = NodeStatusManager(
+        node.facts(), client, time.time, housekeeping.pressures, lambda: node_status_images(node.images.all())
+    )
+    pods = RunningPods(workers, node.shop.folders)
+    wiper = VolumeWiper(node.shop.volumes, agent.planes, config.name)
     cni = CniServer(node.network, agent.planes, config.data / "network" / "cni.sock")
     agent.tasks.fatal("network", node.network.run())
     agent.tasks.fatal("CNI server", cni.run())
     agent.tasks.fatal("node API server", _serve(agent, pods))
     agent.tasks.fatal("ingress", _serve_ingress(agent, node.network))
-    agent.tasks.restart("log rotation", partial(Rotation().run, pods))
-    agent.tasks.restart("eviction and image collection", upkeep.run)
+    agent.tasks.restart("log rotation", partial(LogRotation().run, pods))
+    agent.tasks.restart("eviction and image collection", housekeeping.run)
     agent.tasks.restart("volume wiping", wiper.run)
-    agent.tasks.restart("image owners", Owners(node.images, agent.planes).run)
+    agent.tasks.restart("image owners", ImageOwners(node.images, agent.planes).run)
     agent.tasks.restart("runtime canaries", partial(node.prove_more, keeper))
     agent.metrics.drops = node.network.drops
     agent.start([keeper])
     return [keeper]
 
 
-async def _serve_ingress(agent: Agent, network: Network) -> None:
+async def _serve_ingress(agent: AgentProcess, network: NodeNetwork) -> None:
     config = agent.config
     plain = ingress.bind(config.address, config.ingress_ports[0])
     secure = ingress.bind(config.address, config.ingress_ports[1])
@@ -107,23 +109,23 @@ async def _serve_ingress(agent: Agent, network: Network) -> None:
     await ingress.serve(agent.planes, network, note, plain, secure)
 
 
-async def _serve(agent: Agent, pods: RunningPods) -> None:
+async def _serve(agent: AgentProcess, pods: RunningPods) -> None:
     """Logs, exec and the like, for the API servers of all planes, as soon as the node has a certificate."""
     config = agent.config
     serving = ServingCertificate(config.data, config.name, config.address, agent.planes.client(HOME))
     await serving.ready()
-    callers = Callers(serving.path)
-    for plane, account in agent.accounts.items():
-        callers.trust(plane, account.ca_pem)
+    callers = AuthorizedCallers(serving.path)
+    for plane, user in agent.accounts.items():
+        callers.trust(plane, user.ca_pem)
 
-    def heard(plane: PlaneId, account: Account | None) -> None:
-        if account is None:
+    def heard(plane: PlaneId, user: KubeconfigUser | None) -> None:
+        if user is None:
             callers.distrust(plane)
         else:
-            callers.trust(plane, account.ca_pem)
+            callers.trust(plane, user.ca_pem)
 
     agent.on_plane.append(heard)
-    async with Server(
+    async with AgentServer(
         pods, callers, config.address, config.port, node=config.name, metrics=agent.metrics.text
     ):
         await serving.keep(callers.reload)
@@ -132,9 +134,9 @@ async def _serve(agent: Agent, pods: RunningPods) -> None:
 class _Node:
     def __init__(
         self,
-        agent: Agent,
-        handlers: Handlers,
-        shop: Workshop,
+        agent: AgentProcess,
+        handlers: RuntimeHandlers,
+        shop: NodeServices,
         images: ImageStore,
         machine: hardware.Hardware,
         proving: tuple[Path, Cgroups, Canary],
@@ -146,43 +148,43 @@ class _Node:
         self.images = images
         self._hardware = machine
         self._hollow = HollowRuntime()
-        self._runtimes: dict[PodKey, Runtime] = {}
+        self._runtimes: dict[PodKey, ContainerRuntime] = {}
         """Of pods that were found running: what is there is not run by another."""
 
     @property
-    def network(self) -> Network:
+    def network(self) -> NodeNetwork:
         network = self.shop.network
-        assert isinstance(network, Network)
+        assert isinstance(network, NodeNetwork)
         return network
 
     @classmethod
-    async def make(cls, agent: Agent) -> _Node:
+    async def make(cls, agent: AgentProcess) -> _Node:
         config = agent.config
         if os.geteuid() != 0:
-            raise Unable("it takes root's rights to run containers")
+            raise NodeUnable("it takes root's rights to run containers")
         cgroups = Cgroups.of_machine()
         machine = hardware.part_of(hardware.read(config.data, cgroups), config.sharing)
-        images = ImageStore(config.data / "images", Tools(config.insecure_registries))
+        images = ImageStore(config.data / "images", ImageTools(config.insecure_registries))
         try:
             pause, profile = images.add_builtin(), seccomp.load()
         except (ToolMissing, SpecRefused) as error:
-            raise Unable(str(error)) from error
+            raise NodeUnable(str(error)) from error
         folder = _own_folder(config.data / "runtimes")
-        boots.begin(folder)
+        reboots.begin(folder)
         canary = Canary(pause.rootfs, folder / "canary", f"/alcove/{config.instance}/canary")
         handlers = await _proven(folder, cgroups, canary)
         network = _network(agent)
         facts = _facts(agent, machine, handlers)
         allocatable = allocatable_of(facts)
-        lookup = Lookup(agent.planes)
-        pulls = Pulls(images, lookup)
-        shop = Workshop(
+        lookup = ObjectLookup(agent.planes)
+        pulls = ImagePuller(images, lookup)
+        shop = NodeServices(
             node=config.name,
-            folders=Folders(config.data),
+            folders=PodDirectories(config.data),
             group=f"/alcove/{config.instance}",
-            classes=Classes(agent.planes, handlers),
+            classes=RuntimeClasses(agent.planes, handlers),
             network=network,
-            volumes=Volumes(
+            volumes=PodVolumes(
                 config.data / "volumes",
                 lookup,
                 time.time,
@@ -191,11 +193,11 @@ class _Node:
                 image=pulls.ensure,
             ),
             pulls=pulls,
-            snapshots=Snapshots(config.data / "snapshots"),
+            snapshots=OverlaySnapshots(config.data / "snapshots"),
             cgroups=cgroups,
-            environment=Environment(lookup, allocatable),
+            environment=ContainerEnvironment(lookup, allocatable),
             seccomp=profile,
-            machine=Machine(machine.memory_bytes, _oom_score_floor()),
+            machine=NodeCapacity(machine.memory_bytes, _oom_score_floor()),
             capabilities=_held_capabilities(),
             pause=pause,
             addresses=(config.address,),
@@ -205,10 +207,10 @@ class _Node:
         )
         return cls(agent, handlers, shop, images, machine, (folder, cgroups, canary))
 
-    def facts(self) -> NodeFacts:
+    def facts(self) -> NodeDescription:
         return _facts(self._agent, self._hardware, self._handlers)
 
-    async def prove_more(self, keeper: NodeKeeper) -> None:
+    async def prove_more(self, keeper: NodeStatusManager) -> None:
         """What failed its canary is tried again: the machine may only have been too busy."""
         waits = CANARY_AGAIN_SECONDS
         while self._handlers.failed:
@@ -222,33 +224,33 @@ class _Node:
         left: Found = {}
         for runtime in self._handlers.proven.values():
             for status in await runtime.list():
-                mark = marks.read(status.labels)
+                mark = container_labels.read(status.labels)
                 if mark is not None:
                     left.setdefault(mark.key, []).append(status)
                     self._runtimes[mark.key] = runtime
         for key in (*self.shop.network.attached(), *self.shop.volumes.ids()):
             left.setdefault(key, [])
-        removed = workshop.sweep(self.shop, left.keys())
+        removed = node_services.sweep(self.shop, left.keys())
         log.info("found", extra={"pods": len(left), "swept": len(removed)})
         return left
 
-    def site(self, key: PodKey, found: Sequence[Status]) -> RealSite | HollowSite:
+    def site(self, key: PodKey, found: Sequence[ContainerStatus]) -> RealPodExecutor | HollowPodExecutor:
         if not found and not is_ring0(key) and _pretends(self._agent, self._handlers):
-            return HollowSite(key, self._hollow, self.network)
+            return HollowPodExecutor(key, self._hollow, self.network)
         runtime = self._runtimes.pop(key, None)
         default = next(iter(self._handlers.proven.values()))
-        return RealSite(key, self.shop, runtime or default, found)
+        return RealPodExecutor(key, self.shop, runtime or default, found)
 
 
-async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> Handlers:
+async def _proven(folder: Path, cgroups: Cgroups, canary: Canary) -> RuntimeHandlers:
     handlers = await prove_all(folder, cgroups, canary)
     if not handlers.proven:
-        told = "; ".join(f"{name}: {why}" for name, why in handlers.failed.items())
-        raise Unable(f"no container runtime works here: {told or 'none is installed'}")
+        message = "; ".join(f"{name}: {why}" for name, why in handlers.failed.items())
+        raise NodeUnable(f"no container runtime works here: {message or 'none is installed'}")
     return handlers
 
 
-def _network(agent: Agent) -> Network:
+def _network(agent: AgentProcess) -> NodeNetwork:
     config = agent.config
 
     def api_server(plane: PlaneId) -> tuple[str, int]:
@@ -267,19 +269,22 @@ def _network(agent: Agent) -> Network:
             bpf_root=config.bpf_root,
         )
     except (DataPlaneError, OSError, ValueError) as error:
-        raise Unable(f"the data plane does not work here: {error}") from error
+        raise NodeUnable(f"the data plane does not work here: {error}") from error
 
 
-def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> NodeFacts:
+def _facts(agent: AgentProcess, machine: hardware.Hardware, handlers: RuntimeHandlers) -> NodeDescription:
     config = agent.config
     offered: list[Object] = [
-        {"name": name, "features": {"userNamespaces": True} if passing.can_map(name, config.data) else {}}
+        {
+            "name": name,
+            "features": {"userNamespaces": True} if user_namespaces.can_map(name, config.data) else {},
+        }
         for name in handlers.names()
     ]
     runtime = f"alcove://{'+'.join(sorted(handlers.proven))}"
     if pretends := _pretends(agent, handlers):
         offered.append({"name": HOLLOW_HANDLER, "features": {}})
-    return NodeFacts(
+    return NodeDescription(
         name=config.name,
         addresses=(config.address,),
         port=config.port,
@@ -291,7 +296,7 @@ def _facts(agent: Agent, machine: hardware.Hardware, handlers: Handlers) -> Node
     )
 
 
-def _pretends(agent: Agent, handlers: Handlers) -> bool:
+def _pretends(agent: AgentProcess, handlers: RuntimeHandlers) -> bool:
     """Whether tenants' pods are hollow on this node."""
     return agent.config.has_hollow_tenants and not handlers.runs_tenants()
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import fail
+from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
 from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
@@ -67,12 +67,11 @@ def agent(
 ) -> None:
     """Run the pods of all planes that are bound to this node."""
     from alcove.client.kubeconfig import default_path
-    from alcove.processes.agent import BPF_ROOT, Config, instance_of
-    from alcove.processes.agent import main as run_agent
+    from alcove.processes.agent import BPF_ROOT, AgentConfig, instance_of, run_agent
 
     if count > 1 and not hollow:
         raise typer.BadParameter("only hollow nodes can share a process")
-    config = Config(
+    config = AgentConfig(
         kubeconfig=kubeconfig or default_path(),
         name=name or socket.gethostname().lower(),
         data=data or Path.home() / ".local" / "state" / "alcove" / "agent",
@@ -93,5 +92,5 @@ def agent(
         drains_on_stop=drain_on_stop,
     )
     configure("agent", log_level, log_format)
-    if told := run_agent(config):
-        raise fail(told)
+    if message := run_agent(config):
+        raise fail(message)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import fail
-from alcove.cli.places import default_data
+from alcove.cli.data_directories import default_data
+from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
 
@@ -55,10 +55,10 @@ def apiserver(
     log_format: FormatOption = Form.TEXT,
 ) -> None:
     """Serve the tenancy-native Kubernetes API."""
-    from alcove.apiserver.admission.order import Settings
+    from alcove.apiserver.admission.order import AdmissionSettings
     from alcove.apiserver.admission.podsecurity.levels import parse_level
     from alcove.apiserver.outbound.addresses import networks
-    from alcove.processes.apiserver import Config
+    from alcove.processes.apiserver import ApiServerConfig
     from alcove.store.base import StoreError
 
     ceiling = parse_level(pod_security_ceiling)
@@ -68,7 +68,7 @@ def apiserver(
         allowed = networks(webhook_network or ())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    config = Config(
+    config = ApiServerConfig(
         data=data or default_data(),
         host=host,
         port=port,
@@ -77,7 +77,7 @@ def apiserver(
         etcd=tuple(etcd or ()),
         etcd_pki=etcd_pki,
         tokens=token_file,
-        admission=Settings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
+        admission=AdmissionSettings(pod_security_ceiling=ceiling, tenant_daemon_sets=tenant_daemonsets),
         webhook_networks=allowed,
     )
     configure("apiserver", log_level, log_format)
@@ -103,10 +103,10 @@ def _run_apiserver(config: object) -> None:
     import uvloop
 
     from alcove.component.tasks import BackgroundTasks
-    from alcove.processes.apiserver import Config, serve, write_admin_kubeconfig
+    from alcove.processes.apiserver import ApiServerConfig, serve, write_admin_kubeconfig
     from alcove.processes.memory import collect_seldom
 
-    assert isinstance(config, Config)
+    assert isinstance(config, ApiServerConfig)
     collect_seldom()
 
     async def run() -> None:

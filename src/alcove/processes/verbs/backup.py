@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import Failure, told
-from alcove.cli.places import DEFAULT_NAME
-from alcove.processes.verbs.machine import DataOption, NameOption, place_of
+from alcove.cli.data_directories import DEFAULT_NAME
+from alcove.cli.errors import CliError, exit_on_error
+from alcove.processes.verbs.machine import DataOption, NameOption, data_directory_of
 
 
 def backup(
@@ -20,11 +20,11 @@ def backup(
     """Save the objects of all tenants, and the cluster's keys, to a file, while it runs."""
     from alcove.processes.backup import BackupFailed, save
 
-    with told():
+    with exit_on_error():
         try:
-            made = save(place_of(name, data), file)
+            made = save(data_directory_of(name, data), file)
         except BackupFailed as error:
-            raise Failure(str(error)) from error
+            raise CliError(str(error)) from error
     typer.echo(
         f"saved {made.objects} objects at revision {made.revision}: {file}, {made.size_bytes >> 10} KiB"
     )
@@ -42,9 +42,9 @@ def restore(
     from alcove.processes.backup import BackupFailed
     from alcove.processes.backup import restore as bring_back
 
-    with told():
+    with exit_on_error():
         try:
-            made = bring_back(file, place_of(name, data), replace=replace)
+            made = bring_back(file, data_directory_of(name, data), replace=replace)
         except BackupFailed as error:
-            raise Failure(str(error)) from error
+            raise CliError(str(error)) from error
     typer.echo(f"restored {made.objects} objects; the cluster goes on at revision {made.revision}")

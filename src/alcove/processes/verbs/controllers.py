@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import fail
+from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
 from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
@@ -36,19 +36,18 @@ def controllers(
 ) -> None:
     """Run every controller, in one process at a time."""
     from alcove.client.kubeconfig import default_path
-    from alcove.client.leader import Timing
-    from alcove.controllers.controller import Options
-    from alcove.processes.controllers import Config
-    from alcove.processes.controllers import main as run_controllers
+    from alcove.client.leader import LeaderTiming
+    from alcove.controllers.controller import ControllerOptions
+    from alcove.processes.controllers import ControllersConfig, run_controllers
 
-    config = Config(
+    config = ControllersConfig(
         kubeconfig=kubeconfig or default_path(),
         planes=paths_of(plane),
         planes_folder=planes,
-        options=Options(default_network_template=default_network_template_path),
+        options=ControllerOptions(default_network_template=default_network_template_path),
         probe_port=probe_port,
-        timing=Timing.of(lease_seconds),
+        timing=LeaderTiming.of(lease_seconds),
     )
     configure("controllers", log_level, log_format)
-    if told := run_controllers(config):
-        raise fail(told)
+    if message := run_controllers(config):
+        raise fail(message)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import Code, Failure, told
-from alcove.cli.options import Format, FormatOption
+from alcove.cli.errors import CliError, ExitCode, exit_on_error
+from alcove.cli.options import FormatOption, OutputFormat
 
 app = typer.Typer(help="Images on this machine's nodes.", no_args_is_help=True)
 
@@ -20,7 +20,7 @@ DataOption = Annotated[
 
 def image_folders(name: str, data: Path | None) -> dict[str, Path]:
     """Where each node of the cluster keeps its images. Raises Failure: there is no node here."""
-    from alcove.cli.places import cluster_data
+    from alcove.cli.data_directories import cluster_data
 
     place = data or cluster_data(name)
     nodes = sorted(each for each in (place / "nodes").glob("*") if each.is_dir())
@@ -28,7 +28,7 @@ def image_folders(name: str, data: Path | None) -> dict[str, Path]:
         return {each.name: each / "images" for each in nodes}
     if (place / "node.kubeconfig").exists():
         return {"this machine": place / "images"}
-    raise Failure(f"no node keeps its state in {place}; `alcove up` makes one", Code.UNREACHABLE)
+    raise CliError(f"no node keeps its state in {place}; `alcove up` makes one", ExitCode.UNREACHABLE)
 
 
 @app.command()
@@ -46,35 +46,35 @@ def load(
     from alcove.agent.images import commands
     from alcove.agent.images.model import ImageFailure
 
-    with told():
+    with exit_on_error():
         folders = image_folders(name, data)
         if node and node not in folders:
-            raise Failure(f"there is no node {node} here, but {', '.join(folders)}", Code.NOT_FOUND)
+            raise CliError(f"there is no node {node} here, but {', '.join(folders)}", ExitCode.NOT_FOUND)
         for owner, folder in folders.items():
             if node and owner != node:
                 continue
             try:
                 images = asyncio.run(commands.load(folder, archive))
             except ImageFailure as error:
-                raise Failure(str(error)) from error
+                raise CliError(str(error)) from error
             for image in images:
                 typer.echo(f"{', '.join(image.names)} is on {owner}")
 
 
 @app.command("list")
-def list_(form: FormatOption = Format.TABLE, name: ClusterOption = "", data: DataOption = None) -> None:
+def list_(form: FormatOption = OutputFormat.TABLE, name: ClusterOption = "", data: DataOption = None) -> None:
     """List the images on this machine's nodes."""
     from alcove.agent.images import commands
     from alcove.cli.output import show_rows
 
-    with told():
+    with exit_on_error():
         rows = [
             (label, owner, image.digest, f"{image.size_bytes / 1e6:.1f} MB")
             for owner, folder in image_folders(name, data).items()
             for image in commands.list_images(folder)
             for label in image.names or ("<none>",)
         ]
-        if form is Format.TABLE:
+        if form is OutputFormat.TABLE:
             rows = [(label, owner, digest[:19], size) for label, owner, digest, size in rows]
         show_rows(("IMAGE", "NODE", "DIGEST", "SIZE"), rows, form)
 
@@ -89,10 +89,10 @@ def remove(
     from alcove.agent.images import commands
     from alcove.agent.images.model import ImageFailure
 
-    with told():
+    with exit_on_error():
         for owner, folder in image_folders(name, data).items():
             try:
                 commands.remove(folder, image)
             except ImageFailure as error:
-                raise Failure(f"{owner}: {error}", Code.NOT_FOUND) from error
+                raise CliError(f"{owner}: {error}", ExitCode.NOT_FOUND) from error
             typer.echo(f"{image} is no longer on {owner}")

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from alcove.cli.failures import Failure, told
+from alcove.cli.errors import CliError, exit_on_error
 from alcove.cli.node import DEFAULT_DATA, DataOption
 
 if TYPE_CHECKING:
-    from alcove.cli.enrolment import Joined
+    from alcove.cli.enrolment import JoinedNode
 
 
 def leave(data: DataOption = DEFAULT_DATA) -> None:
     """Take everything of the node off this machine, which is to be no node any more; stop its agent first."""
     import shutil
 
-    from alcove.cli.enrolment import Joined
+    from alcove.cli.enrolment import JoinedNode
 
-    with told():
-        joined = Joined.load(data)
+    with exit_on_error():
+        joined = JoinedNode.load(data)
         if pid := _agent(data):
-            raise Failure(f"its agent is running (pid {pid}); stop it first")
+            raise CliError(f"its agent is running (pid {pid}); stop it first")
         if joined.underlay:
             _clear(joined, data.resolve())
         shutil.rmtree(data)
@@ -48,16 +48,16 @@ def _agent(data: Path) -> int | None:
     return None
 
 
-def _clear(joined: Joined, data: Path) -> None:
+def _clear(joined: JoinedNode, data: Path) -> None:
     """What a node that runs pods has in the kernel."""
     import os
 
     from alcove.dataplane import instance
     from alcove.processes.agent import instance_of
-    from alcove.processes.machine import sweep
+    from alcove.processes.machine import cleanup
 
     if os.geteuid() != 0:
-        raise Failure("what the node has in the kernel is root's; run it with sudo")
+        raise CliError("what the node has in the kernel is root's; run it with sudo")
     own = instance_of(joined.name)
-    sweep.clear(data, own)
+    cleanup.clear(data, own)
     instance.remove(own, joined.underlay)

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from alcove.cli import suggestions
-from alcove.cli.failures import Code, Failure, fail, told
-from alcove.cli.options import Format, FormatOption
-from alcove.cli.places import DEFAULT_NAME, NAME_VARIABLE, cluster_data
+from alcove.cli.data_directories import DEFAULT_NAME, NAME_VARIABLE, cluster_data
+from alcove.cli.errors import CliError, ExitCode, exit_on_error, fail
+from alcove.cli.options import FormatOption, OutputFormat
 from alcove.component.logs import Form, Level
 from alcove.processes.verbs.logs import LOG_FORMAT, LOG_LEVEL
 
@@ -29,10 +29,12 @@ RESERVED = frozenset(("logs", "nodes", "pki", "agent"))
 """Folders of the default cluster, below which those of the others are."""
 
 
-def place_of(name: str, data: Path | None) -> Path:
+def data_directory_of(name: str, data: Path | None) -> Path:
     """Raises Failure."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", name) or name in RESERVED:
-        raise Failure(f'"{name}" cannot be a cluster\'s name: take lower-case letters and digits', Code.USAGE)
+        raise CliError(
+            f'"{name}" cannot be a cluster\'s name: take lower-case letters and digits', ExitCode.USAGE
+        )
     return data if data is not None else cluster_data(name)
 
 
@@ -62,15 +64,15 @@ def up(
     data: DataOption = None,
 ) -> None:
     """Start this machine's cluster in the background, and show what it can do."""
-    from alcove.processes.machine.asked import NotUp, Wanted
+    from alcove.processes.machine.cluster_request import ClusterNotUp, RequestedCluster
     from alcove.processes.machine.progress import Progress
     from alcove.processes.up import start
     from alcove.processes.verbs import welcome
 
     progress = Progress()
-    with told():
-        place = place_of(name, data)
-        wanted = Wanted(
+    with exit_on_error():
+        place = data_directory_of(name, data)
+        wanted = RequestedCluster(
             name=name,
             nodes=nodes,
             port=port,
@@ -81,8 +83,8 @@ def up(
         )
         try:
             cluster = start(place, wanted, progress)
-        except NotUp as error:
-            raise Failure(str(error)) from error
+        except ClusterNotUp as error:
+            raise CliError(str(error)) from error
         typer.echo(f"up in {progress.seconds:.1f} s")
         is_good = True
         if demo and cluster.nodes:
@@ -97,13 +99,13 @@ def up(
 def down(name: NameOption = DEFAULT_NAME, data: DataOption = None) -> None:
     """Stop this machine's cluster, pods too; its state stays, and `up` starts the pods again."""
     from alcove.processes.down import stop
-    from alcove.processes.machine.asked import NotUp
+    from alcove.processes.machine.cluster_request import ClusterNotUp
 
-    with told():
+    with exit_on_error():
         try:
-            stopped = stop(place_of(name, data))
-        except NotUp as error:
-            raise Failure(str(error)) from error
+            stopped = stop(data_directory_of(name, data))
+        except ClusterNotUp as error:
+            raise CliError(str(error)) from error
     typer.echo("down" if stopped else "was not up")
 
 
@@ -113,31 +115,33 @@ def destroy(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove this machine's cluster with all its state, and everything it has in the kernel."""
-    from alcove.processes.machine.asked import NotUp
+    from alcove.processes.machine.cluster_request import ClusterNotUp
 
-    with told():
-        place = place_of(name, data)
+    with exit_on_error():
+        place = data_directory_of(name, data)
         if not yes:
             if not sys.stdin.isatty():
-                raise Failure("this removes every tenant and object; --yes says that you mean it", Code.USAGE)
+                raise CliError(
+                    "this removes every tenant and object; --yes says that you mean it", ExitCode.USAGE
+                )
             typer.confirm(f"Remove the cluster in {place}, with all its tenants?", abort=True)
         from alcove.processes.down import destroy as remove
 
         try:
             removed = remove(place)
-        except NotUp as error:
-            raise Failure(str(error)) from error
+        except ClusterNotUp as error:
+            raise CliError(str(error)) from error
     typer.echo("gone" if removed else "there was none")
 
 
 def status(
-    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = Format.TABLE
+    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = OutputFormat.TABLE
 ) -> None:
     """Show what of this machine's cluster runs; exits with 3 if it is down, with 1 if a part is."""
     from alcove.processes.verbs.status import report
 
-    with told():
-        place = place_of(name, data)
+    with exit_on_error():
+        place = data_directory_of(name, data)
         if not report(place, form):
             raise fail("a part of the cluster does not work; `alcove logs PART` may tell why")
 
@@ -158,15 +162,17 @@ def logs(
     """Show the logs of the cluster's processes."""
     from alcove.processes.machine import logs as files
 
-    with told():
-        folder = place_of(name, data) / "logs"
+    with exit_on_error():
+        folder = data_directory_of(name, data) / "logs"
         known = {path.stem: path for path in sorted(folder.glob("*.log"))}
         wanted = component or list(known)
         if missing := [each for each in wanted if each not in known]:
             there = f"there are {', '.join(known)}" if known else f"there are none in {folder}"
-            raise Failure(f"no log of {', '.join(missing)}; {there}", Code.NOT_FOUND)
+            raise CliError(f"no log of {', '.join(missing)}; {there}", ExitCode.NOT_FOUND)
         if not wanted:
-            raise Failure(f"there are no logs in {folder}; `alcove up` starts a cluster", Code.UNREACHABLE)
+            raise CliError(
+                f"there are no logs in {folder}; `alcove up` starts a cluster", ExitCode.UNREACHABLE
+            )
         paths = [known[each] for each in wanted]
         prefix = len(paths) > 1
         for path in paths:
@@ -178,26 +184,26 @@ def logs(
 
 
 def doctor(
-    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = Format.TABLE
+    name: NameOption = DEFAULT_NAME, data: DataOption = None, form: FormatOption = OutputFormat.TABLE
 ) -> None:
     """Try what this machine can do, and say what would mend the rest; exits with 0 only if it can run tenants' pods."""
     from alcove.cli.output import show_rows
-    from alcove.processes.machine import cluster, findings, holding
-    from alcove.processes.machine.asked import PORT
+    from alcove.processes.machine import cluster, preflight, supervisor_state
+    from alcove.processes.machine.cluster_request import PORT
 
-    with told():
-        place = place_of(name, data)
+    with exit_on_error():
+        place = data_directory_of(name, data)
         try:
             known = cluster.load(place)
         except cluster.BadCluster as error:
-            raise Failure(str(error)) from error
-        is_up = holding.holder(place) is not None
-        found = findings.look(findings.Place(place, known.port if known else PORT, is_up))
+            raise CliError(str(error)) from error
+        is_up = supervisor_state.holder(place) is not None
+        found = preflight.look(preflight.DataDirectory(place, known.port if known else PORT, is_up))
         show_rows(("CHECK", "STATE", "DETAIL", "FIX"), [_row(each) for each in found], form)
-        lacking = findings.lacking(found)
-        if missing := [*lacking, *findings.without_tenants(found)]:
+        lacking = preflight.lacking(found)
+        if missing := [*lacking, *preflight.without_tenants(found)]:
             what = "tenants' pods cannot run here"
-            if any(each.state is findings.State.FAILED for each in lacking):
+            if any(each.state is preflight.CheckState.FAILED for each in lacking):
                 what = "a cluster cannot start here"
             elif lacking:
                 what = "nodes here can only be hollow"
@@ -205,7 +211,7 @@ def doctor(
 
 
 def _row(finding: object) -> tuple[object, ...]:
-    from alcove.processes.machine.findings import Finding
+    from alcove.processes.machine.preflight import PreflightFinding
 
-    assert isinstance(finding, Finding)
+    assert isinstance(finding, PreflightFinding)
     return finding.name, finding.state.value, finding.detail, finding.fix

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from alcove.cli.failures import fail
+from alcove.cli.errors import fail
 from alcove.component.logs import Form, Level, configure
 from alcove.processes.verbs.logs import FormatOption, LevelOption
 from alcove.processes.verbs.planes import Planes, PlanesFolder, paths_of
@@ -33,18 +33,17 @@ def scheduler(
 ) -> None:
     """Place pods of all planes on nodes, in one process at a time."""
     from alcove.client.kubeconfig import default_path
-    from alcove.client.leader import Timing
-    from alcove.processes.scheduler import Config
-    from alcove.processes.scheduler import main as run_scheduler
+    from alcove.client.leader import LeaderTiming
+    from alcove.processes.scheduler import SchedulerConfig, run_scheduler
 
-    config = Config(
+    config = SchedulerConfig(
         kubeconfig=kubeconfig or default_path(),
         planes=paths_of(plane),
         planes_folder=planes,
         is_fair=fair,
         probe_port=probe_port,
-        timing=Timing.of(lease_seconds),
+        timing=LeaderTiming.of(lease_seconds),
     )
     configure("scheduler", log_level, log_format)
-    if told := run_scheduler(config):
-        raise fail(told)
+    if message := run_scheduler(config):
+        raise fail(message)

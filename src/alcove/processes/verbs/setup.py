@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alcove.cli.failures import Failure, told
+from alcove.cli.errors import CliError, exit_on_error
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "packages"
 """In a checkout `src/alcove/deploy` is a link to `deploy`; a wheel holds the files."""
@@ -15,8 +15,8 @@ def setup() -> None:
     import os
     import shutil
 
-    with told():
+    with exit_on_error():
         shell = shutil.which("bash")
         if shell is None:
-            raise Failure("bash is not installed")
+            raise CliError("bash is not installed")
         os.execv(shell, [shell, str(SCRIPT)])

@@ -8,36 +8,36 @@ from pathlib import Path
 
 import typer
 
-from alcove.cli.failures import Code, Failure
-from alcove.cli.options import Format
+from alcove.cli.errors import CliError, ExitCode
+from alcove.cli.options import OutputFormat
 from alcove.cli.output import show_rows
-from alcove.processes.machine import cluster, holding
-from alcove.processes.machine.cluster import BadCluster, Cluster
-from alcove.processes.machine.holding import State
+from alcove.processes.machine import cluster, supervisor_state
+from alcove.processes.machine.cluster import BadCluster, LocalCluster
+from alcove.processes.machine.supervisor_state import ComponentState
 
 HEADS = ("PART", "STATE", "PID", "MEMORY", "RESTARTS", "SINCE", "DETAIL")
 
 
-def report(data: Path, form: Format) -> bool:
+def report(data: Path, form: OutputFormat) -> bool:
     """Shows it; returns whether everything works. Raises Failure: the cluster is down."""
     try:
         asked = cluster.load(data)
     except BadCluster as error:
-        raise Failure(str(error)) from error
-    if asked is None or holding.holder(data) is None:
-        raise Failure("not up; `alcove up` starts it", Code.UNREACHABLE)
+        raise CliError(str(error)) from error
+    if asked is None or supervisor_state.holder(data) is None:
+        raise CliError("not up; `alcove up` starts it", ExitCode.UNREACHABLE)
     nodes = _nodes(asked)
-    states = holding.states(data)
+    states = supervisor_state.states(data)
     wanted = ["apiserver", "controllers", "scheduler", *(node.name for node in asked.all_nodes())]
-    rows = [_row(name, states.get(name, State()), nodes) for name in wanted]
-    if form is Format.TABLE:
+    rows = [_row(name, states.get(name, ComponentState()), nodes) for name in wanted]
+    if form is OutputFormat.TABLE:
         kind = "hollow nodes" if asked.hollow else str(asked.underlay)
         typer.echo(f"cluster {asked.name}: https://127.0.0.1:{asked.port}, {kind}, state in {data}\n")
     show_rows(HEADS, rows, form)
     return nodes is not None and all(row[1] in ("up", "Ready") for row in rows)
 
 
-def _row(name: str, state: State, nodes: dict[str, str] | None) -> tuple[object, ...]:
+def _row(name: str, state: ComponentState, nodes: dict[str, str] | None) -> tuple[object, ...]:
     since = _age(time.time() - state.since) if state.since else ""
     if state.pid is None:
         return name, "down", "", "", state.restarts, since, state.ended or "starts"
@@ -49,16 +49,16 @@ def _row(name: str, state: State, nodes: dict[str, str] | None) -> tuple[object,
     return name, shown, state.pid, _memory(state.pid), state.restarts, since, detail or state.ended
 
 
-def _nodes(asked: Cluster) -> dict[str, str] | None:
+def _nodes(asked: LocalCluster) -> dict[str, str] | None:
     """Each node's condition; None: the API does not answer."""
     from alcove.api.errors import ApiError
     from alcove.cli.connection import ConnectionFailed
-    from alcove.cli.session import Session
+    from alcove.cli.session import CliSession
     from alcove.client.resources import NODES
     from alcove.processes.machine.readiness import is_ready
 
     try:
-        found = Session(asked.admin_kubeconfig).items(NODES)
+        found = CliSession(asked.admin_kubeconfig).items(NODES)
     except (ApiError, ConnectionFailed):
         return None
     return {node["metadata"]["name"]: "Ready" if is_ready(node) else "NotReady" for node in found}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import typer
 
-from alcove.cli.places import ADMIN_KUBECONFIG, DEFAULT_NAME, cluster_data
-from alcove.processes.machine.cluster import Cluster
+from alcove.cli.data_directories import ADMIN_KUBECONFIG, DEFAULT_NAME, cluster_data
+from alcove.processes.machine.cluster import LocalCluster
 
 
-def describe(cluster: Cluster, *, with_demo: bool) -> None:
+def describe(cluster: LocalCluster, *, with_demo: bool) -> None:
     program = _program()
     typer.echo("\nNext, as ring0, the cluster's owner:\n")
     if cluster.data != cluster_data(DEFAULT_NAME).resolve():

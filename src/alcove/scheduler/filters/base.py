@@ -10,12 +10,12 @@ from typing import ClassVar
 from msgspec import Struct
 
 from alcove.scheduler.arrays import EVERY, Bools, Rows
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.world import World
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 
-class Scope(Enum):
+class FilterScope(Enum):
     """What an answer depends on besides the pod's shape, and so how long it holds."""
 
     NODE = "what the node is"
@@ -37,23 +37,23 @@ class Filter(ABC):
 
     name: ClassVar[str]
     """As kube-scheduler names the plugin."""
-    scope: ClassVar[Scope]
+    scope: ClassVar[FilterScope]
     reason: ClassVar[str] = ""
     is_curable: ClassVar[bool] = False
-    cured_by: ClassVar[Cause]
+    cured_by: ClassVar[WakeCause]
     """What may let a refused pod pass later."""
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         """Whether it could refuse any node at all: skipped if not."""
         return True
 
-    def fault(self, world: World, pod: Pod) -> str:
+    def fault(self, cache: SchedulerCache, pod: SchedulerPod) -> str:
         """Why the pod can go nowhere, whatever the nodes; empty if there is no such reason."""
         return ""
 
     @abstractmethod
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools: ...
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools: ...
 
-    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+    def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
         """Every node that does not pass, by reason; a node can have several."""
-        yield Refusal(self.reason, ~self.passes(world, pod, EVERY), self.is_curable)
+        yield Refusal(self.reason, ~self.passes(cache, pod, EVERY), self.is_curable)

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from alcove.scheduler.amounts import PODS
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.filters.base import Filter, Refusal, Scope
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.world import World
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope, Refusal
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.resource_amounts import PODS
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 
 class NodeResourcesFit(Filter):
     name = "NodeResourcesFit"
-    scope = Scope.USE
+    scope = FilterScope.USE
     is_curable = True
-    cured_by = Cause.NODE_ADDED | Cause.NODE_GREW | Cause.ROOM
+    cured_by = WakeCause.NODE_ADDED | WakeCause.NODE_GREW | WakeCause.ROOM
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
-        nodes, demand = world.nodes, world.demand(pod.shape)
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
+        nodes, demand = cache.nodes, cache.demand(pod.shape)
         if len(demand.amounts) < len(pod.shape.requests.amounts):
             return np.zeros(len(nodes.is_alive[rows]), dtype=np.bool_)
         allocatable, requested = nodes.allocatable, nodes.requested
@@ -31,9 +31,9 @@ class NodeResourcesFit(Filter):
             fits &= allocatable[row][rows] - requested[row][rows] >= amount
         return fits
 
-    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+    def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
         """A node lacks one resource or several. If it has too little of one altogether, nobody's leaving helps."""
-        nodes = world.nodes
+        nodes = cache.nodes
         asked = pod.shape.requests.amounts
         hopeless = np.zeros(nodes.size, dtype=np.bool_)
         for name, amount in asked.items():
@@ -41,14 +41,14 @@ class NodeResourcesFit(Filter):
                 row = nodes.rows.get(name)
                 hopeless |= True if row is None else nodes.allocatable[row] < amount
         for name, amount in asked.items():
-            lacking = self._lacking(world, name, amount)
+            lacking = self._lacking(cache, name, amount)
             reason = "Too many pods" if name == PODS else f"Insufficient {name}"
             yield Refusal(reason, lacking & ~hopeless, True)
             yield Refusal(reason, lacking & hopeless, False)
 
     @staticmethod
-    def _lacking(world: World, name: str, amount: int) -> Bools:
-        nodes = world.nodes
+    def _lacking(cache: SchedulerCache, name: str, amount: int) -> Bools:
+        nodes = cache.nodes
         row = nodes.rows.get(name)
         if row is None:
             return np.ones(nodes.size, dtype=np.bool_)

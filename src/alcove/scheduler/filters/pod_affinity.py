@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from alcove.scheduler import domains
+from alcove.scheduler.affinity_index import Links
+from alcove.scheduler.affinity_rules import AffinityRule
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.book import Links
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.filters.base import Filter, Refusal, Scope
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.rules import Rule
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope, Refusal
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.selections import picks
-from alcove.scheduler.world import World
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_FAR = "node(s) didn't match pod anti-affinity rules"
@@ -23,84 +23,88 @@ KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 class InterPodAffinity(Filter):
     name = "InterPodAffinity"
-    scope = Scope.WORLD
+    scope = FilterScope.WORLD
     is_curable = True
     cured_by = (
-        Cause.NODE_ADDED | Cause.NODE_RELABELED | Cause.POD_GONE | Cause.POD_PLACED | Cause.POD_RELABELED
+        WakeCause.NODE_ADDED
+        | WakeCause.NODE_RELABELED
+        | WakeCause.POD_GONE
+        | WakeCause.POD_PLACED
+        | WakeCause.POD_RELABELED
     )
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         affinity = pod.shape.affinity
-        return bool(affinity.near or affinity.far or _repelling(world, pod))
+        return bool(affinity.near or affinity.far or _repelling(cache, pod))
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
-        passing = np.ones(world.nodes.size, dtype=np.bool_)
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
+        passing = np.ones(cache.nodes.size, dtype=np.bool_)
         if pod.shape.affinity.near:
-            passing &= _near(world, pod)
+            passing &= _near(cache, pod)
         if pod.shape.affinity.far:
-            passing &= ~_close(world, pod)
-        for rule in _repelling(world, pod):
-            passing &= ~_around(world, rule)
+            passing &= ~_close(cache, pod)
+        for rule in _repelling(cache, pod):
+            passing &= ~_around(cache, rule)
         chosen: Bools = passing[rows]
         return chosen
 
-    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+    def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
         """In this order, the first that applies to a node."""
-        nobody = np.zeros(world.nodes.size, dtype=np.bool_)
-        lonely = ~_near(world, pod) if pod.shape.affinity.near else nobody
-        close = _close(world, pod) & ~lonely
+        nobody = np.zeros(cache.nodes.size, dtype=np.bool_)
+        lonely = ~_near(cache, pod) if pod.shape.affinity.near else nobody
+        close = _close(cache, pod) & ~lonely
         repelled = nobody.copy()
-        for rule in _repelling(world, pod):
-            repelled |= _around(world, rule)
+        for rule in _repelling(cache, pod):
+            repelled |= _around(cache, rule)
         yield Refusal(NOT_NEAR, lonely, False)
         yield Refusal(NOT_FAR, close, True)
         yield Refusal(KEPT_AWAY, repelled & ~lonely & ~close, True)
 
 
-def _repelling(world: World, pod: Pod) -> list[Rule]:
-    return [rule for rule in world.book(pod.tenant).rules_about(pod.group) if rule.key.weight == 0]
+def _repelling(cache: SchedulerCache, pod: SchedulerPod) -> list[AffinityRule]:
+    return [rule for rule in cache.book(pod.tenant).rules_about(pod.group) if rule.key.weight == 0]
 
 
-def _near(world: World, pod: Pod) -> Bools:
+def _near(cache: SchedulerCache, pod: SchedulerPod) -> Bools:
     """Nodes in whose domains, for every term, there is a pod that all terms pick. Of pods that want
     their like near, the first may go anywhere: there is nobody yet."""
     links = pod.shape.links
     assert isinstance(links, Links)
     (selection,) = links.near
-    counts = selection.placed.vector(world.nodes.size)
-    labeled, near = world.nodes.is_alive.copy(), world.nodes.is_alive.copy()
+    counts = selection.placed.vector(cache.nodes.size)
+    labeled, near = cache.nodes.is_alive.copy(), cache.nodes.is_alive.copy()
     is_anybody = False
     for term in pod.shape.affinity.near:
-        column = world.nodes.labels.get(term.topology_key)
+        column = cache.nodes.labels.get(term.topology_key)
         if column is None:
             return np.zeros_like(near)
         around = domains.by_node(column, counts)
         labeled &= column.ids != 0
         near &= around > 0
         is_anybody = is_anybody or bool(around.any())
-    if not is_anybody and picks(selection.picked, pod.group, world.book(pod.tenant).namespaces):
+    if not is_anybody and picks(selection.picked, pod.group, cache.book(pod.tenant).namespaces):
         return labeled
     return near & labeled
 
 
-def _close(world: World, pod: Pod) -> Bools:
+def _close(cache: SchedulerCache, pod: SchedulerPod) -> Bools:
     """Nodes in whose domains there is, for some term, a pod it does not want near."""
     links = pod.shape.links
     assert isinstance(links, Links)
-    size = world.nodes.size
+    size = cache.nodes.size
     close = np.zeros(size, dtype=np.bool_)
     for term, selection in zip(pod.shape.affinity.far, links.far, strict=True):
         counts = selection.placed.vector(size)
         if selection.nominated:
             counts = counts + selection.nominated.vector(size)
-        close |= domains.by_node(world.nodes.labels.get(term.topology_key), counts) > 0
+        close |= domains.by_node(cache.nodes.labels.get(term.topology_key), counts) > 0
     return close
 
 
-def _around(world: World, rule: Rule) -> Bools:
-    column = world.nodes.labels.get(rule.key.term.topology_key)
-    owners = rule.owners.vector(world.nodes.size)
+def _around(cache: SchedulerCache, rule: AffinityRule) -> Bools:
+    column = cache.nodes.labels.get(rule.key.term.topology_key)
+    owners = rule.owners.vector(cache.nodes.size)
     if rule.coming:
-        owners = owners + rule.coming.vector(world.nodes.size)
+        owners = owners + rule.coming.vector(cache.nodes.size)
     around: Bools = domains.by_node(column, owners) > 0
     return around

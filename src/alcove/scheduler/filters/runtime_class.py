@@ -5,27 +5,27 @@ have is none.
 """
 
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.filters.base import Filter, Scope
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.world import World
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 
 class RuntimeHandler(Filter):
     name = "RuntimeHandler"
-    scope = Scope.NODE
+    scope = FilterScope.NODE
     reason = "node(s) didn't have the pod's runtime handler"
-    cured_by = Cause.NODE_ADDED | Cause.NODE_HANDLERS | Cause.RUNTIME_CLASS
+    cured_by = WakeCause.NODE_ADDED | WakeCause.NODE_HANDLERS | WakeCause.RUNTIME_CLASS
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         return bool(pod.shape.runtime_class)
 
-    def fault(self, world: World, pod: Pod) -> str:
-        wanted = pod.shape.runtime_class
-        if wanted in world.handlers.get(pod.tenant, {}):
+    def fault(self, cache: SchedulerCache, pod: SchedulerPod) -> str:
+        desired = pod.shape.runtime_class
+        if desired in cache.handlers.get(pod.tenant, {}):
             return ""
-        return f'runtimeclass.node.k8s.io "{wanted}" not found'
+        return f'runtimeclass.node.k8s.io "{desired}" not found'
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
-        handler = world.handlers[pod.tenant][pod.shape.runtime_class]
-        return world.nodes.handlers.test(lambda handlers: handler in handlers, rows)
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
+        handler = cache.handlers[pod.tenant][pod.shape.runtime_class]
+        return cache.nodes.handlers.test(lambda handlers: handler in handlers, rows)

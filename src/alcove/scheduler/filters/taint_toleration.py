@@ -5,19 +5,19 @@ Kubernetes does not tell either).
 """
 
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.filters.base import Filter, Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.taints import forbids
-from alcove.scheduler.world import World
 
 
 class TaintToleration(Filter):
     name = "TaintToleration"
-    scope = Scope.NODE
+    scope = FilterScope.NODE
     reason = "node(s) had untolerated taint(s)"
-    cured_by = Cause.NODE_ADDED | Cause.NODE_RETAINTED
+    cured_by = WakeCause.NODE_ADDED | WakeCause.NODE_RETAINTED
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
         tolerations = pod.shape.tolerations
-        return world.nodes.taints.test(lambda taints: not forbids(taints, tolerations), rows)
+        return cache.nodes.taints.test(lambda taints: not forbids(taints, tolerations), rows)

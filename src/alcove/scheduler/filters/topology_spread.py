@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from alcove.scheduler import domains
+from alcove.scheduler.affinity_index import Links
 from alcove.scheduler.arrays import EVERY, Bools, Ids, Ints, Rows
-from alcove.scheduler.book import Links
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.columns import Column
-from alcove.scheduler.filters.base import Filter, Refusal, Scope
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.podterms import Spread
-from alcove.scheduler.selections import Selection, picks
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope, Refusal
+from alcove.scheduler.label_columns import LabelColumn
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.podterms import SpreadConstraint
+from alcove.scheduler.scheduler_cache import SchedulerCache
+from alcove.scheduler.selections import PodSelection, picks
 from alcove.scheduler.taints import forbids
-from alcove.scheduler.world import World
 
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 UNLABELED = f"{UNEVEN} (missing required label)"
@@ -24,33 +24,33 @@ UNLABELED = f"{UNEVEN} (missing required label)"
 
 class PodTopologySpread(Filter):
     name = "PodTopologySpread"
-    scope = Scope.WORLD
+    scope = FilterScope.WORLD
     is_curable = True
     cured_by = (
-        Cause.NODE_ADDED
-        | Cause.NODE_RELABELED
-        | Cause.NODE_RETAINTED
-        | Cause.NODE_REMOVED
-        | Cause.POD_GONE
-        | Cause.POD_PLACED
-        | Cause.POD_RELABELED
+        WakeCause.NODE_ADDED
+        | WakeCause.NODE_RELABELED
+        | WakeCause.NODE_RETAINTED
+        | WakeCause.NODE_REMOVED
+        | WakeCause.POD_GONE
+        | WakeCause.POD_PLACED
+        | WakeCause.POD_RELABELED
     )
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         return bool(pod.shape.spread_hard)
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
-        passing = np.ones(world.nodes.size, dtype=np.bool_)
-        for _, is_even in _judgements(world, pod):
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
+        passing = np.ones(cache.nodes.size, dtype=np.bool_)
+        for _, is_even in _judgements(cache, pod):
             passing &= is_even
         chosen: Bools = passing[rows]
         return chosen
 
-    def refusals(self, world: World, pod: Pod) -> Iterator[Refusal]:
+    def refusals(self, cache: SchedulerCache, pod: SchedulerPod) -> Iterator[Refusal]:
         """The first constraint that a node does not meet is the reason."""
-        left = np.ones(world.nodes.size, dtype=np.bool_)
+        left = np.ones(cache.nodes.size, dtype=np.bool_)
         unlabeled, uneven = np.zeros_like(left), np.zeros_like(left)
-        for has_label, is_even in _judgements(world, pod):
+        for has_label, is_even in _judgements(cache, pod):
             unlabeled |= left & ~has_label
             uneven |= left & has_label & ~is_even
             left &= is_even
@@ -58,31 +58,36 @@ class PodTopologySpread(Filter):
         yield Refusal(UNEVEN, uneven, True)
 
 
-def _judgements(world: World, pod: Pod) -> Iterator[tuple[Bools, Bools]]:
+def _judgements(cache: SchedulerCache, pod: SchedulerPod) -> Iterator[tuple[Bools, Bools]]:
     """For each constraint: which nodes have its label, and where the pod would keep evenness."""
     constraints, links = pod.shape.spread_hard, pod.shape.links
     assert isinstance(links, Links)
-    columns = [world.nodes.labels.get(each.topology_key) for each in constraints]
-    counted = eligible(world, columns, True)
+    columns = [cache.nodes.labels.get(each.topology_key) for each in constraints]
+    counted = eligible(cache, columns, True)
     for spread, selection, column in zip(constraints, links.spread_hard, columns, strict=True):
         if column is None:
-            nobody = np.zeros(world.nodes.size, dtype=np.bool_)
+            nobody = np.zeros(cache.nodes.size, dtype=np.bool_)
             yield nobody, nobody
             continue
-        within = heeding(world, pod, spread, counted)
-        yield column.ids != 0, _even(world, pod, spread, selection, column, within)
+        within = heeding(cache, pod, spread, counted)
+        yield column.ids != 0, _even(cache, pod, spread, selection, column, within)
 
 
 def _even(
-    world: World, pod: Pod, spread: Spread, selection: Selection, column: Column, within: Bools | None
+    cache: SchedulerCache,
+    pod: SchedulerPod,
+    spread: SpreadConstraint,
+    selection: PodSelection,
+    column: LabelColumn,
+    within: Bools | None,
 ) -> Bools:
     """Nodes in whose domain one more of the pod keeps evenness."""
     ids: Ids = column.ids if within is None else np.where(within, column.ids, 0)
-    counts = domains.sums(ids, column.size, matching(world, spread, selection))
+    counts = domains.sums(ids, column.size, matching(cache, spread, selection))
     there = np.bincount(ids, minlength=column.size)[1:] > 0
     in_use = counts[1:][there]
     is_enough = len(in_use) >= max(spread.domains_least, 1)
-    oneself = int(picks(spread.picked, pod.group, world.book(pod.tenant).namespaces))
+    oneself = int(picks(spread.picked, pod.group, cache.book(pod.tenant).namespaces))
     even: Bools = counts + oneself - (int(in_use.min()) if is_enough else 0) <= spread.skew_max
     even[0] = False
     passing: Bools = even[column.ids]
@@ -103,33 +108,35 @@ def _least_with(in_use: Ints, here: int, coming: int) -> int:
     return min(int(second if here == first else first), here + coming)
 
 
-def eligible(world: World, columns: list[Column | None], needs_all: bool) -> Bools | None:
+def eligible(cache: SchedulerCache, columns: list[LabelColumn | None], needs_all: bool) -> Bools | None:
     """Nodes that have all the labels; None: every node that matters has, there being one label."""
     if not needs_all or len(columns) < 2:
         return None
-    having = world.nodes.is_alive.copy()
+    having = cache.nodes.is_alive.copy()
     for column in columns:
         having &= (column.ids != 0) if column is not None else False
     return having
 
 
-def heeding(world: World, pod: Pod, spread: Spread, among: Bools | None) -> Bools | None:
+def heeding(
+    cache: SchedulerCache, pod: SchedulerPod, spread: SpreadConstraint, among: Bools | None
+) -> Bools | None:
     """Of these nodes (None: of all), those that the constraint counts: by default the ones that the
     pod's node affinity allows."""
     shape = pod.shape
     if spread.heeds_node_affinity and shape.nodes is not None:
-        allowed = shape.nodes.matches(world.nodes, EVERY)
+        allowed = shape.nodes.matches(cache.nodes, EVERY)
         among = allowed if among is None else among & allowed
     if spread.heeds_taints:
-        tolerated = world.nodes.taints.test(lambda taints: not forbids(taints, shape.tolerations), EVERY)
+        tolerated = cache.nodes.taints.test(lambda taints: not forbids(taints, shape.tolerations), EVERY)
         among = tolerated if among is None else among & tolerated
     return among
 
 
-def matching(world: World, spread: Spread, selection: Selection) -> Ints:
+def matching(cache: SchedulerCache, spread: SpreadConstraint, selection: PodSelection) -> Ints:
     """Picked pods on each node that are not about to leave. A selector that picks everything counts
     nobody: so it is in Kubernetes."""
-    size = world.nodes.size
+    size = cache.nodes.size
     if spread.picked.is_everything:
         return np.zeros(size, dtype=np.int64)
     staying = selection.placed.vector(size)

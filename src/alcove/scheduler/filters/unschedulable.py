@@ -1,21 +1,21 @@
 """Nodes that are cordoned take only pods that tolerate it."""
 
 from alcove.scheduler.arrays import Bools, Rows
-from alcove.scheduler.causes import Cause
-from alcove.scheduler.filters.base import Filter, Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.causes import WakeCause
+from alcove.scheduler.filters.base import Filter, FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.taints import UNSCHEDULABLE, is_tolerated
-from alcove.scheduler.world import World
 
 
 class NodeUnschedulable(Filter):
     name = "NodeUnschedulable"
-    scope = Scope.NODE
+    scope = FilterScope.NODE
     reason = "node(s) were unschedulable"
-    cured_by = Cause.NODE_ADDED | Cause.NODE_RETAINTED
+    cured_by = WakeCause.NODE_ADDED | WakeCause.NODE_RETAINTED
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         return not is_tolerated(UNSCHEDULABLE, pod.shape.tolerations)
 
-    def passes(self, world: World, pod: Pod, rows: Rows) -> Bools:
-        return ~world.nodes.is_unschedulable[rows]
+    def passes(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Bools:
+        return ~cache.nodes.is_unschedulable[rows]

@@ -5,27 +5,27 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from alcove.scheduler.amounts import CPU, MEMORY
 from alcove.scheduler.arrays import Ints, Rows
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.resource_amounts import CPU, MEMORY
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score
 from alcove.scheduler.snapshot import CPU_ROW, MEMORY_ROW
-from alcove.scheduler.world import World
 
 Shares = NDArray[np.float64]
 
 
 class BalancedAllocation(Score):
     name = "NodeResourcesBalancedAllocation"
-    scope = Scope.USE
+    scope = FilterScope.USE
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         amounts = pod.shape.requests.amounts
         return CPU in amounts or MEMORY in amounts
 
-    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
-        nodes, amounts = world.nodes, pod.shape.requests.amounts
+    def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints:
+        nodes, amounts = cache.nodes, pod.shape.requests.amounts
         cpu, memory = nodes.allocatable[CPU_ROW][rows], nodes.allocatable[MEMORY_ROW][rows]
         cpu_used, memory_used = nodes.requested[CPU_ROW][rows], nodes.requested[MEMORY_ROW][rows]
         is_there = (cpu > 0) & (memory > 0)

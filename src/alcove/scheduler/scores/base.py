@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from alcove.scheduler.arrays import Bools, Ints, Rows
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.pods import Pod
-from alcove.scheduler.world import World
+from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 
 BEST = 100
 
@@ -20,16 +20,16 @@ class Score(ABC):
 
     name: ClassVar[str]
     """As kube-scheduler names the plugin."""
-    scope: ClassVar[Scope]
+    scope: ClassVar[FilterScope]
 
-    def applies(self, world: World, pod: Pod) -> bool:
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
         """Whether it could tell nodes apart at all: skipped if not."""
         return True
 
     @abstractmethod
-    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints: ...
+    def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints: ...
 
-    def normalized(self, world: World, pod: Pod, raw: Ints, feasible: Bools) -> Ints:
+    def normalized(self, cache: SchedulerCache, pod: SchedulerPod, raw: Ints, feasible: Bools) -> Ints:
         """From 0 to 100, by comparison of the feasible nodes (of all slots)."""
         return raw
 

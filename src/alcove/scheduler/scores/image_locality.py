@@ -7,10 +7,10 @@ that are mounted count as those of containers do, but raise no bound.
 import numpy as np
 
 from alcove.scheduler.arrays import Ints, Rows
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score
-from alcove.scheduler.world import World
 
 _MEBIBYTE = 1024 * 1024
 BYTES_LEAST = 23 * _MEBIBYTE
@@ -19,14 +19,14 @@ BYTES_MOST_PER_CONTAINER = 1000 * _MEBIBYTE
 
 class ImageLocality(Score):
     name = "ImageLocality"
-    scope = Scope.NODE
+    scope = FilterScope.NODE
 
-    def applies(self, world: World, pod: Pod) -> bool:
-        images = world.nodes.images
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
+        images = cache.nodes.images
         return bool(images) and any(image in images for image in pod.shape.images)
 
-    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
-        nodes = world.nodes
+    def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints:
+        nodes = cache.nodes
         bytes_here = np.zeros(nodes.size, dtype=np.int64)
         for image in pod.shape.images:
             having = nodes.images.get(image, {})

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from alcove.scheduler.amounts import CPU, MEMORY
 from alcove.scheduler.arrays import Ints, Rows
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.resource_amounts import CPU, MEMORY
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import BEST, Score
 from alcove.scheduler.snapshot import CPU_ROW, MEMORY_ROW
-from alcove.scheduler.world import World
 
 EVENLY = {CPU: 1, MEMORY: 1}
 _SHOWN = {CPU_ROW: 0, MEMORY_ROW: 1}
@@ -22,13 +22,13 @@ _SHOWN = {CPU_ROW: 0, MEMORY_ROW: 1}
 
 class _Allocation(Score):
     name = "NodeResourcesFit"
-    scope = Scope.USE
+    scope = FilterScope.USE
 
     def __init__(self, weights: dict[str, int] | None = None) -> None:
         self._weights = EVENLY if weights is None else weights
 
-    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
-        nodes = world.nodes
+    def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints:
+        nodes = cache.nodes
         total = np.zeros(len(nodes.is_alive[rows]), dtype=np.int64)
         weights = np.zeros_like(total)
         for name, weight in self._weights.items():
@@ -45,7 +45,7 @@ class _Allocation(Score):
         return mean
 
     @staticmethod
-    def _asked(pod: Pod, name: str) -> int:
+    def _asked(pod: SchedulerPod, name: str) -> int:
         requests = pod.shape.requests
         if name == CPU:
             return requests.shown_cpu

@@ -1,23 +1,23 @@
 """Nodes that would rather not have the pod (PreferNoSchedule taints) are worse."""
 
 from alcove.scheduler.arrays import Bools, Ints, Rows
-from alcove.scheduler.filters.base import Scope
-from alcove.scheduler.pods import Pod
+from alcove.scheduler.filters.base import FilterScope
+from alcove.scheduler.pods import SchedulerPod
+from alcove.scheduler.scheduler_cache import SchedulerCache
 from alcove.scheduler.scores.base import Score, by_absence
 from alcove.scheduler.taints import disliked
-from alcove.scheduler.world import World
 
 
-class TaintPreference(Score):
+class TaintTolerationScore(Score):
     name = "TaintToleration"
-    scope = Scope.NODE
+    scope = FilterScope.NODE
 
-    def applies(self, world: World, pod: Pod) -> bool:
-        return world.nodes.taints.has_preferences
+    def applies(self, cache: SchedulerCache, pod: SchedulerPod) -> bool:
+        return cache.nodes.taints.has_preferences
 
-    def raw(self, world: World, pod: Pod, rows: Rows) -> Ints:
+    def raw(self, cache: SchedulerCache, pod: SchedulerPod, rows: Rows) -> Ints:
         tolerations = pod.shape.tolerations
-        return world.nodes.taints.count(lambda taints: disliked(taints, tolerations), rows)
+        return cache.nodes.taints.count(lambda taints: disliked(taints, tolerations), rows)
 
-    def normalized(self, world: World, pod: Pod, raw: Ints, feasible: Bools) -> Ints:
+    def normalized(self, cache: SchedulerCache, pod: SchedulerPod, raw: Ints, feasible: Bools) -> Ints:
         return by_absence(raw, feasible)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.cni.request import CniError, Command, PodRef, read
+from alcove.agent.cni.request import CniError, CniPodRef, Command, read
 from alcove.api.ids import TenantId
 
 ENVIRONMENT = {
@@ -20,7 +20,7 @@ CONFIG: dict[str, Any] = {"cniVersion": "1.1.0", "name": "alcove", "type": "alco
 def test_add() -> None:
     request = read(ENVIRONMENT, CONFIG)
     assert request.command is Command.ADD
-    assert request.pod == PodRef(TenantId("acme"), "default", "web", "u1")
+    assert request.pod == CniPodRef(TenantId("acme"), "default", "web", "u1")
     assert (request.container, request.interface, request.namespace) == ("c0ffee", "eth0", "/run/netns/x")
 
 
@@ -29,7 +29,7 @@ def test_whose_it_is_may_be_the_configurations_to_say(arguments: str) -> None:
     """Podman says no namespace."""
     config = {**CONFIG, "tenant": "acme", "namespace": "default"}
     request = read({**ENVIRONMENT, "CNI_ARGS": arguments}, config)
-    assert request.pod == PodRef(TenantId("acme"), "default", "web", "")
+    assert request.pod == CniPodRef(TenantId("acme"), "default", "web", "")
 
 
 @pytest.mark.parametrize(

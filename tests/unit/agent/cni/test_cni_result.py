@@ -4,16 +4,16 @@ import pytest
 
 from alcove.agent.cni.result import differs, result_of
 from alcove.agent.network.attachment import Attachment
-from alcove.agent.network.records import Plug, Record
+from alcove.agent.network.attachment_records import AttachmentRecord, VethRecord
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME
 from alcove.dataplane.model import TrafficClass
 from alcove.dns.resolvconf import ResolvConf
-from alcove.network.owners import NetworkId
+from alcove.network.owners import TenantNetworkId
 
 PLUGS = tuple(
-    Plug(
+    VethRecord(
         f"p{n}",
         7,
         f"0a:58:0a:00:00:0{n}",
@@ -26,9 +26,9 @@ PLUGS = tuple(
     for n, gateways in ((0, ("10.0.0.1",)), (1, ()))
 )
 ATTACHMENT = Attachment("/run/netns/x", ("10.0.0.0", "10.0.0.1"), mtu=1450)
-RECORD = Record(
+RECORD = AttachmentRecord(
     PodKey(HOME, TenantId("acme"), "default", "web", "u"),
-    NetworkId(TenantId("acme"), "blue"),
+    TenantNetworkId(TenantId("acme"), "blue"),
     "",
     "v",
     ATTACHMENT,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.images import builtin, commands, incoming
+from alcove.agent.images import builtin, commands, staging
 from alcove.agent.images.catalogue import Catalogue
-from alcove.agent.images.incoming import Incoming
 from alcove.agent.images.model import ImageMissing, PullFailed
-from alcove.agent.images.names import path_of
-from alcove.agent.images.store import EVERYBODY, ImageStore, told
+from alcove.agent.images.references import path_of
+from alcove.agent.images.staging import StagingDirectory
+from alcove.agent.images.store import EVERYBODY, ImageStore, node_status_images
 from alcove.api.ids import TenantId
 
 ACME = TenantId("acme")
@@ -44,10 +44,10 @@ async def test_what_is_loaded_is_seen_by_a_running_agent(tmp_path: Path) -> None
     assert agent.find(ACME, "shop/web:v1") == loaded
     names = [path_of(name) for image in commands.list_images(tmp_path / "images") for name in image.names]
     assert names == [builtin.NAME, "shop/web:v1"]
-    [largest, smallest] = told(agent.all())
+    [largest, smallest] = node_status_images(agent.all())
     assert largest["sizeBytes"] == built_in.size_bytes
     assert smallest["names"] == [loaded.names[0], loaded.id_as(loaded.names[0])]
-    assert told(agent.all(), count_max=1) == [largest]
+    assert node_status_images(agent.all(), count_max=1) == [largest]
     assert await agent.collect([], 0, 0) == []
     commands.remove(tmp_path / "images", loaded.names[0])
     with pytest.raises(ImageMissing):
@@ -98,10 +98,10 @@ def test_names_that_are_left_empty_are_gone(tmp_path: Path) -> None:
 
 
 def test_what_another_process_is_making_is_left_alone(tmp_path: Path) -> None:
-    with Incoming(tmp_path) as made:
+    with StagingDirectory(tmp_path) as made:
         (made / "file").touch()
         left = tmp_path / "incoming-left"
         left.mkdir()
-        incoming.clean(tmp_path)
+        staging.clean(tmp_path)
         assert made.exists() and not left.exists()
     assert list(tmp_path.iterdir()) == []

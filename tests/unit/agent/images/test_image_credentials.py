@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from alcove.agent.images.credentials import for_image
-from alcove.agent.images.tools import Credentials
+from alcove.agent.images.tools import RegistryCredentials
 from alcove.api.objects import Object
 
 PAIR = base64.b64encode(b"me:secret").decode()
@@ -36,20 +36,20 @@ def secret(auths: object, field: str = ".dockerconfigjson") -> Object:
 )
 def test_where_an_entry_belongs(place: str, expected: str | None) -> None:
     [found] = for_image("h.example/team/web:v1", [secret({place: {"auth": PAIR}})])
-    assert found == Credentials({expected: {"auth": PAIR}} if expected else {})
+    assert found == RegistryCredentials({expected: {"auth": PAIR}} if expected else {})
 
 
 def test_names_without_a_host_leave_the_choice_to_the_tool() -> None:
     entries = {"a.example": {"auth": PAIR}, "https://b.example/v1/": {"auth": PAIR}}
-    assert for_image("web:v1", [secret(entries)]) == [Credentials(entries)]
+    assert for_image("web:v1", [secret(entries)]) == [RegistryCredentials(entries)]
 
 
 def test_nothing_but_credentials_is_taken() -> None:
     entry = {"username": "me", "password": "secret", "email": "x", "credHelpers": "evil"}
     [found] = for_image("h.example/a:1", [secret({"h.example": entry})])
-    assert found == Credentials({"h.example": {"auth": PAIR}})
+    assert found == RegistryCredentials({"h.example": {"auth": PAIR}})
     [found] = for_image("h.example/a:1", [secret({"h.example": {"identitytoken": "t", "auth": PAIR}})])
-    assert found == Credentials({"h.example": {"auth": PAIR, "identitytoken": "t"}})
+    assert found == RegistryCredentials({"h.example": {"auth": PAIR, "identitytoken": "t"}})
 
 
 def test_the_old_form_and_the_order() -> None:
@@ -72,4 +72,4 @@ def test_the_old_form_and_the_order() -> None:
     ],
 )
 def test_broken_secrets_are_nobodys(broken: Object) -> None:
-    assert for_image("h.example/a:1", [broken]) == [Credentials()]
+    assert for_image("h.example/a:1", [broken]) == [RegistryCredentials()]

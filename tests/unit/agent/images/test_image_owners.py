@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from alcove.agent.images.owners import Owners
+from alcove.agent.images.owners import ImageOwners
 from alcove.agent.images.store import EVERYBODY, ImageStore
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.client import kubeconfig
@@ -57,7 +57,7 @@ async def test_a_tenant_of_the_same_name_has_nothing_of_the_one_before(
     name_for(store, EVERYBODY, SYSTEM, stays, goes, returns, "never", f"{stays}:other", f"{goes}:other")
     async with Planes() as planes:
         planes.join(HOME, pool)
-        owners = Owners(store, planes)
+        owners = ImageOwners(store, planes)
         await planes.synced()
         owners.round()
         assert store.owners() == {EVERYBODY, SYSTEM, stays, goes, returns, f"{stays}:other", f"{goes}:other"}
@@ -70,7 +70,7 @@ async def test_a_tenant_of_the_same_name_has_nothing_of_the_one_before(
     assert server.system.post("/api/v1/tenants", {"metadata": {"name": returns}}).status == 201
     async with Planes() as planes:
         planes.join(HOME, pool)
-        owners = Owners(store, planes)
+        owners = ImageOwners(store, planes)
         await planes.synced()
         owners.round()
         assert store.owners() == {EVERYBODY, SYSTEM, stays, f"{stays}:other"}

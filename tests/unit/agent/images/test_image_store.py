@@ -15,9 +15,9 @@ import pytest
 from alcove.agent.images import builtin
 from alcove.agent.images.model import Image, ImageMissing, PullFailed, ToolMissing
 from alcove.agent.images.store import EVERYBODY, ImageStore
-from alcove.agent.images.tools import Credentials, Tools
+from alcove.agent.images.tools import ImageTools, RegistryCredentials
 from alcove.api.ids import TenantId
-from alcove.testing.registry import Registry
+from alcove.testing.registry import LocalImageRegistry
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 
@@ -123,15 +123,15 @@ async def test_what_is_no_archive(store: ImageStore, tmp_path: Path) -> None:
     assert list((tmp_path / "images").glob("*-*")) == []
 
 
-def credentials(host: str, password: str) -> Credentials:
+def credentials(host: str, password: str) -> RegistryCredentials:
     secret = base64.b64encode(f"me:{password}".encode()).decode()
-    return Credentials({host: {"auth": secret}})
+    return RegistryCredentials({host: {"auth": secret}})
 
 
 async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path: Path) -> None:
-    with Registry({"shop/web": layout}, "secret") as registry:
+    with LocalImageRegistry({"shop/web": layout}, "secret") as registry:
         host = registry.host
-        store = ImageStore(tmp_path / "images", Tools([host]))
+        store = ImageStore(tmp_path / "images", ImageTools([host]))
         name = f"{host}/shop/web:x"
         image = await store.pull(ACME, name, credentials(host, "secret"))
         _check(image)
@@ -139,7 +139,7 @@ async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path
         with pytest.raises(ImageMissing):
             store.find(BOLT, name)
         with pytest.raises(PullFailed, match=r"(?i)unauthorized|authentication"):
-            await store.pull(BOLT, name, Credentials())
+            await store.pull(BOLT, name, RegistryCredentials())
         with pytest.raises(PullFailed):
             await store.pull(BOLT, name, credentials(host, "wrong"))
         with pytest.raises(ImageMissing):
@@ -150,10 +150,10 @@ async def test_an_image_on_the_node_is_no_leave_to_use_it(layout: Path, tmp_path
 
 
 async def test_two_who_want_the_same_image_fetch_it_once(layout: Path, tmp_path: Path) -> None:
-    with Registry({"shop/web": layout}) as registry:
+    with LocalImageRegistry({"shop/web": layout}) as registry:
         name = f"{registry.host}/shop/web:x"
-        store = ImageStore(tmp_path / "images", Tools([registry.host]))
-        pulls = [store.pull(tenant, name, Credentials()) for tenant in (ACME, BOLT)]
+        store = ImageStore(tmp_path / "images", ImageTools([registry.host]))
+        pulls = [store.pull(tenant, name, RegistryCredentials()) for tenant in (ACME, BOLT)]
         assert len({image.digest for image in await asyncio.gather(*pulls)}) == 1
         assert set(registry.given.values()) == {1}
         assert len(store.all()) == 1
@@ -179,13 +179,13 @@ async def test_of_an_image_for_many_machines_this_ones_is_taken(layout: Path, tm
         "annotations": annotations,
     }
     (whole / "index.json").write_bytes(orjson.dumps({**index, "manifests": [own, entry]}))
-    with Registry({"shop/web": whole}) as registry:
-        store = ImageStore(tmp_path / "images", Tools([registry.host]))
+    with LocalImageRegistry({"shop/web": whole}) as registry:
+        store = ImageStore(tmp_path / "images", ImageTools([registry.host]))
         name = f"{registry.host}/shop/web:many"
-        image = await store.pull(ACME, name, Credentials())
+        image = await store.pull(ACME, name, RegistryCredentials())
         _check(image)
         assert image.id_as(name) == f"{registry.host}/shop/web@sha256:{digest}"
-        assert (await store.pull(BOLT, name, Credentials())).digest == image.digest
+        assert (await store.pull(BOLT, name, RegistryCredentials())).digest == image.digest
 
 
 def _architecture() -> str:
@@ -193,13 +193,13 @@ def _architecture() -> str:
 
 
 async def test_what_a_registry_does_not_have(layout: Path, tmp_path: Path) -> None:
-    with Registry({"shop/web": layout}) as registry:
+    with LocalImageRegistry({"shop/web": layout}) as registry:
         host = registry.host
-        store = ImageStore(tmp_path / "images", Tools([host]))
+        store = ImageStore(tmp_path / "images", ImageTools([host]))
         with pytest.raises(PullFailed, match=r"(?i)not found|unknown|404"):
-            await store.pull(ACME, f"{host}/shop/web:v2", Credentials())
+            await store.pull(ACME, f"{host}/shop/web:v2", RegistryCredentials())
     with pytest.raises(PullFailed, match="refused"):
-        await store.pull(ACME, f"{host}/shop/web:x", Credentials())
+        await store.pull(ACME, f"{host}/shop/web:x", RegistryCredentials())
     assert list((tmp_path / "images").glob("*-*")) == []
 
 
@@ -227,10 +227,10 @@ async def test_images_that_nobody_uses_are_removed_the_longest_unused_first(
 
 
 async def test_images_of_a_tenant_that_is_gone_go_too(layout: Path, tmp_path: Path) -> None:
-    with Registry({"shop/web": layout}) as registry:
+    with LocalImageRegistry({"shop/web": layout}) as registry:
         host = registry.host
-        store = ImageStore(tmp_path / "images", Tools([host]))
-        image = await store.pull(ACME, f"{host}/shop/web:x", Credentials())
+        store = ImageStore(tmp_path / "images", ImageTools([host]))
+        image = await store.pull(ACME, f"{host}/shop/web:x", RegistryCredentials())
     store.forget_tenant(ACME)
     store.forget_tenant(ACME)
     assert await store.collect([image.digest], 10**9, 0) == []

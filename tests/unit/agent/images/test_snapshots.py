@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.images.snapshots import MountFailed, Snapshots, unmount
+from alcove.agent.images.snapshots import MountFailed, OverlaySnapshots, unmount
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
 
@@ -21,7 +21,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_the_containers_own(tmp_path: Path, image: Path) -> None:
-    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots = OverlaySnapshots(tmp_path / "snapshots")
     try:
         one, two = snapshots.mount("one", image), snapshots.mount("two", image)
         (one / "file").write_text("one's")
@@ -40,7 +40,7 @@ def test_what_is_written_is_the_containers_own(tmp_path: Path, image: Path) -> N
 
 
 def test_removing_is_safe_to_repeat_and_from_any_point(tmp_path: Path, image: Path) -> None:
-    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots = OverlaySnapshots(tmp_path / "snapshots")
     snapshots.remove("never")
     (tmp_path / "snapshots/half/upper").mkdir(parents=True)
     snapshots.remove("half")
@@ -55,7 +55,7 @@ def test_removing_is_safe_to_repeat_and_from_any_point(tmp_path: Path, image: Pa
 
 def test_files_belong_to_the_users_of_a_user_namespace(tmp_path: Path, image: Path) -> None:
     holder = subprocess.Popen(["unshare", "--user", "sleep", "1000"])
-    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots = OverlaySnapshots(tmp_path / "snapshots")
     try:
         _map(holder.pid, 300_000)
         root = snapshots.mount("mapped", image, f"/proc/{holder.pid}/ns/user")
@@ -79,7 +79,7 @@ def _map(pid: int, start: int) -> None:
 
 
 def test_what_cannot_be_mounted_is_told(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path / "snapshots")
+    snapshots = OverlaySnapshots(tmp_path / "snapshots")
     with pytest.raises(MountFailed):
         snapshots.mount("x", tmp_path / "missing")
     assert not unmount(tmp_path / "nothing")

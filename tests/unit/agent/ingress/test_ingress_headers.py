@@ -1,11 +1,11 @@
 """What is said to the other side."""
 
 from alcove.agent.ingress import headers
-from alcove.agent.ingress.headers import Client
+from alcove.agent.ingress.headers import ForwardedClient
 from alcove.http.messages import HttpHead
 from alcove.http.parsing import combined
 
-CLIENT = Client("198.51.100.7", "https", 443, "shop.example")
+CLIENT = ForwardedClient("198.51.100.7", "https", 443, "shop.example")
 
 
 def head(*told: tuple[str, str], method: bytes = b"GET", status: int = 0, upgrade: bool = False) -> HttpHead:

@@ -4,14 +4,14 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 
-from alcove.agent.ingress.dialing import Exit
+from alcove.agent.ingress.gateway_dialer import GatewaySource
 from alcove.agent.ingress.start import bind, noting, serve
-from alcove.agent.ingress.targets import Services
+from alcove.agent.ingress.targets import TenantServices
 from alcove.api.ids import TenantId
-from alcove.client.events import Recorder, Told
-from alcove.client.keys import HOME, Space
+from alcove.client.events import EventRecorder, PendingEvent
+from alcove.client.keys import HOME, TenantKey
 from alcove.client.planes import Planes
-from alcove.network.ingress.wanted import Wanted
+from alcove.network.ingress.ingress_spec import DesiredIngress
 from alcove.testing.claims import free_port
 
 
@@ -21,10 +21,10 @@ class Nothing:
     def __init__(self) -> None:
         self.told: list[Callable[[], None]] = []
 
-    def present(self) -> Mapping[Space, Services]:
+    def present(self) -> Mapping[TenantKey, TenantServices]:
         return {}
 
-    def exit_of(self, _space: Space, _network: str) -> Exit | None:
+    def exit_of(self, _space: TenantKey, _network: str) -> GatewaySource | None:
         return None
 
     def open_gateway(self, _vni: int) -> int:
@@ -62,18 +62,18 @@ async def test_a_node_without_networks_answers_that_there_is_nothing() -> None:
 
 
 def test_owners_are_told_by_events() -> None:
-    told: list[Told] = []
+    told: list[PendingEvent] = []
 
-    class Heard(Recorder):
-        def tell(self, what: Told) -> None:
+    class Heard(EventRecorder):
+        def record(self, what: PendingEvent) -> None:
             told.append(what)
 
     def nobody(_plane: object) -> object:
         raise AssertionError("nothing is written")
 
-    wanted = Wanted("2026", "u", "shop", "web", "default", (), None, ())
+    wanted = DesiredIngress("2026", "u", "shop", "web", "default", (), None, ())
     note = noting(Heard(nobody, lambda: 0.0), "n1")  # type: ignore[arg-type]
-    note(Space(HOME, TenantId("blue")), wanted, "CertificateUnusable", "why")
+    note(TenantKey(HOME, TenantId("blue")), wanted, "CertificateUnusable", "why")
     assert (told[0].tenant, told[0].reason, told[0].involved["name"]) == (
         "blue",
         "CertificateUnusable",

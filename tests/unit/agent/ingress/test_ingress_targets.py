@@ -5,14 +5,14 @@ from typing import Any
 from alcove.agent.ingress.targets import ServiceId, targets
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.client.keys import HOME, Space
-from alcove.network.ingress.wanted import Backend, PathType, Rule, Wanted
+from alcove.client.keys import HOME, TenantKey
+from alcove.network.ingress.ingress_spec import DesiredIngress, IngressBackend, IngressRule, PathType
 
-SPACE = Space(HOME, TenantId("blue"))
+SPACE = TenantKey(HOME, TenantId("blue"))
 
 
 class Shop:
-    space = SPACE
+    tenant_key = SPACE
 
     def __init__(self, service: Object, *slices: Object) -> None:
         self._service = service
@@ -39,9 +39,9 @@ def slice_(*addresses: str, ready: bool = True, name: str = "http") -> Object:
 
 
 def found(shop: Shop, port: int | str = 80, network: str = "default", name: str = "web") -> object:
-    backend = Backend(name, port)
-    rule = Rule("a.example", "/", PathType.PREFIX, backend)
-    wanted = Wanted("2026", "u", "default", "i", network, (rule,), None, ())
+    backend = IngressBackend(name, port)
+    rule = IngressRule("a.example", "/", PathType.PREFIX, backend)
+    wanted = DesiredIngress("2026", "u", "default", "i", network, (rule,), None, ())
     [target] = targets(shop, [wanted]).values()
     assert (target.space, target.network) == (SPACE, network)
     return target.addresses

@@ -1,6 +1,6 @@
 import pytest
 
-from alcove.agent.logs.entries import Entry, parse, seconds_of, shown_time
+from alcove.agent.logs.entries import LogEntry, parse, seconds_of, shown_time
 
 TIME = b"2026-01-02T03:04:05.678901234+00:00"
 
@@ -8,15 +8,15 @@ TIME = b"2026-01-02T03:04:05.678901234+00:00"
 @pytest.mark.parametrize(
     ("line", "entry"),
     [
-        (TIME + b" stdout F hello world", Entry(TIME, b"stdout", True, b"hello world")),
-        (TIME + b" stderr P half a ", Entry(TIME, b"stderr", False, b"half a ")),
-        (TIME + b" stdout F ", Entry(TIME, b"stdout", True, b"")),
+        (TIME + b" stdout F hello world", LogEntry(TIME, b"stdout", True, b"hello world")),
+        (TIME + b" stderr P half a ", LogEntry(TIME, b"stderr", False, b"half a ")),
+        (TIME + b" stdout F ", LogEntry(TIME, b"stdout", True, b"")),
         (b"", None),
         (b"half a line of a disk that was full", None),
         (TIME + b" stdwhat F text", None),
     ],
 )
-def test_lines_are_taken_apart(line: bytes, entry: Entry | None) -> None:
+def test_lines_are_taken_apart(line: bytes, entry: LogEntry | None) -> None:
     assert parse(line) == entry
 
 

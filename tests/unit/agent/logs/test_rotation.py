@@ -6,9 +6,9 @@ from typing import cast
 import pytest
 
 from alcove.agent.logs import rotation
-from alcove.agent.logs.rotation import Rotation, remove
-from alcove.agent.runtime.base import ContainerId, NoSuchContainer, Runtime
-from alcove.agent.server.running import ContainerHandle, Running
+from alcove.agent.logs.rotation import LogRotation, remove
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, NoSuchContainer
+from alcove.agent.server.running_containers import ContainerHandle, RunningContainers
 
 ID = ContainerId("c")
 
@@ -32,13 +32,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "0.log"
 
 
-def rotations(files_max: int = 5) -> Rotation:
+def rotations(files_max: int = 5) -> LogRotation:
     moments = (datetime(2026, 1, 2, tzinfo=UTC) + timedelta(seconds=n) for n in range(1_000))
-    return Rotation(10, files_max, lambda: next(moments))
+    return LogRotation(10, files_max, lambda: next(moments))
 
 
 async def test_a_full_log_is_renamed_and_a_new_one_begun(path: Path) -> None:
-    monitor = cast(Runtime, Monitor(path))
+    monitor = cast(ContainerRuntime, Monitor(path))
     path.write_text("short")
     assert not await rotations().rotate(monitor, ID, path)
     path.write_text("long enough")
@@ -48,7 +48,7 @@ async def test_a_full_log_is_renamed_and_a_new_one_begun(path: Path) -> None:
 
 
 async def test_there_are_never_more_files_than_wanted(path: Path) -> None:
-    monitor, rotating = cast(Runtime, Monitor(path)), rotations(files_max=3)
+    monitor, rotating = cast(ContainerRuntime, Monitor(path)), rotations(files_max=3)
     for number in range(10):
         path.write_text(f"file number {number}")
         assert await rotating.rotate(monitor, ID, path)
@@ -64,7 +64,7 @@ async def test_the_log_of_an_ended_container_stays_where_it_is(
     monitor = Monitor(path)
     monitor.has_ended = True
     path.write_text("long enough")
-    assert not await rotations().rotate(cast(Runtime, monitor), ID, path)
+    assert not await rotations().rotate(cast(ContainerRuntime, monitor), ID, path)
     assert [each.name for each in path.parent.iterdir()] == ["0.log"]
 
 
@@ -90,7 +90,7 @@ async def test_one_log_that_cannot_be_rotated_keeps_no_other(path: Path) -> None
         "gone": ContainerHandle(ContainerId("gone"), other),
         "here": ContainerHandle(ID, path),
     }
-    await rotations().sweep(cast(Running, Pods(Pod(Monitor(path), containers))))
+    await rotations().sweep(cast(RunningContainers, Pods(Pod(Monitor(path), containers))))
     assert path.read_text() == ""
 
 

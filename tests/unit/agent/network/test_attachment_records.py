@@ -4,15 +4,15 @@ from ipaddress import ip_address, ip_interface
 from pathlib import Path
 
 from alcove.agent.network.attachment import Attachment
-from alcove.agent.network.network import elsewhere
-from alcove.agent.network.records import Plug, Record, Records
+from alcove.agent.network.attachment_records import AttachmentRecord, AttachmentRecords, VethRecord
+from alcove.agent.network.node_network import elsewhere
 from alcove.agent.podkey import PodKey
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId
-from alcove.dataplane.model import Port, TrafficClass
-from alcove.network.owners import NetworkId
+from alcove.dataplane.model import TrafficClass, Veth
+from alcove.network.owners import TenantNetworkId
 
-PORT = Port(
+PORT = Veth(
     name="al0pabc",
     vni=7,
     mac="0a:58:0a:00:00:05",
@@ -23,37 +23,41 @@ PORT = Port(
 )
 
 
-def record(uid: str, plane: PlaneId = HOME) -> Record:
+def record(uid: str, plane: PlaneId = HOME) -> AttachmentRecord:
     key = PodKey(plane, TenantId("acme"), "default", "web", uid)
     attachment = Attachment(f"/run/netns/{uid}", ("10.0.0.5", "fd00::5"), ("10.96.0.10",), mtu=1500)
-    return Record(key, NetworkId(TenantId("acme"), "blue"), uid, "v", attachment, (Plug.of(PORT),))
+    return AttachmentRecord(
+        key, TenantNetworkId(TenantId("acme"), "blue"), uid, "v", attachment, (VethRecord.of(PORT),)
+    )
 
 
 def test_a_port_comes_back_as_it_was() -> None:
-    assert Plug.of(PORT).port() == PORT
+    assert VethRecord.of(PORT).port() == PORT
 
 
 def test_records_outlive_their_writer(tmp_path: Path) -> None:
     first, second = record("u1"), record("u1", PlaneId("acme"))
-    records = Records(tmp_path / "network")
+    records = AttachmentRecords(tmp_path / "network")
     records.put(first)
     records.put(second)
-    assert {each.key for each in Records(tmp_path / "network").all()} == {first.key, second.key}
+    assert {each.key for each in AttachmentRecords(tmp_path / "network").all()} == {first.key, second.key}
     records.forget(first.key)
     assert records.get(first.key) is None
-    assert Records(tmp_path / "network").get(first.key) == first, "as long as it may still be in the kernel"
+    assert AttachmentRecords(tmp_path / "network").get(first.key) == first, (
+        "as long as it may still be in the kernel"
+    )
     for _ in range(2):
         records.drop(first.key)
-    assert Records(tmp_path / "network").all() == [second]
+    assert AttachmentRecords(tmp_path / "network").all() == [second]
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = AttachmentRecords(tmp_path)
     records.put(record("u1"))
     (tmp_path / "torn.json").write_text('{"key": {"pla')
     (tmp_path / "strange.json").write_text("[]")
     (tmp_path / "half.new").write_text("")
-    assert Records(tmp_path).all() == [record("u1")]
+    assert AttachmentRecords(tmp_path).all() == [record("u1")]
 
 
 def test_a_runtime_has_its_own_names_for_things() -> None:

@@ -5,29 +5,38 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from alcove.agent.network.environment import environment, of_service
-from alcove.agent.network.fabric import Backing
-from alcove.agent.network.policies import own_peers, pod_peer, profiles
-from alcove.agent.network.ports import class_of, ports_of, rate_of
+from alcove.agent.network.policies import gateway_peers, pod_peer, profiles
+from alcove.agent.network.ring0_objects import NetworkBacking
+from alcove.agent.network.veths import class_of, ports_of, rate_of
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.dataplane.model import Block, PortRange, Profile, Protocol, Rule, Subnet, TrafficClass, Vpc
-from alcove.network.endpoints import Holding, Nic
-from alcove.network.owners import NetworkId, OwnerRef
+from alcove.dataplane.model import (
+    PortRange,
+    PrefixBlock,
+    Protocol,
+    Subnet,
+    TrafficClass,
+    TrafficProfile,
+    TrafficRule,
+    Vpc,
+)
+from alcove.network.endpoints import EndpointAllocation, PodNic
+from alcove.network.owners import OwnerRef, TenantNetworkId
 from alcove.network.policy import NamedPort, PolicySet
 
 PREFIX = ip_network("10.0.0.0/24")
-BACKING = Backing(
-    NetworkId(TenantId("acme"), "blue"),
+BACKING = NetworkBacking(
+    TenantNetworkId(TenantId("acme"), "blue"),
     Vpc(7, (PREFIX,)),
     (Subnet(7, PREFIX),),
     (ip_interface("10.0.0.1/24"),),
 )
 
 
-def nic(interface: str, host: int) -> Nic:
+def nic(interface: str, host: int) -> PodNic:
     pod = OwnerRef(TenantId("acme"), "default", "web")
     gateway = ip_address("10.0.0.1")
-    return Nic(
+    return PodNic(
         pod, interface, "v", 7, ip_interface(f"10.0.0.{host}/24"), f"0a:58:0a:00:00:{host:02x}", gateway
     )
 
@@ -83,7 +92,7 @@ def test_a_policy_that_names_the_dns_means_the_gateway() -> None:
     web = pod_peer(
         {"metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}}},
         [
-            Holding(
+            EndpointAllocation(
                 "7-10.0.0.5",
                 "simple",
                 "u",
@@ -103,11 +112,11 @@ def test_a_policy_that_names_the_dns_means_the_gateway() -> None:
     }
     policy = {"metadata": {"name": "p", "namespace": "default"}, "spec": spec}
     namespaces: dict[str, dict[str, str]] = {"default": {}, "kube-system": {}}
-    rules = PolicySet([policy], namespaces, [*own_peers(BACKING), web]).rules(web)
+    rules = PolicySet([policy], namespaces, [*gateway_peers(BACKING), web]).rules(web)
     ingress, egress = profiles(rules)
-    assert ingress == Profile((Rule(None, (PortRange(Protocol.TCP, 8080, 8080),)),))
-    gateway = (Block(ip_network("10.0.0.1/32")),)
-    assert egress == Profile((Rule(gateway, (PortRange(Protocol.UDP, 53, 53),)),))
+    assert ingress == TrafficProfile((TrafficRule(None, (PortRange(Protocol.TCP, 8080, 8080),)),))
+    gateway = (PrefixBlock(ip_network("10.0.0.1/32")),)
+    assert egress == TrafficProfile((TrafficRule(gateway, (PortRange(Protocol.UDP, 53, 53),)),))
 
 
 def service(name: str, namespace: str = "default", network: str = "blue", host: str = "10.96.0.9") -> Object:

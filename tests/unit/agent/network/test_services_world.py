@@ -5,31 +5,31 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.network.fabric import Backing
-from alcove.agent.network.grants import Grant, granted
-from alcove.agent.network.services import Standpoint, affinity_seconds, served
+from alcove.agent.network.grants import ServiceGrant, granted
+from alcove.agent.network.ring0_objects import NetworkBacking
+from alcove.agent.network.services import NodePerspective, affinity_seconds, served
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
-from alcove.dataplane.model import Backend, Door, Protocol, Service, Subnet, Vpc
-from alcove.network.endpoints import Holding
-from alcove.network.owners import NetworkId
+from alcove.dataplane.model import DataplaneService, NodePort, Protocol, ServiceBackend, Subnet, Vpc
+from alcove.network.endpoints import EndpointAllocation
+from alcove.network.owners import TenantNetworkId
 
 NODE = IPv4Address("192.0.2.1")
 OUTSIDE = IPv4Address("198.51.100.7")
 VIP = IPv4Address("10.96.0.20")
 HERE, FAR = ip_address("10.0.0.5"), ip_address("10.0.0.9")
-GRANT = Grant(frozenset((VIP,)), frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
+GRANT = ServiceGrant(frozenset((VIP,)), frozenset(((30080, "TCP"),)), frozenset((OUTSIDE,)))
 
 
-def place(tenant: str = "acme", **more: Any) -> Standpoint:
+def place(tenant: str = "acme", **more: Any) -> NodePerspective:
     prefix = ip_network("10.0.0.0/24")
-    backing = Backing(
-        NetworkId(TenantId(tenant), "blue"),
+    backing = NetworkBacking(
+        TenantNetworkId(TenantId(tenant), "blue"),
         Vpc(7, (prefix,)),
         (Subnet(7, prefix),),
         (ip_interface("10.0.0.1/24"),),
     )
-    return Standpoint(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
+    return NodePerspective(backing, (NODE,), frozenset((HERE,)), **{"has_node_address": True, **more})
 
 
 def service(name: str = "web", namespace: str = "default", **spec: Any) -> Object:
@@ -58,8 +58,8 @@ ENDED = {"ready": False, "serving": False, "terminating": True}
 BOTH = part((str(HERE), READY), (str(FAR), READY))
 
 
-def backends(*addresses: Any) -> tuple[Backend, ...]:
-    return tuple(sorted(Backend(each, 8080) for each in addresses))
+def backends(*addresses: Any) -> tuple[ServiceBackend, ...]:
+    return tuple(sorted(ServiceBackend(each, 8080) for each in addresses))
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def backends(*addresses: Any) -> tuple[Backend, ...]:
 )
 def test_backends(slices: list[Object], spec: Object, expected: tuple[Any, ...]) -> None:
     found = served(place(), service(**spec), slices, GRANT)
-    assert found.services == (Service(7, VIP, 80, Protocol.TCP, backends(*expected)),)
-    assert not found.doors
+    assert found.services == (DataplaneService(7, VIP, 80, Protocol.TCP, backends(*expected)),)
+    assert not found.node_ports
 
 
 @pytest.mark.parametrize(
     ("grant", "spec"),
     [
-        (Grant(), {}),
-        (Grant(frozenset((ip_address("10.96.0.21"),))), {}),
+        (ServiceGrant(), {}),
+        (ServiceGrant(frozenset((ip_address("10.96.0.21"),))), {}),
         (GRANT, {"clusterIP": "None", "clusterIPs": ["None"]}),
         (GRANT, {"clusterIP": "", "clusterIPs": []}),
     ],
 )
-def test_an_address_that_ring0_has_not_given_is_none(grant: Grant, spec: Object) -> None:
+def test_an_address_that_ring0_has_not_given_is_none(grant: ServiceGrant, spec: Object) -> None:
     assert not served(place(), service(**spec), [BOTH], grant).services
 
 
@@ -115,7 +115,7 @@ def test_a_networks_own_services_are_in_its_gateway(
 ) -> None:
     forged = part((str(FAR), READY))
     [found] = served(place(), service(name, namespace, ports=[port]), [forged], GRANT).services
-    assert found.backends == (Backend(ip_address("10.0.0.1"), expected),)
+    assert found.backends == (ServiceBackend(ip_address("10.0.0.1"), expected),)
 
 
 NODE_PORT: Object = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}
@@ -127,15 +127,15 @@ INGRESS = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE)}]}}
 
 
 def doors_of(
-    spec: Object, status: Object | None = None, grant: Grant = GRANT, **more: Any
-) -> tuple[Door, ...]:
+    spec: Object, status: Object | None = None, grant: ServiceGrant = GRANT, **more: Any
+) -> tuple[NodePort, ...]:
     obj = service(**spec)
     obj["status"] = status or {}
-    return served(place(**more), obj, [BOTH], grant).doors
+    return served(place(**more), obj, [BOTH], grant).node_ports
 
 
 def test_a_node_port_leads_to_the_services_address() -> None:
-    assert doors_of(NODE_PORT) == (Door(7, NODE, 30080, Protocol.TCP, VIP, 80),)
+    assert doors_of(NODE_PORT) == (NodePort(7, NODE, 30080, Protocol.TCP, VIP, 80),)
 
 
 def test_without_an_address_for_the_world_to_come_as_only_local_ways_are_open() -> None:
@@ -156,27 +156,27 @@ def test_a_node_port_that_is_not_the_services_is_closed(spec: Object) -> None:
 
 
 def test_a_balancers_address_is_a_way_in_if_ring0_gave_it() -> None:
-    assert doors_of(BALANCED, INGRESS) == (Door(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
-    assert doors_of(BALANCED, INGRESS, Grant(frozenset((VIP,)))) == ()
+    assert doors_of(BALANCED, INGRESS) == (NodePort(7, OUTSIDE, 80, Protocol.TCP, VIP, 80),)
+    assert doors_of(BALANCED, INGRESS, ServiceGrant(frozenset((VIP,)))) == ()
     proxied = {"loadBalancer": {"ingress": [{"ip": str(OUTSIDE), "ipMode": "Proxy"}, {"hostname": "x"}]}}
     assert doors_of(BALANCED, proxied) == ()
 
 
 def test_external_addresses_are_ring0s_to_allow() -> None:
     spec = {"externalIPs": ["198.51.100.7", "192.0.2.1"]}
-    assert [door.address for door in doors_of(spec)] == [OUTSIDE]
+    assert [node_port.address for node_port in doors_of(spec)] == [OUTSIDE]
     trusted = doors_of(spec, tenant=SYSTEM)
-    assert [door.address for door in trusted] == [OUTSIDE, NODE]
+    assert [node_port.address for node_port in trusted] == [OUTSIDE, NODE]
 
 
 def test_local_ways_lead_to_local_backends_and_keep_the_client() -> None:
     obj = service(**NODE_PORT, externalTrafficPolicy="Local")
     found = served(place(), obj, [BOTH], GRANT)
-    assert found.doors == (Door(7, NODE, 30080, Protocol.TCP, NODE, 30080, keep_client=True),)
+    assert found.node_ports == (NodePort(7, NODE, 30080, Protocol.TCP, NODE, 30080, keep_client=True),)
     assert found.services == (
-        Service(7, VIP, 80, Protocol.TCP, backends(HERE, FAR)),
-        Service(7, IPv4Address("0.0.0.0"), 30080, Protocol.TCP, backends(HERE, FAR)),
-        Service(7, NODE, 30080, Protocol.TCP, backends(HERE)),
+        DataplaneService(7, VIP, 80, Protocol.TCP, backends(HERE, FAR)),
+        DataplaneService(7, IPv4Address("0.0.0.0"), 30080, Protocol.TCP, backends(HERE, FAR)),
+        DataplaneService(7, NODE, 30080, Protocol.TCP, backends(HERE)),
     )
     assert found.prefixes == (ip_network("192.0.2.1/32"),)
     assert found.is_local
@@ -198,8 +198,8 @@ def test_affinity(spec: Object, seconds: int) -> None:
 
 
 def test_what_is_granted_follows_from_holdings() -> None:
-    def holding(kind: str, address: Any = None, port: Any = None) -> Holding:
-        return Holding("n", kind, "u", None, 7, address, node_port=port)
+    def holding(kind: str, address: Any = None, port: Any = None) -> EndpointAllocation:
+        return EndpointAllocation("n", kind, "u", None, 7, address, node_port=port)
 
     found = granted(
         [

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from alcove.agent.podkey import PodKey
-from alcove.agent.pods.environment import Environment, NoConfig
+from alcove.agent.pods.environment import ContainerConfigError, ContainerEnvironment
 from alcove.agent.runtime.expand import environment
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -32,7 +32,7 @@ class Objects:
 
 
 async def found(**container: object) -> dict[str, str]:
-    made = Environment(Objects(), {"cpu": "2", "memory": "4Gi"})  # type: ignore[arg-type]
+    made = ContainerEnvironment(Objects(), {"cpu": "2", "memory": "4Gi"})  # type: ignore[arg-type]
     variables = await made.of(KEY, POD, {"name": "a", **container}, {"SVC_HOST": "1.2.3.4"})
     return environment(variables)
 
@@ -82,6 +82,6 @@ async def test_sources(source: Object, expected: str | None) -> None:
     ],
 )
 async def test_what_is_missing_is_told(container: Object, message: str) -> None:
-    with pytest.raises(NoConfig, match=message) as raised:
+    with pytest.raises(ContainerConfigError, match=message) as raised:
         await found(**container)
     assert raised.value.reason == "CreateContainerConfigError"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.pods import files
-from alcove.agent.runtime.config import Mount
+from alcove.agent.runtime.config import BindMount
 from alcove.api.objects import Object
 
 
@@ -58,7 +58,7 @@ def test_what_a_pod_makes_of_its_files_cannot_hold_up_the_node(tmp_path: Path, s
 
 
 def test_what_the_container_mounts_itself_counts(tmp_path: Path) -> None:
-    own = [Mount("/x", "/etc/hosts")]
+    own = [BindMount("/x", "/etc/hosts")]
     assert {each.destination for each in files.mounts(tmp_path, own)} == {"/etc/resolv.conf", "/etc/hostname"}
 
 
@@ -66,18 +66,18 @@ def test_last_words_are_short_and_follow_no_links(tmp_path: Path) -> None:
     path = files.make_message(tmp_path, "a.0")
     assert path.stat().st_mode & 0o777 == 0o666
     path.write_text("x" * 10_000)
-    assert len(files.last_words({}, path, tmp_path / "none", 1)) == files.MESSAGE_BYTES_MAX
+    assert len(files.termination_message({}, path, tmp_path / "none", 1)) == files.MESSAGE_BYTES_MAX
     path.unlink()
     (tmp_path / "secret").write_text("secret")
     path.symlink_to(tmp_path / "secret")
-    assert files.last_words({}, path, tmp_path / "none", 1) == ""
+    assert files.termination_message({}, path, tmp_path / "none", 1) == ""
 
 
 def test_without_last_words_the_end_of_the_log_is_taken_after_a_failure(tmp_path: Path) -> None:
     path, log = files.make_message(tmp_path, "a.0"), tmp_path / "0.log"
     log.write_text("".join(f"2026-01-01T00:00:00Z stderr F line {number}\n" for number in range(500)))
     asked = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-    assert files.last_words(asked, path, log, 0) == ""
-    said = files.last_words(asked, path, log, 1)
+    assert files.termination_message(asked, path, log, 0) == ""
+    said = files.termination_message(asked, path, log, 1)
     assert said.endswith("line 499\n") and len(said) <= files.FROM_LOG_BYTES_MAX
-    assert files.last_words({}, path, log, 1) == ""
+    assert files.termination_message({}, path, log, 1) == ""

@@ -6,25 +6,32 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.pods.containers import wanted
+from alcove.agent.pods.containers import desired_containers
 from alcove.agent.pods.plan import finished
-from alcove.agent.pods.status import Host, status_of
-from alcove.agent.pods.view import Attempt, End, Seen, View, Waiting, Why
-from alcove.agent.runtime.base import ContainerId, Phase, Status
+from alcove.agent.pods.status import HostFacts, status_of
+from alcove.agent.pods.view import (
+    ContainerRun,
+    ObservedContainer,
+    PodRuntimeView,
+    PodTermination,
+    TerminationCause,
+    WaitingState,
+)
+from alcove.agent.runtime.base import ContainerId, ContainerPhase, ContainerStatus
 from alcove.api.objects import Object
 
-HOST = Host(("10.0.0.1",), "crun")
+HOST = HostFacts(("10.0.0.1",), "crun")
 BOX = ContainerId("u.0")
 NOW = 1_700_000_000.0
-RUNNING, EXITED = Phase.RUNNING, Phase.EXITED
+RUNNING, EXITED = ContainerPhase.RUNNING, ContainerPhase.EXITED
 
 
-def attempt(phase: Phase, code: int = 0, number: int = 0, oom: bool = False) -> Attempt:
+def attempt(phase: ContainerPhase, code: int = 0, number: int = 0, oom: bool = False) -> ContainerRun:
     finished_at = NOW - 1 if phase is EXITED else 0.0
-    status = Status(
+    status = ContainerStatus(
         ContainerId(f"u.a.{number}"), BOX, phase, {}, NOW - 9, NOW - 8, finished_at, code, oom_killed=oom
     )
-    return Attempt(number, status, "busybox", "busybox@sha256:1")
+    return ContainerRun(number, status, "busybox", "busybox@sha256:1")
 
 
 def pod(policy: str = "Always", **more: Any) -> Object:
@@ -32,13 +39,15 @@ def pod(policy: str = "Always", **more: Any) -> Object:
     return {"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def view(**containers: Seen) -> View:
-    return View(containers=containers, sandbox=Status(BOX, BOX, RUNNING, {}, 1.0), is_set_up=True)
+def view(**containers: ObservedContainer) -> PodRuntimeView:
+    return PodRuntimeView(
+        containers=containers, sandbox=ContainerStatus(BOX, BOX, RUNNING, {}, 1.0), is_set_up=True
+    )
 
 
-def told(made: Object, seen: View) -> Object:
+def told(made: Object, seen: PodRuntimeView) -> Object:
     if seen.end is None:
-        seen.end = finished(made["spec"], wanted(made["spec"]), seen)
+        seen.end = finished(made["spec"], desired_containers(made["spec"]), seen)
     return status_of(made, seen, HOST, ("192.168.0.5",), NOW)
 
 
@@ -47,7 +56,7 @@ def conditions(status: Object) -> dict[str, str]:
 
 
 def test_a_pod_that_is_being_made() -> None:
-    status = status_of(pod(), View(), HOST, (), NOW)
+    status = status_of(pod(), PodRuntimeView(), HOST, (), NOW)
     assert status["phase"] == "Pending" and "podIP" not in status
     (container,) = status["containerStatuses"]
     assert container["state"] == {"waiting": {"reason": "ContainerCreating"}}
@@ -62,8 +71,8 @@ def test_a_pod_that_is_being_made() -> None:
 
 
 def test_a_pod_that_runs() -> None:
-    seen = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
-    status = told(pod(), view(a=seen))
+    observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    status = told(pod(), view(a=observed))
     assert status["phase"] == "Running"
     assert status["podIPs"] == [{"ip": "192.168.0.5"}] and status["hostIP"] == "10.0.0.1"
     (container,) = status["containerStatuses"]
@@ -81,9 +90,11 @@ def test_a_status_says_which_generation_of_the_pod_it_is_of() -> None:
 
 
 def test_a_container_that_crashes() -> None:
-    why = Waiting("CrashLoopBackOff", "back-off 10s")
-    seen = Seen(current=attempt(EXITED, 3, 1), previous=attempt(EXITED, 2), next_attempt=2, waiting=why)
-    status = told(pod(), view(a=seen))
+    why = WaitingState("CrashLoopBackOff", "back-off 10s")
+    observed = ObservedContainer(
+        current=attempt(EXITED, 3, 1), previous=attempt(EXITED, 2), next_attempt=2, waiting=why
+    )
+    status = told(pod(), view(a=observed))
     (container,) = status["containerStatuses"]
     assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert container["lastState"]["terminated"]["exitCode"] == 3
@@ -102,26 +113,28 @@ def test_a_container_that_crashes() -> None:
     ],
 )
 def test_how_a_pod_ends(policy: str, code: int, phase: str, reason: str) -> None:
-    status = told(pod(policy), view(a=Seen(current=attempt(EXITED, code), next_attempt=1)))
+    status = told(pod(policy), view(a=ObservedContainer(current=attempt(EXITED, code), next_attempt=1)))
     assert status["phase"] == phase
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == reason
 
 
 def test_memory_that_ran_out() -> None:
-    status = told(pod("Never"), view(a=Seen(current=attempt(EXITED, 137, oom=True), next_attempt=1)))
+    status = told(
+        pod("Never"), view(a=ObservedContainer(current=attempt(EXITED, 137, oom=True), next_attempt=1))
+    )
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
 
 
 def test_a_pod_is_pending_until_its_init_containers_are_through() -> None:
     made = pod(initContainers=[{"name": "i"}, {"name": "s", "restartPolicy": "Always"}])
-    first = view(i=Seen(current=attempt(RUNNING), next_attempt=1))
+    first = view(i=ObservedContainer(current=attempt(RUNNING), next_attempt=1))
     status = told(made, first)
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert conditions(status)["Initialized"] == "False"
-    done = Seen(current=attempt(EXITED), next_attempt=1)
-    side = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
-    main = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    done = ObservedContainer(current=attempt(EXITED), next_attempt=1)
+    side = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    main = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     status = told(made, view(i=done, s=side, a=main))
     assert status["phase"] == "Running" and conditions(status)["Ready"] == "True"
     side.is_ready = False
@@ -129,28 +142,30 @@ def test_a_pod_is_pending_until_its_init_containers_are_through() -> None:
 
 
 def test_a_pod_that_the_node_ends_says_why_once_nothing_runs() -> None:
-    seen = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
-    ending = view(a=seen)
-    ending.end = End(Why.FAILED, 0.0, "Evicted", "The node was low on resource: memory. ")
+    observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    ending = view(a=observed)
+    ending.end = PodTermination(
+        TerminationCause.FAILED, 0.0, "Evicted", "The node was low on resource: memory. "
+    )
     assert told(pod(), ending)["phase"] == "Running"
-    seen.current = attempt(EXITED, 137)
+    observed.current = attempt(EXITED, 137)
     status = told(pod(), ending)
     assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
     assert conditions(status)["DisruptionTarget"] == "True"
 
 
 def test_a_condition_that_did_not_change_keeps_its_time() -> None:
-    seen = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     made = pod()
-    made["status"] = told(made, view(a=seen))
-    later = status_of(made, view(a=seen), HOST, ("192.168.0.5",), NOW + 60)
+    made["status"] = told(made, view(a=observed))
+    later = status_of(made, view(a=observed), HOST, ("192.168.0.5",), NOW + 60)
     assert later == made["status"]
 
 
 def test_readiness_gates_hold_a_pod_back() -> None:
-    seen = Seen(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
+    observed = ObservedContainer(current=attempt(RUNNING), next_attempt=1, is_started=True, is_ready=True)
     made = pod(readinessGates=[{"conditionType": "example.com/up"}])
-    status = told(made, view(a=seen))
+    status = told(made, view(a=observed))
     assert conditions(status)["ContainersReady"] == "True" and conditions(status)["Ready"] == "False"
     made["status"]["conditions"] = [{"type": "example.com/up", "status": "True"}]
-    assert conditions(told(made, view(a=seen)))["Ready"] == "True"
+    assert conditions(told(made, view(a=observed)))["Ready"] == "True"

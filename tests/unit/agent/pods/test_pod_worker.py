@@ -12,11 +12,11 @@ import orjson
 from alcove.agent.network.attachment import Attachment, NetworkNotReady
 from alcove.agent.podkey import PodKey
 from alcove.agent.pods.admission import NodeAdmission
-from alcove.agent.pods.adopting import view_of
-from alcove.agent.pods.hollow import HollowSite
-from alcove.agent.pods.surroundings import Surroundings
-from alcove.agent.pods.telling import Telling
-from alcove.agent.pods.worker import Worker
+from alcove.agent.pods.adoption import view_of
+from alcove.agent.pods.hollow_executor import HollowPodExecutor
+from alcove.agent.pods.status_writer import StatusWriter
+from alcove.agent.pods.worker import PodWorker
+from alcove.agent.pods.worker_context import WorkerContext
 from alcove.agent.runtime.base import ContainerId, ContainerSpec, CreateFailed, Isolation
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
@@ -98,7 +98,7 @@ class Runtime(HollowRuntime):
     async def start(self, container: ContainerId) -> None:
         await asyncio.sleep(self.start_seconds)
         await super().start(container)
-        self.starts.append(container.removeprefix(f"{KEY.place}."))
+        self.starts.append(container.removeprefix(f"{KEY.directory_name}."))
         self._started.set()
 
     async def has_started(self, name: str) -> None:
@@ -107,12 +107,12 @@ class Runtime(HollowRuntime):
             await self._started.wait()
 
     async def kill(self, container: ContainerId, signal: int) -> None:
-        self.kills.append((container.removeprefix(f"{KEY.place}."), signal))
+        self.kills.append((container.removeprefix(f"{KEY.directory_name}."), signal))
         if not self.ignores_all and (signal == 9 or not self.ignores_term):
             await super().kill(container, signal)
 
     def end(self, name: str, code: int) -> None:
-        self._end(self._find(ContainerId(f"{KEY.place}.{name}")), code)
+        self._end(self._find(ContainerId(f"{KEY.directory_name}.{name}")), code)
 
 
 class Stage:
@@ -128,9 +128,9 @@ class Stage:
             "spec": {"containers": containers, "terminationGracePeriodSeconds": 30, **spec},
         }
 
-    def hire(self, found: bool = False) -> Worker:
+    def hire(self, found: bool = False) -> PodWorker:
         loop = asyncio.get_running_loop()
-        around = Surroundings(
+        around = WorkerContext(
             addresses=("192.0.2.1",),
             note=lambda _key, _type, reason, message: self.events.append((reason, message)),
             admission=NodeAdmission({"cpu": "4", "memory": "8Gi", "pods": "110"}),
@@ -139,9 +139,9 @@ class Stage:
             clock=loop.time,
         )
         statuses = [each.status for each in self.runtime._containers.values()] if found else []
-        site = HollowSite(KEY, self.runtime, self.network)
-        telling = Telling(KEY, lambda _plane: Client(self.api), asyncio.Semaphore(4))
-        return Worker(site, self.pod, view_of(self.pod, statuses), telling, around)
+        executor = HollowPodExecutor(KEY, self.runtime, self.network)
+        writer = StatusWriter(KEY, lambda _plane: Client(self.api), asyncio.Semaphore(4))
+        return PodWorker(executor, self.pod, view_of(self.pod, statuses), writer, around)
 
     @property
     def told(self) -> Object:
@@ -167,7 +167,7 @@ def play(scene: Callable[[Stage], Awaitable[None]], **spec: Any) -> None:
 
 
 @asynccontextmanager
-async def working(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+async def working(worker: PodWorker) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(worker.run())
     try:
         await asyncio.sleep(0.05)
@@ -257,7 +257,7 @@ def test_only_the_run_before_the_last_is_kept() -> None:
             for number in range(3):
                 stage.runtime.end(f"a.{number}", 1)
                 await asyncio.sleep(60)
-            kept = sorted(each.removeprefix(f"{KEY.place}.") for each in stage.runtime._containers)
+            kept = sorted(each.removeprefix(f"{KEY.directory_name}.") for each in stage.runtime._containers)
             assert kept == ["0", "a.2", "a.3"]
 
     play(scene)

@@ -11,8 +11,8 @@ import pytest
 
 from alcove.agent.podkey import PodKey
 from alcove.agent.probes import checks
-from alcove.agent.probes.prober import Heard, Prober, Streak
-from alcove.agent.runtime.base import ContainerId, Exec
+from alcove.agent.probes.prober import ProbeCallbacks, Prober, ResultStreak
+from alcove.agent.runtime.base import ContainerId, ExecSession
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
@@ -28,7 +28,7 @@ class Runtime(HollowRuntime):
         super().__init__()
         self.codes = list(codes)
 
-    async def exec(self, container: ContainerId, process: Exec) -> int:
+    async def exec(self, container: ContainerId, process: ExecSession) -> int:
         return self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
 
 
@@ -48,7 +48,9 @@ class Pod:
         return dialled
 
 
-async def found(handler: Object, container: Object | None = None, pod: Pod | None = None) -> checks.Found:
+async def found(
+    handler: Object, container: Object | None = None, pod: Pod | None = None
+) -> checks.ProbeResult:
     return await checks.check(handler, container or {}, pod or Pod(), ID)  # type: ignore[arg-type]
 
 
@@ -133,7 +135,7 @@ async def test_grpc_health(state: int, is_good: bool) -> None:
 
 
 def test_a_streak_takes_as_many_as_its_threshold() -> None:
-    streak = Streak(2, 3, False)
+    streak = ResultStreak(2, 3, False)
     assert [streak.add(each) for each in (True, True)] == [False, True] and streak.is_good
     assert [streak.add(each) for each in (False, False, True, False, False, False)][-1]
     assert not streak.is_good
@@ -144,15 +146,15 @@ class Ears:
         self.heard: list[object] = []
         self.changed = asyncio.Event()
 
-    def heard_of(self) -> Heard:
+    def heard_of(self) -> ProbeCallbacks:
         def add(what: object) -> None:
             self.heard.append(what)
             self.changed.set()
 
-        return Heard(
+        return ProbeCallbacks(
             started=lambda: add("started"),
             ready=lambda holds: add(("ready", holds)),
-            doomed=lambda kind: add(("doomed", kind)),
+            restart_needed=lambda kind: add(("doomed", kind)),
             unhealthy=lambda kind, _message: add(("unhealthy", kind)),
         )
 

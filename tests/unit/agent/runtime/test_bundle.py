@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent.runtime.base import AlreadyThere, ContainerId, ContainerSpec, NoSuchContainer, SpecRefused
+from alcove.agent.runtime.base import (
+    ContainerExists,
+    ContainerId,
+    ContainerSpec,
+    NoSuchContainer,
+    SpecRefused,
+)
 from alcove.agent.runtime.bundle import Bundle, process_of
 
 
@@ -32,7 +38,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_an_id_is_used_once_and_leads_nowhere_else(tmp_path: Path) -> None:
     Bundle.make(tmp_path, spec())
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ContainerExists):
         Bundle.make(tmp_path, spec())
     for id in ("", "../x", "a/b", "A", "a_b", ".hidden", "x" * 300):
         with pytest.raises(SpecRefused):

@@ -37,11 +37,11 @@ async def test_a_container_that_was_made(tmp_path: Path) -> None:
     bundle, spec = make(tmp_path)
     path = program(tmp_path, '{"data": 42}\n')
     await conmon.create(path, Path("/runtime"), bundle, spec)
-    told = (tmp_path / "arguments").read_text()
-    assert "--runtime /runtime" in told
-    assert "--cid c1_" in told
-    assert "--log-path k8s-file:/log" in told
-    assert "--terminal" not in told
+    message = (tmp_path / "arguments").read_text()
+    assert "--runtime /runtime" in message
+    assert "--cid c1_" in message
+    assert "--log-path k8s-file:/log" in message
+    assert "--terminal" not in message
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from alcove.agent.runtime.flavors import (
     GVISOR_HIDING,
     RUNC,
     STARTED,
-    Flavor,
+    RuntimeFlavor,
     script,
 )
 
@@ -35,7 +35,7 @@ V2 = "cgroup2 /c cgroup2 rw 0 0\n"
         (GVISOR_HIDING, V2, "mount -t tmpfs -o ro tmpfs /proc/sys/net"),
     ],
 )
-def test_what_is_hidden_from_whom(flavor: Flavor, mounts: str, hidden: str) -> None:
+def test_what_is_hidden_from_whom(flavor: RuntimeFlavor, mounts: str, hidden: str) -> None:
     text = script(flavor, "/usr/bin/program", Path("/state"), Cgroups(mounts))
     assert (hidden in text) if hidden else ("unshare" not in text)
     assert "/usr/bin/program --root=/state" in text

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.base import HandlerName, NoSuchHandler, Runtime, RuntimeFailure
-from alcove.agent.runtime.handlers import Handlers, prove_all, prove_more
+from alcove.agent.runtime.base import ContainerRuntime, HandlerName, NoSuchHandler, RuntimeFailure
+from alcove.agent.runtime.handlers import RuntimeHandlers, prove_all, prove_more
 from alcove.agent.runtime.hollow import HollowRuntime
 
 
-def runtime(name: str) -> Runtime:
+def runtime(name: str) -> ContainerRuntime:
     made = HollowRuntime()
     made.handler = HandlerName(name)
     return made
 
 
-def handlers(proven: list[str], failed: list[str]) -> Handlers:
-    return Handlers(
+def handlers(proven: list[str], failed: list[str]) -> RuntimeHandlers:
+    return RuntimeHandlers(
         {HandlerName(name): runtime(name) for name in proven},
         {HandlerName(name): "it died" for name in failed},
     )
@@ -79,7 +79,7 @@ def test_what_a_node_says_that_it_has() -> None:
 
 
 async def test_what_is_installed_but_runs_nothing_is_not_proven(tmp_path: Path) -> None:
-    async def dies(_: Runtime) -> None:
+    async def dies(_: ContainerRuntime) -> None:
         raise RuntimeFailure("it died")
 
     found = await prove_all(tmp_path, Cgroups(""), dies)
@@ -90,7 +90,7 @@ async def test_what_is_installed_but_runs_nothing_is_not_proven(tmp_path: Path) 
 async def test_what_was_proven_is_not_proven_again(tmp_path: Path) -> None:
     tried: list[str] = []
 
-    async def canary(runtime: Runtime) -> None:
+    async def canary(runtime: ContainerRuntime) -> None:
         tried.append(runtime.handler)
 
     first = await prove_all(tmp_path, Cgroups(""), canary)
@@ -103,7 +103,7 @@ async def test_what_was_proven_is_not_proven_again(tmp_path: Path) -> None:
 async def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     tried: list[str] = []
 
-    async def canary(runtime: Runtime) -> None:
+    async def canary(runtime: ContainerRuntime) -> None:
         tried.append(runtime.handler)
         raise RuntimeFailure("it died")
 
@@ -116,7 +116,7 @@ async def test_what_failed_is_tried_again(tmp_path: Path) -> None:
 async def test_what_failed_can_be_proven_later(tmp_path: Path) -> None:
     is_busy = True
 
-    async def canary(_runtime: Runtime) -> None:
+    async def canary(_runtime: ContainerRuntime) -> None:
         if is_busy:
             raise RuntimeFailure("too slow")
 

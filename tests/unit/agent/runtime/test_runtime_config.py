@@ -3,15 +3,15 @@
 import pytest
 from msgspec import structs
 
-from alcove.agent.cgroups import Limits
+from alcove.agent.cgroups import CgroupLimits
 from alcove.agent.runtime.base import Isolation, SpecRefused
 from alcove.agent.runtime.config import (
     PATH,
+    BindMount,
+    ContainerContext,
     IdMapping,
     ImageConfig,
-    Mount,
-    Namespaces,
-    Place,
+    NamespacePaths,
     command,
     container_config,
     network_sysctls,
@@ -22,14 +22,14 @@ from alcove.agent.runtime.security import RING0, TENANT
 from alcove.agent.runtime.users import User
 from alcove.api.objects import Object
 
-PLACE = Place(
+PLACE = ContainerContext(
     isolation=Isolation.NAMESPACES,
     policy=TENANT,
     rootfs="/roots/1",
     cgroup="/alcove/pod1/c1",
-    limits=Limits(0, 256, 0, 100),
+    limits=CgroupLimits(0, 256, 0, 100),
     seccomp={"defaultAction": "SCMP_ACT_ERRNO", "syscalls": []},
-    namespaces=Namespaces(network="/run/netns/n"),
+    namespaces=NamespacePaths(network="/run/netns/n"),
     oom_score=500,
 )
 IMAGE = ImageConfig(
@@ -44,10 +44,12 @@ def config_of(
     pod: Object | None = None,
     image: ImageConfig = IMAGE,
     variables: tuple[tuple[str, str], ...] = (),
-    mounts: tuple[Mount, ...] = (),
-    place: Place = PLACE,
+    mounts: tuple[BindMount, ...] = (),
+    context: ContainerContext = PLACE,
 ) -> Object:
-    return container_config(pod or {}, container, image, variables, User(1, 2, (3,), "/home"), mounts, place)
+    return container_config(
+        pod or {}, container, image, variables, User(1, 2, (3,), "/home"), mounts, context
+    )
 
 
 def mounts_of(config: Object) -> dict[str, Object]:
@@ -110,8 +112,8 @@ def test_every_container_hides_what_it_must_not_see() -> None:
 
 
 def test_a_privileged_container_hides_nothing() -> None:
-    place = structs.replace(PLACE, policy=RING0, capabilities=("CAP_CHOWN",))
-    config = config_of({"securityContext": {"privileged": True}}, place=place)
+    context = structs.replace(PLACE, policy=RING0, capabilities=("CAP_CHOWN",))
+    config = config_of({"securityContext": {"privileged": True}}, context=context)
     assert (config["linux"]["maskedPaths"], config["linux"]["seccomp"]) == ([], None)
     assert config["linux"]["resources"]["devices"] == [{"allow": True, "access": "rwm"}]
     assert config["process"]["capabilities"]["effective"] == ["CAP_CHOWN"]
@@ -119,9 +121,9 @@ def test_a_privileged_container_hides_nothing() -> None:
 
 def test_mounts_inside_mounts_come_after_them() -> None:
     mounts = (
-        Mount("/x", "/data/inner/deep"),
-        Mount("/y", "/data", read_only=True),
-        Mount("/z", "/data/inner"),
+        BindMount("/x", "/data/inner/deep"),
+        BindMount("/y", "/data", read_only=True),
+        BindMount("/z", "/data/inner"),
     )
     config = config_of({}, mounts=mounts)
     told = [mount for mount in config["mounts"] if mount["type"] == "bind"]
@@ -136,7 +138,7 @@ def test_namespaces_of_a_container_and_its_sandbox() -> None:
     assert namespaces_of(sandbox) == {**new, "network": "/run/netns/n"}
     assert sandbox["hostname"] == "web-0"
     shared = shared_namespaces({}, Isolation.NAMESPACES, "/run/netns/n", 42, None)
-    config = config_of({}, place=structs.replace(PLACE, namespaces=shared))
+    config = config_of({}, context=structs.replace(PLACE, namespaces=shared))
     assert namespaces_of(config) == {
         **new, "network": "/run/netns/n", "ipc": "/proc/42/ns/ipc", "uts": "/proc/42/ns/uts",
     }  # fmt: skip
@@ -148,12 +150,12 @@ def test_sharing_processes() -> None:
     assert shared_namespaces(pod, Isolation.NAMESPACES, "/n", 42, None).pid == "/proc/42/ns/pid"
     one = shared_namespaces(pod, Isolation.SANDBOX, "/n", 0, None)
     assert one.pid == shared_namespaces(pod, Isolation.SANDBOX, "/n", 0, None).pid != ""
-    assert shared_namespaces({}, Isolation.SANDBOX, "/n", 0, None) == Namespaces(network="/n")
+    assert shared_namespaces({}, Isolation.SANDBOX, "/n", 0, None) == NamespacePaths(network="/n")
 
 
 def test_a_pod_on_the_nodes_network_has_no_network_namespace() -> None:
-    place = structs.replace(PLACE, policy=RING0, namespaces=Namespaces())
-    sandbox = sandbox_config({"hostNetwork": True}, place, "node")
+    context = structs.replace(PLACE, policy=RING0, namespaces=NamespacePaths())
+    sandbox = sandbox_config({"hostNetwork": True}, context, "node")
     assert "network" not in namespaces_of(sandbox)
     assert sandbox["linux"]["sysctl"] == {}
 
@@ -165,8 +167,8 @@ def test_a_user_namespace() -> None:
     assert namespaces_of(sandbox)["user"] == ""
     assert sandbox["linux"]["sysctl"] == {}
     shared = shared_namespaces({}, Isolation.NAMESPACES, "/n", 42, MAPPING)
-    place = structs.replace(PLACE, mapping=MAPPING, namespaces=shared)
-    config = config_of({}, place=place, mounts=(Mount("/x", "/x"),))
+    context = structs.replace(PLACE, mapping=MAPPING, namespaces=shared)
+    config = config_of({}, context=context, mounts=(BindMount("/x", "/x"),))
     assert "uidMappings" not in config["linux"]
     assert namespaces_of(config)["user"] == "/proc/42/ns/user"
     assert "idmap" in mounts_of(config)["/x"]["options"]
@@ -193,9 +195,9 @@ def test_sysctls() -> None:
 def test_control_groups_are_shown_where_there_is_one_hierarchy() -> None:
     assert "/sys/fs/cgroup" not in mounts_of(config_of({}))
     unified = structs.replace(PLACE, unified_cgroups=True)
-    assert mounts_of(config_of({}, place=unified))["/sys/fs/cgroup"]["options"][-1] == "ro"
+    assert mounts_of(config_of({}, context=unified))["/sys/fs/cgroup"]["options"][-1] == "ro"
     sandboxed = structs.replace(unified, isolation=Isolation.SANDBOX)
-    assert "/sys/fs/cgroup" not in mounts_of(config_of({}, place=sandboxed))
+    assert "/sys/fs/cgroup" not in mounts_of(config_of({}, context=sandboxed))
 
 
 def test_a_sandbox_may_do_nothing() -> None:

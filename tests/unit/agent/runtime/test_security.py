@@ -9,7 +9,7 @@ from alcove.agent.runtime.security import (
     RING0,
     TENANT,
     TENANT_SANDBOXED,
-    Policy,
+    SecurityPolicy,
     capabilities,
     check_pod,
     held,
@@ -39,7 +39,7 @@ def asking(**fields: object) -> Object:
         ({"securityContext": {"privileged": True}}, RING0, set(ALL_CAPABILITIES)),
     ],
 )  # fmt: skip
-def test_capabilities(container: Object, policy: Policy, expected: set[str]) -> None:
+def test_capabilities(container: Object, policy: SecurityPolicy, expected: set[str]) -> None:
     assert set(capabilities(container, policy)) == expected
 
 
@@ -53,7 +53,7 @@ def test_capabilities(container: Object, policy: Policy, expected: set[str]) -> 
         ({"securityContext": {"privileged": True}}, TENANT_SANDBOXED),
     ],
 )
-def test_capabilities_that_are_refused(container: Object, policy: Policy) -> None:
+def test_capabilities_that_are_refused(container: Object, policy: SecurityPolicy) -> None:
     with pytest.raises(SpecRefused):
         capabilities(container, policy)
 
@@ -81,7 +81,7 @@ def test_everything_is_what_the_node_can_give() -> None:
         ({}, {"privileged": True}, RING0, False),
     ],
 )
-def test_profiles(pod: Object, container: Object, policy: Policy, has_profile: bool) -> None:
+def test_profiles(pod: Object, container: Object, policy: SecurityPolicy, has_profile: bool) -> None:
     found = seccomp_profile({"securityContext": pod}, {"securityContext": container}, (), policy, RAW)
     assert (found is not None) == has_profile
 

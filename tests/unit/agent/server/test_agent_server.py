@@ -11,18 +11,18 @@ from typing import cast
 import pytest
 import uvloop
 
-from alcove.agent.cgroups import Usage as Used
+from alcove.agent.cgroups import CgroupUsage as Used
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, ContainerSpec, Runtime
+from alcove.agent.runtime.base import ContainerId, ContainerRuntime, ContainerSpec
 from alcove.agent.runtime.hollow import HollowRuntime
 from alcove.agent.server import server as module
-from alcove.agent.server.callers import Callers
-from alcove.agent.server.running import ContainerHandle, Running
-from alcove.agent.server.server import Server
-from alcove.agent.server.usage import Meter
+from alcove.agent.server.callers import AuthorizedCallers
+from alcove.agent.server.running_containers import ContainerHandle, RunningContainers
+from alcove.agent.server.server import AgentServer
+from alcove.agent.server.usage import UsageMeter
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER, pod_path
-from alcove.apiserver.auth.certificates import Authority
+from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER, pod_path
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.client.keys import HOME, PlaneId
 
@@ -33,7 +33,7 @@ class Pod:
     def __init__(self, folder: Path) -> None:
         self.key = PodKey(HOME, TenantId("acme"), "default", "web", "u1")
         self.pod = {"metadata": {"name": "web"}}
-        self.runtime = cast(Runtime, HollowRuntime())
+        self.runtime = cast(ContainerRuntime, HollowRuntime())
         self.log = folder / "0.log"
         self.containers = {"main": ContainerHandle(ContainerId("c"), self.log)}
 
@@ -54,7 +54,7 @@ class Pods:
 class Place:
     def __init__(self, folder: Path) -> None:
         now = time.time()
-        authority = Authority.open(folder / "pki", now)
+        authority = CertificateAuthority.open(folder / "pki", now)
         serving = authority.serving(["127.0.0.1"], now)
         client = authority.client(Subject(SYSTEM, API_SERVER_USER, (API_SERVER_GROUP,)), now)
         self.pair, self.own = folder / "serving.pem", folder / "client.pem"
@@ -64,14 +64,14 @@ class Place:
         self.pod = Pod(folder)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Server]:
-        callers = Callers(self.pair)
+    async def serving(self) -> AsyncIterator[AgentServer]:
+        callers = AuthorizedCallers(self.pair)
         callers.trust(HOME, self.authority.certificate_pem)
-        pods = cast(Running, Pods(self.pod))
-        async with Server(pods, callers, "127.0.0.1", 0, Meter(pods, lambda: Used())) as server:
+        pods = cast(RunningContainers, Pods(self.pod))
+        async with AgentServer(pods, callers, "127.0.0.1", 0, UsageMeter(pods, lambda: Used())) as server:
             yield server
 
-    async def ask(self, server: Server, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def ask(self, server: AgentServer, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.load_verify_locations(cadata=self.authority.certificate_pem.decode())

@@ -5,11 +5,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from alcove.agent.server.callers import Callers
+from alcove.agent.server.callers import AuthorizedCallers
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, TenantId
-from alcove.api.nodeapi import API_SERVER_GROUP, API_SERVER_USER
-from alcove.apiserver.auth.certificates import Authority
+from alcove.api.node_api import API_SERVER_GROUP, API_SERVER_USER
+from alcove.apiserver.auth.certificates import CertificateAuthority
 from alcove.apiserver.auth.subjects import Subject
 from alcove.client.keys import HOME, PlaneId
 
@@ -17,31 +17,31 @@ NOW = 1_700_000_000.0
 API_SERVER = Subject(SYSTEM, API_SERVER_USER, (API_SERVER_GROUP,))
 
 
-def shown(authority: Authority, subject: Subject) -> bytes:
+def shown(authority: CertificateAuthority, subject: Subject) -> bytes:
     issued = authority.client(subject, NOW, timedelta(days=1))
     certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Authority:
-    return Authority.open(tmp_path / "home", NOW)
+def home(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority.open(tmp_path / "home", NOW)
 
 
 @pytest.fixture
-def callers(tmp_path: Path, home: Authority) -> Callers:
+def callers(tmp_path: Path, home: CertificateAuthority) -> AuthorizedCallers:
     issued = home.serving(["127.0.0.1"], NOW)
     pair = tmp_path / "pair.pem"
     pair.write_bytes(issued.certificate_pem + issued.key_pem)
-    made = Callers(pair)
+    made = AuthorizedCallers(pair)
     made.trust(HOME, home.certificate_pem)
     return made
 
 
 def test_api_servers_are_known_by_who_signed_for_them(
-    tmp_path: Path, home: Authority, callers: Callers
+    tmp_path: Path, home: CertificateAuthority, callers: AuthorizedCallers
 ) -> None:
-    own = Authority.open(tmp_path / "acme", NOW)
+    own = CertificateAuthority.open(tmp_path / "acme", NOW)
     acme = PlaneId("acme")
     with pytest.raises(Forbidden):
         callers.plane_of(shown(own, API_SERVER))
@@ -63,6 +63,8 @@ def test_api_servers_are_known_by_who_signed_for_them(
         Subject(SYSTEM, "system:node:other", ("system:nodes",)),
     ],
 )
-def test_nobody_else_may_call(home: Authority, callers: Callers, subject: Subject) -> None:
+def test_nobody_else_may_call(
+    home: CertificateAuthority, callers: AuthorizedCallers, subject: Subject
+) -> None:
     with pytest.raises(Forbidden):
         callers.plane_of(shown(home, subject))

@@ -10,18 +10,18 @@ import orjson
 import pytest
 
 from alcove.agent.server import channels
-from alcove.agent.server.channels import STDERR, STDOUT, Channels, Size, Wanted
+from alcove.agent.server.channels import STDERR, STDOUT, RequestedStreams, StreamChannels, TerminalSize
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.requests import NodeRequest, read_request, refuse
 from alcove.api.errors import ApiError, BadRequest
 from alcove.http.streams import HttpServerStream
 
-Work = Callable[[Channels], Awaitable[None]]
-ALL = Wanted(True, True, True)
+Work = Callable[[StreamChannels], Awaitable[None]]
+ALL = RequestedStreams(True, True, True)
 
 
 @asynccontextmanager
-async def serving(work: Work, wanted: Wanted = ALL) -> AsyncIterator[str]:
+async def serving(work: Work, wanted: RequestedStreams = ALL) -> AsyncIterator[str]:
     """The address of a server that does `work` with each client's streams."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -43,7 +43,7 @@ async def serving(work: Work, wanted: Wanted = ALL) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/exec"
 
 
-async def echo(client: Channels) -> None:
+async def echo(client: StreamChannels) -> None:
     while data := await client.stdin.get():
         await client.write(STDOUT, data)
     await client.write(STDERR, b"over")
@@ -93,7 +93,7 @@ async def test_the_oldest_are_told_in_words(protocol: str) -> None:
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
-async def three_bytes(client: Channels) -> None:
+async def three_bytes(client: StreamChannels) -> None:
     got = b""
     while len(got) < 3 and (part := await client.stdin.get()):
         got += part
@@ -115,8 +115,8 @@ async def test_browsers_speak_text(protocol: str, outcome: bytes) -> None:
         await socket.send_str("0" + base64.b64encode(b"ab").decode())
         await socket.send_str("0" + base64.b64encode(b"c").decode())
         assert await socket.receive_str() == "1" + base64.b64encode(b"abc").decode()
-        told = await socket.receive_str()
-        assert told[0] == "3" and base64.b64decode(told[1:]).startswith(outcome)
+        message = await socket.receive_str()
+        assert message[0] == "3" and base64.b64decode(message[1:]).startswith(outcome)
 
 
 async def test_text_that_is_no_base64_ends_it() -> None:
@@ -145,7 +145,7 @@ async def test_a_ping_is_answered_while_nothing_else_happens() -> None:
 async def test_a_client_that_leaves_ends_the_work() -> None:
     ended = asyncio.Event()
 
-    async def long(_client: Channels) -> None:
+    async def long(_client: StreamChannels) -> None:
         try:
             await asyncio.sleep(1000)
         finally:
@@ -193,11 +193,11 @@ async def test_sizes_come_in_any_pieces() -> None:
     ):
         await inbox.put(part)
     inbox.end()
-    assert [size async for size in channels.sizes_of(inbox)] == [Size(80, 24), Size(100, 50)]
+    assert [size async for size in channels.sizes_of(inbox)] == [TerminalSize(80, 24), TerminalSize(100, 50)]
 
 
 def test_a_terminal_has_no_errors_of_its_own() -> None:
     request = NodeRequest("GET", (), {name: ["true"] for name in ("tty", "stdin", "stdout", "stderr")}, {})
-    assert Wanted.of(request) == Wanted(True, True, False, True)
+    assert RequestedStreams.of(request) == RequestedStreams(True, True, False, True)
     with pytest.raises(BadRequest, match="at least one"):
-        Wanted.of(NodeRequest("GET", (), {}, {}))
+        RequestedStreams.of(NodeRequest("GET", (), {}, {}))

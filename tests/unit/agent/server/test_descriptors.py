@@ -1,12 +1,12 @@
 import asyncio
 import os
 
-from alcove.agent.server.descriptors import Sink, Source
+from alcove.agent.server.descriptors import DescriptorReader, DescriptorWriter
 
 
 async def test_a_source_is_read_to_its_end() -> None:
     reading, writing = os.pipe()
-    source = Source(reading)
+    source = DescriptorReader(reading)
     waiting = asyncio.create_task(source.read())
     await asyncio.sleep(0)
     os.write(writing, b"said")
@@ -19,7 +19,7 @@ async def test_a_source_is_read_to_its_end() -> None:
 
 async def test_what_was_said_before_the_end_is_read_though_others_hold_the_pipe() -> None:
     reading, writing = os.pipe()
-    source = Source(reading)
+    source = DescriptorReader(reading)
     os.write(writing, b"last words")
     waiting = asyncio.create_task(_all(source))
     await asyncio.sleep(0.01)
@@ -30,21 +30,21 @@ async def test_what_was_said_before_the_end_is_read_though_others_hold_the_pipe(
     os.close(reading)
 
 
-async def _all(source: Source) -> bytes:
-    told = b""
+async def _all(source: DescriptorReader) -> bytes:
+    output = b""
     while data := await source.read():
-        told += data
-    return told
+        output += data
+    return output
 
 
 async def test_a_sink_waits_until_somebody_reads() -> None:
     reading, writing = os.pipe()
     data = os.urandom(1 << 20)
-    task = asyncio.create_task(Sink(writing).write(data))
+    task = asyncio.create_task(DescriptorWriter(writing).write(data))
     await asyncio.sleep(0.01)
     assert not task.done()
     os.set_blocking(reading, False)
-    source = Source(reading)
+    source = DescriptorReader(reading)
     received = b""
     async with asyncio.timeout(10):
         while len(received) < len(data):
@@ -53,5 +53,5 @@ async def test_a_sink_waits_until_somebody_reads() -> None:
     assert received == data
     os.close(reading)
     async with asyncio.timeout(5):
-        await Sink(writing).write(b"nobody is there")
+        await DescriptorWriter(writing).write(b"nobody is there")
     os.close(writing)

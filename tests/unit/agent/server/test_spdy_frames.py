@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from alcove.agent.server.spdy.frames import (
     CONTROL_BYTES_MAX,
-    Data,
+    DataFrame,
     Event,
+    FrameReader,
+    FrameWriter,
     GoneAway,
     Opened,
     Pinged,
     ProtocolError,
-    Reader,
     Reset,
-    Writer,
 )
 from alcove.agent.server.spdy.headers import Compressor, Decompressor
 
@@ -32,7 +32,7 @@ def data(stream: int, text: bytes, flags: int = 0) -> bytes:
     return struct.pack(">II", stream, flags << 24 | len(text)) + text
 
 
-def all_of(reader: Reader, *parts: bytes) -> list[Event]:
+def all_of(reader: FrameReader, *parts: bytes) -> list[Event]:
     return [event for part in parts for event in reader.feed(part)]
 
 
@@ -41,9 +41,9 @@ def joined(events: list[Event]) -> list[Event]:
     found: list[Event] = []
     for event in events:
         last = found[-1] if found else None
-        same = isinstance(event, Data) and isinstance(last, Data) and last.stream == event.stream
-        if same and isinstance(event, Data) and isinstance(last, Data) and not last.is_ended:
-            found[-1] = Data(event.stream, last.data + event.data, event.is_ended)
+        same = isinstance(event, DataFrame) and isinstance(last, DataFrame) and last.stream == event.stream
+        if same and isinstance(event, DataFrame) and isinstance(last, DataFrame) and not last.is_ended:
+            found[-1] = DataFrame(event.stream, last.data + event.data, event.is_ended)
         else:
             found.append(event)
     return found
@@ -67,9 +67,9 @@ def conversation() -> tuple[bytes, list[Event]]:
     return wire, [
         Opened(1, {"streamtype": "error"}, True),
         Opened(3, {"streamtype": "data", "port": "80"}, False),
-        Data(3, b"hello " * 100, False),
+        DataFrame(3, b"hello " * 100, False),
         Pinged(7),
-        Data(3, b"", True),
+        DataFrame(3, b"", True),
         Reset(1),
         GoneAway(),
     ]
@@ -77,7 +77,7 @@ def conversation() -> tuple[bytes, list[Event]]:
 
 def test_a_conversation_is_understood() -> None:
     wire, events = conversation()
-    assert all_of(Reader(), wire) == events
+    assert all_of(FrameReader(), wire) == events
 
 
 @given(st.lists(st.integers(0, 900), max_size=20))
@@ -85,13 +85,13 @@ def test_where_it_is_cut_makes_no_difference(cuts: list[int]) -> None:
     wire, events = conversation()
     places = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
     parts = [wire[start:end] for start, end in pairwise(places)]
-    assert joined(all_of(Reader(), *parts)) == joined(events)
+    assert joined(all_of(FrameReader(), *parts)) == joined(events)
 
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused_or_ignored_but_never_fatal(garbage: bytes) -> None:
     try:
-        all_of(Reader(), garbage)
+        all_of(FrameReader(), garbage)
     except ProtocolError:
         pass
 
@@ -109,16 +109,16 @@ def test_garbage_is_refused_or_ignored_but_never_fatal(garbage: bytes) -> None:
 )
 def test_what_no_client_sends_ends_it(wire: bytes) -> None:
     with pytest.raises(ProtocolError):
-        all_of(Reader(), wire)
+        all_of(FrameReader(), wire)
 
 
 def test_a_data_frame_is_passed_on_before_it_is_whole() -> None:
-    reader = Reader()
-    assert all_of(reader, data(5, bytes(1 << 20), 1)[:108]) == [Data(5, bytes(100), False)]
+    reader = FrameReader()
+    assert all_of(reader, data(5, bytes(1 << 20), 1)[:108]) == [DataFrame(5, bytes(100), False)]
 
 
 def test_what_is_said_is_what_the_protocol_says() -> None:
-    writer = Writer()
+    writer = FrameWriter()
     assert writer.data(3, b"abc") == b"\x00\x00\x00\x03\x00\x00\x00\x03abc"
     assert writer.data(3, b"", is_last=True) == b"\x00\x00\x00\x03\x01\x00\x00\x00"
     assert writer.ping(9) == b"\x80\x03\x00\x06\x00\x00\x00\x04\x00\x00\x00\x09"

@@ -7,7 +7,7 @@ import pytest
 from alcove.agent.server import pings
 from alcove.agent.server.inbox import BYTES_MAX
 from alcove.agent.server.spdy.headers import Compressor
-from alcove.agent.server.spdy.session import STREAMS_MAX, Session, Stream
+from alcove.agent.server.spdy.session import STREAMS_MAX, SpdySession, SpdyStream
 
 
 class Pipe:
@@ -40,7 +40,7 @@ class Pipe:
         self.sent += data
 
 
-async def accepted(session: Session) -> Stream:
+async def accepted(session: SpdySession) -> SpdyStream:
     async with asyncio.timeout(5):
         stream = await session.accept()
     assert stream is not None
@@ -49,7 +49,7 @@ async def accepted(session: Session) -> Stream:
 
 async def test_streams_are_accepted_read_and_written() -> None:
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     running = asyncio.create_task(session.run())
     pipe.open(1, streamtype="data")
     stream = await accepted(session)
@@ -72,7 +72,7 @@ async def test_streams_are_accepted_read_and_written() -> None:
 
 async def test_what_nobody_reads_stops_the_session() -> None:
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     running = asyncio.create_task(session.run())
     pipe.open(1)
     stream = await accepted(session)
@@ -91,7 +91,7 @@ async def test_what_nobody_reads_stops_the_session() -> None:
 
 async def test_a_ping_is_answered() -> None:
     pipe = Pipe()
-    running = asyncio.create_task(Session(pipe).run())
+    running = asyncio.create_task(SpdySession(pipe).run())
     ping = struct.pack(">HHII", 0x8003, 6, 4, 5)
     pipe.say(ping)
     pipe.say(b"")
@@ -103,7 +103,7 @@ async def test_who_waits_for_its_input_to_be_taken_is_pinged(monkeypatch: pytest
     monkeypatch.setattr(pings, "PING_SECONDS", 0.01)
     own = struct.pack(">HHII", 0x8003, 6, 4, 2)
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     running = asyncio.create_task(session.run())
     pipe.open(1)
     stream = await accepted(session)
@@ -124,7 +124,7 @@ async def test_who_waits_for_its_input_to_be_taken_is_pinged(monkeypatch: pytest
 
 async def test_a_reset_ends_the_stream_both_ways() -> None:
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     running = asyncio.create_task(session.run())
     pipe.open(1)
     stream = await accepted(session)
@@ -138,7 +138,7 @@ async def test_a_reset_ends_the_stream_both_ways() -> None:
 @pytest.mark.parametrize("numbers", [(3, 1), (1, 1), (2,)])
 async def test_numbers_out_of_order_end_the_session(numbers: tuple[int, ...]) -> None:
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     for number in numbers:
         pipe.open(number)
     async with asyncio.timeout(5):
@@ -147,7 +147,7 @@ async def test_numbers_out_of_order_end_the_session(numbers: tuple[int, ...]) ->
 
 async def test_there_are_so_many_streams_and_no_more() -> None:
     pipe = Pipe()
-    session = Session(pipe)
+    session = SpdySession(pipe)
     for number in range(STREAMS_MAX + 1):
         pipe.open(2 * number + 1)
     pipe.say(b"")

@@ -4,13 +4,20 @@ from typing import cast
 
 from msgspec import Struct
 
-from alcove.agent.cgroups import Usage as Used
+from alcove.agent.cgroups import CgroupUsage as Used
 from alcove.agent.podkey import PodKey
-from alcove.agent.runtime.base import ContainerId, Isolation, NoSuchContainer, Phase, Runtime, Status
-from alcove.agent.server.running import ContainerHandle, Running
-from alcove.agent.server.usage import Meter, machine
+from alcove.agent.runtime.base import (
+    ContainerId,
+    ContainerPhase,
+    ContainerRuntime,
+    ContainerStatus,
+    Isolation,
+    NoSuchContainer,
+)
+from alcove.agent.server.running_containers import ContainerHandle, RunningContainers
+from alcove.agent.server.usage import UsageMeter, machine
 from alcove.api.ids import TenantId
-from alcove.api.nodeapi import PodUsage
+from alcove.api.node_api import PodUsage
 from alcove.client.keys import HOME, PlaneId
 
 SECOND = 1_000_000_000
@@ -25,10 +32,10 @@ class Spending:
         self.looks = 0
         self.isolation = Isolation.NAMESPACES
 
-    async def status(self, container: ContainerId) -> Status:
+    async def status(self, container: ContainerId) -> ContainerStatus:
         if container not in self.cores:
             raise NoSuchContainer(container)
-        return Status(container, ContainerId("box"), Phase.RUNNING, {}, 0.0)
+        return ContainerStatus(container, ContainerId("box"), ContainerPhase.RUNNING, {}, 0.0)
 
     async def stats(self, container: ContainerId) -> Used:
         if container not in self.cores:
@@ -48,7 +55,7 @@ class Spending:
 
 class Pod(Struct):
     key: PodKey
-    runtime: Runtime
+    runtime: ContainerRuntime
     containers: dict[str, ContainerHandle]
 
 
@@ -63,13 +70,15 @@ class Pods:
 def pod(spending: Spending, name: str, plane: PlaneId = HOME) -> Pod:
     key = PodKey(plane, TenantId("acme"), "default", name, f"uid-{name}")
     handle = ContainerHandle(ContainerId(name), Path("/nonexistent"))
-    return Pod(key, cast(Runtime, spending), {"main": handle})
+    return Pod(key, cast(ContainerRuntime, spending), {"main": handle})
 
 
-def metered(spending: Spending, *pods: Pod) -> tuple[Meter, Pods]:
+def metered(spending: Spending, *pods: Pod) -> tuple[UsageMeter, Pods]:
     running = Pods()
     running.pods = list(pods)
-    return Meter(cast(Running, running), spending.node, spending.clock, spending.sleep), running
+    return UsageMeter(
+        cast(RunningContainers, running), spending.node, spending.clock, spending.sleep
+    ), running
 
 
 async def test_cpu_is_a_rate_from_the_first_time_on() -> None:

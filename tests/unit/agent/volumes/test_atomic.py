@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from alcove.agent.volumes import atomic
-from alcove.agent.volumes.files import File
+from alcove.agent.volumes.files import VolumeFile
 
 
 def quiet(_step: str) -> None:
     pass
 
 
-def files(**contents: str) -> dict[str, File]:
+def files(**contents: str) -> dict[str, VolumeFile]:
     return {
-        path.replace("__", "/"): File(text.encode(), 0o644, os.getuid()) for path, text in contents.items()
+        path.replace("__", "/"): VolumeFile(text.encode(), 0o644, os.getuid())
+        for path, text in contents.items()
     }
 
 
@@ -45,7 +46,7 @@ def test_contents_modes_and_links(tmp_path: Path, group: int) -> None:
     assert atomic.write(tmp_path, files(a="1", c="3"), group, quiet)
     assert read(tmp_path) == {"a": "1", "c": "3"}
     assert len(list(tmp_path.glob("..2*"))) == 1
-    assert atomic.write(tmp_path, {"a": File(b"1", 0o600, os.getuid()), **files(c="3")}, group, quiet)
+    assert atomic.write(tmp_path, {"a": VolumeFile(b"1", 0o600, os.getuid()), **files(c="3")}, group, quiet)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
     assert atomic.write(tmp_path, {}, group, quiet)
     assert read(tmp_path) == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.agent.volumes import downward
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.api.objects import Object
 
 POD: Object = {

@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from alcove.agent.volumes import local
-from alcove.agent.volumes.failure import VolumeFailure
-from alcove.agent.volumes.local import LocalVolumes, Volume
+from alcove.agent.volumes.errors import VolumeFailure
+from alcove.agent.volumes.local import LocalVolume, LocalVolumeStore
 from alcove.api.ids import TenantId
 from alcove.client.keys import HOME, PlaneId
 from alcove.testing.needs import loop_devices
@@ -25,20 +25,20 @@ def quiet(_step: str) -> None:
     pass
 
 
-def volume(tenant: str = "acme", uid: str = "u1", plane: PlaneId = HOME) -> Volume:
-    return Volume(plane, TenantId(tenant), "pv-1", uid, SIZE)
+def volume(tenant: str = "acme", uid: str = "u1", plane: PlaneId = HOME) -> LocalVolume:
+    return LocalVolume(plane, TenantId(tenant), "pv-1", uid, SIZE)
 
 
 @pytest.fixture
-def volumes(tmp_path: Path) -> Iterator[LocalVolumes]:
-    made = LocalVolumes(tmp_path / "local", quiet)
+def volumes(tmp_path: Path) -> Iterator[LocalVolumeStore]:
+    made = LocalVolumeStore(tmp_path / "local", quiet)
     yield made
     for each in made.all():
         made.unmount(each.id)
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
-def test_a_volume_has_its_size_and_no_more(volumes: LocalVolumes) -> None:
+def test_a_volume_has_its_size_and_no_more(volumes: LocalVolumeStore) -> None:
     data = volumes.mount(volume())
     assert list(data.iterdir()) == []
     assert data.stat().st_mode & 0o777 == 0o777
@@ -48,13 +48,13 @@ def test_a_volume_has_its_size_and_no_more(volumes: LocalVolumes) -> None:
     (data / "most").write_bytes(bytes(SIZE * 8 // 10))
 
 
-def test_its_space_is_taken_when_it_is_made(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_its_space_is_taken_when_it_is_made(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     volumes.mount(volume())
     image = tmp_path / "local" / volume().id / "image"
     assert image.stat().st_blocks * 512 >= SIZE
 
 
-def test_data_stays_over_unmounts(volumes: LocalVolumes) -> None:
+def test_data_stays_over_unmounts(volumes: LocalVolumeStore) -> None:
     data = volumes.mount(volume())
     (data / "file").write_text("kept")
     assert volumes.mount(volume()) == data
@@ -64,7 +64,7 @@ def test_data_stays_over_unmounts(volumes: LocalVolumes) -> None:
     assert (volumes.mount(volume()) / "file").read_text() == "kept"
 
 
-def test_mounted_again_while_something_has_it_open_it_is_the_same(volumes: LocalVolumes) -> None:
+def test_mounted_again_while_something_has_it_open_it_is_the_same(volumes: LocalVolumeStore) -> None:
     data = volumes.mount(volume())
     with (data / "file").open("w") as held:
         volumes.unmount(volume().id)
@@ -80,13 +80,13 @@ def test_mounted_again_while_something_has_it_open_it_is_the_same(volumes: Local
 @pytest.mark.parametrize(
     "other", [volume(tenant="bolt"), volume(uid="u2"), volume(plane=PlaneId("acme")), volume(uid="../../u1")]
 )
-def test_whoever_is_another_has_another(volumes: LocalVolumes, other: Volume) -> None:
+def test_whoever_is_another_has_another(volumes: LocalVolumeStore, other: LocalVolume) -> None:
     (volumes.mount(volume()) / "file").write_text("mine")
     assert list(volumes.mount(other).iterdir()) == []
     assert {each.id for each in volumes.all()} == {volume().id, other.id}
 
 
-def test_growing_while_it_is_not_used(volumes: LocalVolumes) -> None:
+def test_growing_while_it_is_not_used(volumes: LocalVolumeStore) -> None:
     data = volumes.mount(volume())
     (data / "file").write_text("kept")
     for times in (2, 4):
@@ -98,7 +98,7 @@ def test_growing_while_it_is_not_used(volumes: LocalVolumes) -> None:
     assert known is not None and known.size_bytes == 4 * SIZE
 
 
-def test_growing_while_it_is_used_or_when_it_is_next_mounted(volumes: LocalVolumes) -> None:
+def test_growing_while_it_is_used_or_when_it_is_next_mounted(volumes: LocalVolumeStore) -> None:
     data = volumes.mount(volume())
     (data / "file").write_text("kept")
     wanted = structs.replace(volume(), size_bytes=2 * SIZE)
@@ -115,7 +115,7 @@ def _size(data: Path) -> int:
     return disk.f_blocks * disk.f_frsize
 
 
-def test_what_was_written_is_overwritten(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_what_was_written_is_overwritten(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     data = volumes.mount(volume())
     (data / "file").write_bytes(SECRET * 10_000)
     volumes.unmount(volume().id)
@@ -130,7 +130,7 @@ def test_what_was_written_is_overwritten(volumes: LocalVolumes, tmp_path: Path) 
     assert volumes.wipe(volume())
 
 
-def test_made_anew_nothing_of_another_is_in_it(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_made_anew_nothing_of_another_is_in_it(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     for _ in range(3):
         data = volumes.mount(volume())
         image = tmp_path / "local" / volume().id / "image"
@@ -140,14 +140,14 @@ def test_made_anew_nothing_of_another_is_in_it(volumes: LocalVolumes, tmp_path: 
         volumes.wipe(volume())
 
 
-def test_a_disk_without_room_is_told_and_nothing_is_left(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_a_disk_without_room_is_told_and_nothing_is_left(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     with pytest.raises(VolumeFailure, match="no space left on device"):
         volumes.mount(structs.replace(volume(), size_bytes=1 << 60))
     assert list((tmp_path / "local" / volume().id).iterdir()) == []
     assert volumes.wipe(volume())
 
 
-def test_data_that_vanished_is_not_made_up(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_data_that_vanished_is_not_made_up(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     volumes.mount(volume())
     volumes.unmount(volume().id)
     (tmp_path / "local" / volume().id / "image").unlink()
@@ -155,7 +155,7 @@ def test_data_that_vanished_is_not_made_up(volumes: LocalVolumes, tmp_path: Path
         volumes.mount(volume())
 
 
-def test_a_broken_file_system_is_told(volumes: LocalVolumes, tmp_path: Path) -> None:
+def test_a_broken_file_system_is_told(volumes: LocalVolumeStore, tmp_path: Path) -> None:
     volumes.mount(volume())
     volumes.unmount(volume().id)
     with (tmp_path / "local" / volume().id / "image").open("r+b") as image:
@@ -164,7 +164,7 @@ def test_a_broken_file_system_is_told(volumes: LocalVolumes, tmp_path: Path) -> 
         volumes.mount(volume())
 
 
-def test_tools_that_are_missing_are_told(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_that_are_missing_are_told(volumes: LocalVolumeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(VolumeFailure, match=r"mkfs\.ext4 is not installed"):
         volumes.mount(volume())
@@ -180,7 +180,7 @@ def test_stopped_at_any_step_the_next_goes_on(tmp_path: Path, work: str) -> None
     while True:
         folder = tmp_path / f"{steps}"
         wanted = volume() if work != "grow" else structs.replace(volume(), size_bytes=2 * SIZE)
-        first = LocalVolumes(folder, quiet)
+        first = LocalVolumeStore(folder, quiet)
         if work != "make":
             (first.mount(volume()) / "file").write_text("kept")
             first.unmount(volume().id)
@@ -191,7 +191,7 @@ def test_stopped_at_any_step_the_next_goes_on(tmp_path: Path, work: str) -> None
                 raise Killed
             left[0] -= 1
 
-        stopped, after = LocalVolumes(folder, stop), LocalVolumes(folder, quiet)
+        stopped, after = LocalVolumeStore(folder, stop), LocalVolumeStore(folder, quiet)
         is_done = False
         try:
             stopped.wipe(wanted) if work == "wipe" else stopped.mount(wanted)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent import trees
+from alcove.agent import file_trees
 from alcove.agent.volumes import ownership
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -18,7 +18,7 @@ def test_everything_becomes_the_groups(tmp_path: Path) -> None:
     (top / "deep/er/file").write_text("x")
     (top / "deep/er/file").chmod(0o600)
     assert not ownership.is_owned(top, GROUP)
-    ownership.own(top, GROUP)
+    ownership.set_group_ownership(top, GROUP)
     assert ownership.is_owned(top, GROUP)
     for path, mode in (("", 0o2775), ("deep", 0o2775), ("deep/er", 0o2775), ("deep/er/file", 0o660)):
         state = (top / path).stat()
@@ -34,7 +34,7 @@ def test_links_are_given_themselves_and_never_followed(tmp_path: Path) -> None:
     (top / "to-file").symlink_to(outside / "file")
     (top / "to-folder").symlink_to(outside)
     (top / "dangling").symlink_to("nowhere")
-    ownership.own(top, GROUP)
+    ownership.set_group_ownership(top, GROUP)
     for path in (outside, outside / "file"):
         assert path.stat().st_gid == 0
     assert (outside / "file").stat().st_mode & 0o777 == 0o600
@@ -44,7 +44,7 @@ def test_links_are_given_themselves_and_never_followed(tmp_path: Path) -> None:
 def test_special_files_are_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     os.mknod(tmp_path / "device", 0o600 | 0o020000, os.makedev(1, 3))
-    ownership.own(tmp_path, GROUP)
+    ownership.set_group_ownership(tmp_path, GROUP)
     assert (tmp_path / "fifo").stat().st_gid == (tmp_path / "device").stat().st_gid == GROUP
 
 
@@ -58,8 +58,8 @@ def test_any_depth(tmp_path: Path) -> None:
         os.close(here)
         here = below
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    ownership.own(top, GROUP)
+    ownership.set_group_ownership(top, GROUP)
     assert os.fstat(here).st_gid == GROUP
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     os.close(here)
-    trees.remove(top)  # Deeper than pytest can clean up.
+    file_trees.remove(top)  # Deeper than pytest can clean up.

@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
-from alcove.agent import mounting
-from alcove.agent.images.model import Image, NoImage
-from alcove.agent.lookup import Lookup
+from alcove.agent import mount_calls
+from alcove.agent.images.model import Image, ImageUnavailable
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
 from alcove.agent.runtime.config import ImageConfig
-from alcove.agent.volumes import VolumeFailure, Volumes
+from alcove.agent.volumes import PodVolumes, VolumeFailure
 from alcove.api.ids import SYSTEM
 from alcove.api.objects import Object
 from alcove.client.keys import PlaneId
@@ -31,14 +31,14 @@ GROUP = 4321
 
 
 class World:
-    def __init__(self, server: LocalServer, lookup: Lookup, folder: Path, tenant: str) -> None:
+    def __init__(self, server: LocalServer, lookup: ObjectLookup, folder: Path, tenant: str) -> None:
         self.server, self.lookup, self.folder, self.tenant = server, lookup, folder, tenant
         self.now = 1_900_000_000.0
         self.volumes = self.restarted()
 
-    def restarted(self, checkpoint: Callable[[str], None] = lambda _step: None) -> Volumes:
+    def restarted(self, checkpoint: Callable[[str], None] = lambda _step: None) -> PodVolumes:
         """As an agent that starts anew has them."""
-        self.volumes = Volumes(
+        self.volumes = PodVolumes(
             self.folder,
             self.lookup,
             lambda: self.now,
@@ -261,11 +261,11 @@ async def test_files_of_an_image_without_its_devices(world: World, tmp_path: Pat
 
     async def fetch(_key: PodKey, _pod: Object, asked: Object) -> Image:
         if asked["image"] != "x:1":
-            raise NoImage("ErrImagePull", "no such image")
+            raise ImageUnavailable("ErrImagePull", "no such image")
         return image
 
     key, pod = world.pod([{"name": "i", "image": {"reference": "x:1"}}])
-    volumes = Volumes(world.folder, world.lookup, time.time, node="here", image=fetch)
+    volumes = PodVolumes(world.folder, world.lookup, time.time, node="here", image=fetch)
     path = (await volumes.mount(key, pod))["i"]
     assert path.read_only and (path.path / "file").read_text() == "content"
     with pytest.raises(PermissionError):
@@ -365,21 +365,21 @@ async def test_after_a_reboot_everything_is_mounted_again(world: World) -> None:
     paths = await world.volumes.mount(key, pod)
     for name in ("disk", "memory"):
         (paths[name].path / "file").write_text("x")
-    for path in mounting.mounts_below(world.folder):
-        mounting.unmount_all(path)
+    for path in mount_calls.mounts_below(world.folder):
+        mount_calls.unmount_all(path)
     assert await world.restarted().mount(key, pod) == paths
     assert (paths["s"].path / "key").read_text() == "hidden"
     assert (paths["disk"].path / "file").exists() and not (paths["memory"].path / "file").exists()
     for name in ("disk", "memory"):
         assert paths[name].path.stat().st_gid == GROUP
-        assert not mounting.has_devices(paths[name].path)
+        assert not mount_calls.has_devices(paths[name].path)
 
 
 async def test_what_was_looked_up_for_a_pod_is_forgotten_with_it(server: LocalServer, world: World) -> None:
     """A tenant that comes later under the same name must not get what this one had."""
     world.put("configmaps", "m", {"a": "old"})
     async with looking_up(server, seconds=1_000) as lookup:
-        volumes = Volumes(world.folder, lookup, time.time, node="here")
+        volumes = PodVolumes(world.folder, lookup, time.time, node="here")
         for expected in ("old", "new"):
             key, pod = world.pod([{"name": "m", "configMap": {"name": "m"}}])
             path = (await volumes.mount(key, pod))["m"].path
@@ -401,15 +401,15 @@ async def test_an_api_server_that_is_away(world: World) -> None:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounting.mount("tmpfs", disk, "tmpfs", 0, "size=64k")
+    mount_calls.mount("tmpfs", disk, "tmpfs", 0, "size=64k")
     yield disk
-    for path in mounting.mounts_below(disk):
-        mounting.unmount_all(path)
+    for path in mount_calls.mounts_below(disk):
+        mount_calls.unmount_all(path)
 
 
 async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Path) -> None:
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
-    volumes = Volumes(small_disk / "volumes", world.lookup, time.time, node="here")
+    volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     _remount(small_disk, "ro")
     with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: Read-only file system$"):
         await volumes.mount(key, pod)
@@ -420,7 +420,7 @@ async def test_a_disk_that_can_only_be_read_is_told(world: World, small_disk: Pa
 
 async def test_a_disk_that_is_full_is_told(world: World, small_disk: Path) -> None:
     key, pod = world.pod([{"name": "e", "emptyDir": {}}])
-    volumes = Volumes(small_disk / "volumes", world.lookup, time.time, node="here")
+    volumes = PodVolumes(small_disk / "volumes", world.lookup, time.time, node="here")
     with pytest.raises(OSError, match="No space left"), (small_disk / "big").open("wb") as file:
         file.write(bytes(1 << 20))
     with pytest.raises(VolumeFailure, match=r"^volumes of the pod cannot be made: No space left on device$"):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from alcove.agent.volumes.failure import VolumeFailure
-from alcove.agent.volumes.files import File, checked, for_group, of_config_map, of_secret
+from alcove.agent.volumes.errors import VolumeFailure
+from alcove.agent.volumes.files import VolumeFile, checked, for_group, of_config_map, of_secret
 from alcove.api.objects import Object
 
 MAP: Object = {"data": {"a": "text", "b": "b"}, "binaryData": {"c": base64.b64encode(b"\0\xff").decode()}}
@@ -15,18 +15,18 @@ SECRET: Object = {"data": {"key": base64.b64encode(b"hidden").decode()}}
 
 def test_everything_without_items() -> None:
     assert of_config_map(MAP, {"name": "m"}, 0o640) == {
-        "a": File(b"text", 0o640),
-        "b": File(b"b", 0o640),
-        "c": File(b"\0\xff", 0o640),
+        "a": VolumeFile(b"text", 0o640),
+        "b": VolumeFile(b"b", 0o640),
+        "c": VolumeFile(b"\0\xff", 0o640),
     }
-    assert of_secret(SECRET, {"secretName": "s"}, 0o400) == {"key": File(b"hidden", 0o400)}
+    assert of_secret(SECRET, {"secretName": "s"}, 0o400) == {"key": VolumeFile(b"hidden", 0o400)}
 
 
 def test_items_choose_paths_and_modes() -> None:
     items = [{"key": "a", "path": "deep/er/a"}, {"key": "c", "path": "c", "mode": 0o755}]
     assert of_config_map(MAP, {"items": items}, 0o644) == {
-        "deep/er/a": File(b"text", 0o644),
-        "c": File(b"\0\xff", 0o755),
+        "deep/er/a": VolumeFile(b"text", 0o644),
+        "c": VolumeFile(b"\0\xff", 0o755),
     }
 
 
@@ -70,6 +70,6 @@ def test_plain_paths(path: str, expected: str) -> None:
 
 def test_modes_are_only_permissions_and_the_group_can_read() -> None:
     files = of_config_map(MAP, {"items": [{"key": "a", "path": "a", "mode": 0o4700}]}, 0o644)
-    assert files == {"a": File(b"text", 0o700)}
-    assert for_group(files, 5) == {"a": File(b"text", 0o740)}
+    assert files == {"a": VolumeFile(b"text", 0o700)}
+    assert for_group(files, 5) == {"a": VolumeFile(b"text", 0o740)}
     assert for_group(files, None) == files

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from alcove.agent import mounting
-from alcove.agent.runtime.config import Mount
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent import mount_calls
+from alcove.agent.runtime.config import BindMount
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.mounts import VolumePath, container_mounts
 from alcove.api.objects import Object
 
@@ -26,20 +26,20 @@ def volume(tmp_path: Path) -> Iterator[VolumePath]:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/file").write_text("outside")
     yield VolumePath(path, False, tmp_path / "parts")
-    for each in mounting.mounts_below(tmp_path):
-        mounting.unmount_all(each)
+    for each in mount_calls.mounts_below(tmp_path):
+        mount_calls.unmount_all(each)
 
 
-def mounts(volume: VolumePath, **asked: object) -> list[Mount]:
+def mounts(volume: VolumePath, **asked: object) -> list[BindMount]:
     container: Object = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/data", **asked}]}
     return container_mounts({}, container, {"v": volume}, {"NAME": "folder"})
 
 
 def test_whole_volumes(volume: VolumePath) -> None:
-    assert mounts(volume) == [Mount(str(volume.path), "/data")]
-    assert mounts(volume, readOnly=True) == [Mount(str(volume.path), "/data", read_only=True)]
+    assert mounts(volume) == [BindMount(str(volume.path), "/data")]
+    assert mounts(volume, readOnly=True) == [BindMount(str(volume.path), "/data", read_only=True)]
     read_only = VolumePath(volume.path, True, volume.parts)
-    assert mounts(read_only) == [Mount(str(volume.path), "/data", read_only=True)]
+    assert mounts(read_only) == [BindMount(str(volume.path), "/data", read_only=True)]
     assert mounts(volume, mountPath="data") == mounts(volume)
     assert mounts(volume, mountPropagation="Bidirectional") == mounts(volume), "nothing comes through it"
     assert mounts(volume, readOnly=True, recursiveReadOnly="Enabled")[0].read_only
@@ -93,7 +93,7 @@ def test_links_that_lead_out_are_not(volume: VolumePath, tmp_path: Path, target:
     (volume.path / "link").symlink_to(target.format(outside=tmp_path / "outside"))
     with pytest.raises(VolumeFailure):
         mounts(volume, subPath=part)
-    assert mounting.mounts_below(tmp_path) == []
+    assert mount_calls.mounts_below(tmp_path) == []
     assert sorted(path.name for path in (tmp_path / "outside").iterdir()) == ["file"]
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from alcove.agent.lookup import Lookup
+from alcove.agent.lookup import ObjectLookup
 from alcove.agent.podkey import PodKey
-from alcove.agent.volumes.failure import VolumeFailure
+from alcove.agent.volumes.errors import VolumeFailure
 from alcove.agent.volumes.local import SIZE_BYTES_MIN
-from alcove.agent.volumes.sources import Host, Local, Sources, is_ring0
-from alcove.api import localvolumes
+from alcove.agent.volumes.sources import HostPathMount, LocalVolumeMount, VolumeSources, is_ring0
+from alcove.api import local_volumes
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.api.objects import Object
 from alcove.client.keys import HOME, PlaneId
@@ -16,11 +16,11 @@ from alcove.client.planes import Planes
 ACME = PodKey(HOME, TenantId("acme"), "default", "web", "u1")
 RING0 = PodKey(HOME, SYSTEM, "default", "web", "u1")
 PRETENDER = PodKey(PlaneId("acme"), SYSTEM, "default", "web", "u1")
-HERE = {localvolumes.NODE_LABEL: "here"}
+HERE = {local_volumes.NODE_LABEL: "here"}
 
 
-def sources() -> Sources:
-    return Sources(Lookup(Planes()), lambda: 0.0, "here", dict, None)
+def sources() -> VolumeSources:
+    return VolumeSources(ObjectLookup(Planes()), lambda: 0.0, "here", dict, None)
 
 
 def volume(labels: Object | None = None, **spec: object) -> Object:
@@ -35,7 +35,7 @@ def local(path: str = "/alcove/pv") -> Object:
 @pytest.mark.parametrize("key", [ACME, RING0])
 def test_local_volumes_are_known_by_whose_they_are(key: PodKey) -> None:
     found = sources()._persistent(key, "v", volume(HERE, local=local("/alcove/other-name")), False)
-    assert isinstance(found, Local)
+    assert isinstance(found, LocalVolumeMount)
     wanted = found.volume
     assert (wanted.plane, wanted.tenant, wanted.uid, wanted.size_bytes) == (HOME, key.tenant, "v1", 1 << 30)
     assert (found.read_only, found.is_exclusive) == (False, False)
@@ -52,13 +52,13 @@ def test_local_volumes_are_known_by_whose_they_are(key: PodKey) -> None:
 )
 def test_modes(spec: Object, asked: bool, read_only: bool, exclusive: bool) -> None:
     found = sources()._persistent(ACME, "v", volume(HERE, local=local(), **spec), asked)
-    assert isinstance(found, Local)
+    assert isinstance(found, LocalVolumeMount)
     assert (found.read_only, found.is_exclusive) == (read_only, exclusive)
 
 
 def test_no_volume_is_smaller_than_a_file_system() -> None:
     found = sources()._persistent(ACME, "v", volume(HERE, local=local(), capacity={"storage": "1"}), False)
-    assert isinstance(found, Local) and found.volume.size_bytes == SIZE_BYTES_MIN
+    assert isinstance(found, LocalVolumeMount) and found.volume.size_bytes == SIZE_BYTES_MIN
 
 
 @pytest.mark.parametrize("key", [ACME, PRETENDER])
@@ -71,7 +71,7 @@ def test_no_volume_is_smaller_than_a_file_system() -> None:
         (volume(HERE, local=local("/etc")), "local volumes are not allowed"),
         (volume(local=local("/alcove/../etc")), "not here"),
         (volume(local=local()), "not here"),
-        (volume({localvolumes.NODE_LABEL: "elsewhere"}, local=local()), 'is on node "elsewhere", not here'),
+        (volume({local_volumes.NODE_LABEL: "elsewhere"}, local=local()), 'is on node "elsewhere", not here'),
         (volume(HERE, local=local(), volumeMode="Block"), "mode Block"),
         (volume(csi={"driver": "d"}), "only local volumes"),
         (volume(nfs={"server": "s", "path": "/"}), "only local volumes"),
@@ -84,9 +84,9 @@ def test_what_a_tenants_pod_does_not_get(key: PodKey, pv: Object, message: str) 
 
 def test_ring0_has_paths_of_the_node() -> None:
     found = sources()._persistent(RING0, "v", volume(hostPath={"path": "/srv", "type": ""}), True)
-    assert found == Host("v", {"path": "/srv", "type": ""}, True)
+    assert found == HostPathMount("v", {"path": "/srv", "type": ""}, True)
     found = sources()._persistent(RING0, "v", volume(local=local("/srv")), False)
-    assert found == Host("v", {"path": "/srv", "type": "Directory"}, False)
+    assert found == HostPathMount("v", {"path": "/srv", "type": "Directory"}, False)
 
 
 def test_who_is_ring0() -> None:

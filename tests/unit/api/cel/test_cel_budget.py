@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from alcove.api.cel.budget import CALL_MOST, Budget
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.budget import CALL_MOST, CostBudget
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CelError, CompileError, OutOfBudget
 from alcove.api.cel.types import DYN
 
-ENVIRONMENT = Environment({"self": DYN})
+ENVIRONMENT = CelEnvironment({"self": DYN})
 NUMBERS = list(range(3_000))
 TEXTS = ["a" * 1_000 + str(number) for number in range(2_000)]
 
@@ -54,7 +54,7 @@ def test_hostile_expressions_are_cut_off(source: str, value: Any) -> None:
         return  # nested too deep: also good
     started = time.process_time()
     with pytest.raises(OutOfBudget) as caught:
-        program.evaluate((value,), Budget())
+        program.evaluate((value,), CostBudget())
     assert time.process_time() - started < 2  # on an idle machine, a quarter of a second at most
     assert str(caught.value) == "operation cancelled: actual cost limit exceeded"
 
@@ -64,14 +64,14 @@ def test_doubling_values_ends_before_memory_does(step: str) -> None:
     program = ENVIRONMENT.compile("self" + f".map(x, {step})" * 40 + " == []")
     tracemalloc.start()
     with pytest.raises(OutOfBudget):
-        program.evaluate((["ab" * 1_000],), Budget())
+        program.evaluate((["ab" * 1_000],), CostBudget())
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 64 << 20
 
 
 def test_ordinary_rules_cost_little() -> None:
-    budget = Budget()
+    budget = CostBudget()
     program = ENVIRONMENT.compile("self.all(x, x >= 0) && self.size() < 10000")
     assert program.evaluate((NUMBERS,), budget) is True
     assert CALL_MOST - budget.left < 50_000
@@ -80,7 +80,7 @@ def test_ordinary_rules_cost_little() -> None:
 def test_running_out_is_not_absorbed() -> None:
     program = ENVIRONMENT.compile("self.all(a, self.all(b, self.all(c, true))) || true")
     with pytest.raises(OutOfBudget):
-        program.evaluate((NUMBERS,), Budget())
+        program.evaluate((NUMBERS,), CostBudget())
 
 
 def test_values_nested_too_deep_to_compare_are_an_end_not_a_crash() -> None:
@@ -88,6 +88,6 @@ def test_values_nested_too_deep_to_compare_are_an_end_not_a_crash() -> None:
     other: Any = []
     for _ in range(5_000):
         one, other = [one], [other]
-    program = Environment({"a": DYN, "b": DYN}).compile("a == b")
+    program = CelEnvironment({"a": DYN, "b": DYN}).compile("a == b")
     with pytest.raises((OutOfBudget, CelError)):
-        program.evaluate((one, other), Budget())
+        program.evaluate((one, other), CostBudget())

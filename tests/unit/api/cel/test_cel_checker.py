@@ -2,10 +2,10 @@
 
 import pytest
 
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CompileError
 from alcove.api.cel.schema_types import schema_type
-from alcove.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, optional_of
+from alcove.api.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of, optional_of
 
 SCHEMA = {
     "type": "object",
@@ -20,11 +20,11 @@ SCHEMA = {
 }
 SELF = schema_type(SCHEMA, is_resource=True)
 assert SELF is not None
-ENVIRONMENT = Environment({"self": SELF, "any": DYN})
+ENVIRONMENT = CelEnvironment({"self": SELF, "any": DYN})
 
 
 @pytest.mark.parametrize(
-    ("source", "column", "told"),
+    ("source", "column", "message"),
     [
         ("self.nope", 5, "undefined field 'nope'"),
         ("has(self.nope)", 4, "undefined field 'nope'"),
@@ -64,10 +64,10 @@ ENVIRONMENT = Environment({"self": SELF, "any": DYN})
         ("self.metadata.labels", 14, "undefined field 'labels'"),
     ],
 )
-def test_refused(source: str, column: int, told: str) -> None:
+def test_refused(source: str, column: int, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         ENVIRONMENT.compile(source)
-    assert str(caught.value).startswith(f"ERROR: <input>:1:{column}: {told}")
+    assert str(caught.value).startswith(f"ERROR: <input>:1:{column}: {message}")
 
 
 def test_every_issue_is_told() -> None:
@@ -97,7 +97,7 @@ def test_every_issue_is_told() -> None:
         ("self.tags.first().orValue('')", STRING),
     ],
 )
-def test_result_types(source: str, result: Type) -> None:
+def test_result_types(source: str, result: CelType) -> None:
     assert ENVIRONMENT.compile(source).result == result
 
 
@@ -106,15 +106,15 @@ def test_format_takes_mixed_types() -> None:
 
 
 def test_a_variable_hides_a_qualified_function() -> None:
-    environment = Environment({"sets": DYN})
+    environment = CelEnvironment({"sets": DYN})
     with pytest.raises(CompileError, match="found no matching overload for 'contains'"):
         environment.compile("sets.contains([1], [1])")
     with pytest.raises(CompileError):
-        Environment({}).compile("[[1]].all(sets, sets.contains([1], [1]))")
+        CelEnvironment({}).compile("[[1]].all(sets, sets.contains([1], [1]))")
 
 
 def test_comprehension_variables_hide_and_end() -> None:
-    environment = Environment({"x": STRING})
+    environment = CelEnvironment({"x": STRING})
     assert environment.compile("[1].all(x, x + 1 == 2) && x == ''").result == BOOL
     with pytest.raises(CompileError, match="undeclared reference to 'y'"):
         environment.compile("[1].all(y, true) && y == 1")

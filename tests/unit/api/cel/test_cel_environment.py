@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from alcove.api.cel.budget import Budget
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.budget import CostBudget
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CelError
 from alcove.api.cel.times import Duration
 from alcove.api.cel.types import DYN, INT
 from alcove.api.cel.values import Optional, Uint
 
-ENVIRONMENT = Environment({"self": DYN})
+ENVIRONMENT = CelEnvironment({"self": DYN})
 SELF = {
     "x": 1,
     "name": "web",
@@ -23,7 +23,7 @@ SELF = {
 
 
 def evaluate(source: str, value: Any = SELF) -> Any:
-    return ENVIRONMENT.compile(source).evaluate((value,), Budget())
+    return ENVIRONMENT.compile(source).evaluate((value,), CostBudget())
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_fields_optionals_and_comprehensions(source: str, expected: object) -> N
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("self.y", "no such key: y"),
         ("self['y']", "no such key: y"),
@@ -134,10 +134,10 @@ def test_fields_optionals_and_comprehensions(source: str, expected: object) -> N
         ("self.name.find(self.name + '(')", "Illegal regex: error parsing regexp: missing closing ): `web(`"),
     ],
 )
-def test_evaluation_errors_have_cel_gos_words(source: str, told: str) -> None:
+def test_evaluation_errors_have_cel_gos_words(source: str, message: str) -> None:
     with pytest.raises(CelError) as caught:
         evaluate(source)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_an_error_that_nothing_decides_is_told() -> None:
 
 
 def test_variables_are_given_in_the_order_of_their_declaration() -> None:
-    program = Environment({"b": INT, "a": INT}).compile("a * 10 + b")
-    assert program.evaluate((1, 2), Budget()) == 21
+    program = CelEnvironment({"b": INT, "a": INT}).compile("a * 10 + b")
+    assert program.evaluate((1, 2), CostBudget()) == 21
 
 
 def test_a_program_tells_which_variables_it_reads() -> None:
-    environment = Environment({"self": DYN, "oldSelf": DYN})
+    environment = CelEnvironment({"self": DYN, "oldSelf": DYN})
     assert environment.compile("self.all(oldSelf, oldSelf > 1)").uses == {"self"}
     assert environment.compile("[1].all(x, oldSelf.y == x)").uses == {"oldSelf"}
 
@@ -181,4 +181,4 @@ def test_values_of_special_types() -> None:
 
 def test_literals_are_not_shared_between_evaluations() -> None:
     program = ENVIRONMENT.compile("[1, 2].map(x, x) + [3]")
-    assert program.evaluate((None,), Budget()) == program.evaluate((None,), Budget()) == [1, 2, 3]
+    assert program.evaluate((None,), CostBudget()) == program.evaluate((None,), CostBudget()) == [1, 2, 3]

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alcove.api.cel.budget import Budget
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.budget import CostBudget
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CelError, CompileError, OutOfBudget
 from alcove.api.cel.library.kubernetes import KUBERNETES
 from alcove.api.cel.schema_types import schema_type
@@ -55,7 +55,7 @@ VALUE: dict[str, Any] = {
 }
 TYPE = schema_type(SCHEMA, is_resource=True)
 assert TYPE is not None
-ENVIRONMENT = Environment({"self": TYPE, "any": DYN})
+ENVIRONMENT = CelEnvironment({"self": TYPE, "any": DYN})
 
 MEMBERS = sorted(name for name, overloads in KUBERNETES.items() if any(each.member for each in overloads))
 GLOBALS = sorted(
@@ -120,7 +120,7 @@ def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @given(st.recursive(ATOMS, combined, max_leaves=8))
 def test_well_formed_expressions(source: str) -> None:
     try:
-        ENVIRONMENT.compile(source).evaluate((VALUE, VALUE), Budget(100_000))
+        ENVIRONMENT.compile(source).evaluate((VALUE, VALUE), CostBudget(100_000))
     except (CompileError, CelError, OutOfBudget):
         pass
 
@@ -129,14 +129,14 @@ def test_well_formed_expressions(source: str) -> None:
 @given(st.text(alphabet="ab01.?[](){},:'\"`\\+-*/%!=<>&|rbu \n", max_size=40))
 def test_any_text(source: str) -> None:
     try:
-        ENVIRONMENT.compile(source).evaluate((VALUE, VALUE), Budget(100_000))
+        ENVIRONMENT.compile(source).evaluate((VALUE, VALUE), CostBudget(100_000))
     except (CompileError, CelError, OutOfBudget):
         pass
 
 
 def test_map_lists_take_no_items_that_are_not_objects() -> None:
     try:
-        ENVIRONMENT.compile("self.o + any.l").evaluate((VALUE, VALUE), Budget())
+        ENVIRONMENT.compile("self.o + any.l").evaluate((VALUE, VALUE), CostBudget())
     except CelError as error:
         assert str(error) == "no such overload"
     else:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from alcove.api.cel.budget import Budget
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.budget import CostBudget
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CelError
 
-ENVIRONMENT = Environment({})
+ENVIRONMENT = CelEnvironment({})
 
 
 def evaluate(source: str) -> object:
-    return ENVIRONMENT.compile(source).evaluate((), Budget())
+    return ENVIRONMENT.compile(source).evaluate((), CostBudget())
 
 
 STRINGS = [
@@ -123,7 +123,7 @@ def test_holds(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("'abc'.charAt(4)", "index out of range: 4"),
         ("'abc'.substring(2, 1)", "invalid substring range. start: 2, end: 1"),
@@ -150,7 +150,7 @@ def test_holds(source: str) -> None:
         ("semver('1.0', false)", "No Major.Minor.Patch elements found"),
     ],
 )
-def test_fails(source: str, told: str) -> None:
+def test_fails(source: str, message: str) -> None:
     with pytest.raises(CelError) as caught:
         evaluate(source)
-    assert str(caught.value) == told
+    assert str(caught.value) == message

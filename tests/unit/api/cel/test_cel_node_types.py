@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.api import registry
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CompileError
 from alcove.api.cel.node_types import NodeTypes
 from alcove.api.cel.types import DYN
@@ -14,7 +14,7 @@ KINDS = registry.load()
 def result(resource: str, expression: str, group: str = "") -> str:
     kind = KINDS.find(group, "v1", resource)
     assert kind is not None
-    return str(Environment({"self": NodeTypes().of(kind.schema)}).compile(expression).result)
+    return str(CelEnvironment({"self": NodeTypes().of(kind.schema)}).compile(expression).result)
 
 
 @pytest.mark.parametrize(

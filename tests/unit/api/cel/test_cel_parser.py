@@ -9,7 +9,7 @@ from alcove.api.cel.parser import NESTING_MOST, parse
 
 
 @pytest.mark.parametrize(
-    ("source", "place", "told"),
+    ("source", "place", "message"),
     [
         ("1 +", "1:4", "Syntax error: mismatched input '<EOF>' expecting"),
         ("a.b c", "1:5", "Syntax error: mismatched input 'c' expecting <EOF>"),
@@ -33,10 +33,10 @@ from alcove.api.cel.parser import NESTING_MOST, parse
         ("1 +\n  + 2", "2:3", "Syntax error"),
     ],
 )
-def test_syntax_errors_point_at_the_place(source: str, place: str, told: str) -> None:
+def test_syntax_errors_point_at_the_place(source: str, place: str, message: str) -> None:
     with pytest.raises(CompileError) as caught:
         parse(source)
-    assert str(caught.value).startswith(f"ERROR: <input>:{place}: {told}")
+    assert str(caught.value).startswith(f"ERROR: <input>:{place}: {message}")
 
 
 def test_an_error_shows_the_line_and_a_mark() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alcove.api.cel.budget import Budget
-from alcove.api.cel.environment import Environment
+from alcove.api.cel.budget import CostBudget
+from alcove.api.cel.environment import CelEnvironment
 from alcove.api.cel.errors import CelError
 from alcove.api.cel.escaping import escape
 from alcove.api.cel.schema_types import schema_type
@@ -80,11 +80,11 @@ OTHER = {
 }
 TYPE = schema_type(SCHEMA, is_resource=True)
 assert TYPE is not None
-ENVIRONMENT = Environment({"self": TYPE, "oldSelf": TYPE})
+ENVIRONMENT = CelEnvironment({"self": TYPE, "oldSelf": TYPE})
 
 
 def evaluate(source: str) -> Any:
-    return ENVIRONMENT.compile(source).evaluate((SELF, OTHER), Budget())
+    return ENVIRONMENT.compile(source).evaluate((SELF, OTHER), CostBudget())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from alcove.api import registry
 from alcove.api.kind import Kind
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 NOW = 1_714_557_600.0
 KINDS = [kind for kind in registry.load() if "list" in kind.verbs]
@@ -28,28 +28,28 @@ TEXTS = (
     "x" * 40,
 )
 KEYS = ("a", "limits.cpu", "node-role.kubernetes.io/x", "kubernetes.io/role")
-SCALARS: dict[Type, tuple[Any, ...]] = {
-    Type.STRING: TEXTS,
-    Type.INTEGER: (0, 1, 3600),
-    Type.NUMBER: (0, 1.5),
-    Type.BOOLEAN: (True, False),
-    Type.INT_OR_STRING: (0, 80, "http", ""),
-    Type.QUANTITY: ("1", "250m", 3),
-    Type.ANY: ({}, {"a": None}),
+SCALARS: dict[SchemaType, tuple[Any, ...]] = {
+    SchemaType.STRING: TEXTS,
+    SchemaType.INTEGER: (0, 1, 3600),
+    SchemaType.NUMBER: (0, 1.5),
+    SchemaType.BOOLEAN: (True, False),
+    SchemaType.INT_OR_STRING: (0, 80, "http", ""),
+    SchemaType.QUANTITY: ("1", "250m", 3),
+    SchemaType.ANY: ({}, {"a": None}),
 }
 FORMATS = {"byte": ("", "aGk="), "date-time": ("2024-05-01T09:00:00Z", "2034-05-01T09:00:00.5+02:00")}
 
 
-def sample(node: Node, dice: random.Random, depth: int) -> Any:
+def sample(node: SchemaNode, dice: random.Random, depth: int) -> Any:
     """Something that may stand at a place of a schema: each field may be missing, null or empty."""
     if dice.random() < 0.1:
         return None
     if node.type in SCALARS:
         return dice.choice(FORMATS.get(node.format, SCALARS[node.type]))
-    if node.type is Type.LIST:
+    if node.type is SchemaType.LIST:
         assert node.items is not None
         return [sample(node.items, dice, depth - 1) for _ in range(dice.randrange(4))] if depth else []
-    if node.type is Type.MAP:
+    if node.type is SchemaType.MAP:
         assert node.values is not None
         return (
             {key: sample(node.values, dice, depth - 1) for key in KEYS if dice.random() < 0.5}

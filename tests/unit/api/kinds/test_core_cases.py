@@ -83,19 +83,19 @@ def faults_of(kind: Kind, operation: str, new: Object, old: Object) -> list[Fiel
     return [*strategy.validate(new), *strategy.validate_update(new, old)]
 
 
-@pytest.mark.parametrize(("base", "operation", "path", "value", "told"), list(cases()))
+@pytest.mark.parametrize(("base", "operation", "path", "value", "messages"), list(cases()))
 def test_faults_are_those_that_kubernetes_tells(
-    base: Object, operation: str, path: list[Any], value: Any, told: list[str]
+    base: Object, operation: str, path: list[Any], value: Any, messages: list[str]
 ) -> None:
     found = [
         str(fault).split("\n")[0]
         for fault in faults_of(kind_of(base), operation, changed(base, path, value), base)
     ]
     if operation == "create":
-        assert sorted(found) == sorted(told)
+        assert sorted(found) == sorted(messages)
     else:
         # Kubernetes checks some objects twice on update, and tells twice what it finds.
-        assert set(found) == set(told)
+        assert set(found) == set(messages)
 
 
 def without_empty(value: Any) -> Any:

@@ -35,19 +35,19 @@ def test_validate(spec: Object, expected: list[str]) -> None:
 def test_status() -> None:
     condition = {"type": "A", "status": "Yes", "reason": "1", "observedGeneration": -1}
     new = {"status": {"disruptionsAllowed": -1, "conditions": [condition, {**condition, "reason": ""}]}}
-    told = [str(fault) for fault in STRATEGY.validate_status(new, {})]
+    messages = [str(fault) for fault in STRATEGY.validate_status(new, {})]
     assert (
-        told[0]
+        messages[0]
         == 'status.conditions[0].status: Unsupported value: "Yes": supported values: "False", "True", "Unknown"'
     )
     assert (
-        told[1]
+        messages[1]
         == "status.conditions[0].observedGeneration: Invalid value: -1: must be greater than or equal to zero"
     )
-    assert told[2] == "status.conditions[0].lastTransitionTime: Required value"
-    assert told[3].startswith(
+    assert messages[2] == "status.conditions[0].lastTransitionTime: Required value"
+    assert messages[3].startswith(
         'status.conditions[0].reason: Invalid value: "1": a condition reason must start with'
     )
-    assert told[4] == 'status.conditions[1].type: Duplicate value: "A"'
-    assert "status.conditions[1].reason: Required value" in told
-    assert told[-1] == "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0"
+    assert messages[4] == 'status.conditions[1].type: Duplicate value: "A"'
+    assert "status.conditions[1].reason: Required value" in messages
+    assert messages[-1] == "status.disruptionsAllowed: Invalid value: -1: must be greater than or equal to 0"

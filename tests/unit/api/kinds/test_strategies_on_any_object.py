@@ -16,7 +16,7 @@ from alcove.api.fields import FieldError
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 KINDS = {f"{kind.group}/{kind.version}/{kind.resource}": kind for kind in registry.load()}
 OBJECTS_PER_KIND = 60
@@ -46,36 +46,36 @@ class Maker:
         self.fullness = self.chance.choice((0.2, 0.5, 0.9))
         self.values_left = VALUES_PER_OBJECT_MAX
 
-    def value(self, node: Node, depth: int = 0) -> Any:
+    def value(self, node: SchemaNode, depth: int = 0) -> Any:
         self.values_left -= 1
         match node.type:
-            case Type.OBJECT:
+            case SchemaType.OBJECT:
                 return self._object(node, depth)
-            case Type.MAP:
+            case SchemaType.MAP:
                 assert node.values is not None
                 return {
                     self._text(): self.value(node.values, depth + 1) for _ in range(self.chance.randint(0, 2))
                 }
-            case Type.LIST:
+            case SchemaType.LIST:
                 assert node.items is not None
                 count = self.chance.randint(0, 3) if self.values_left > 0 else 0
                 return [self.value(node.items, depth + 1) for _ in range(count)]
-            case Type.STRING:
+            case SchemaType.STRING:
                 return self._string(node)
-            case Type.INTEGER:
+            case SchemaType.INTEGER:
                 return self.chance.choice(NUMBERS)
-            case Type.NUMBER:
+            case SchemaType.NUMBER:
                 return self.chance.choice((0, 1.5, -1))
-            case Type.BOOLEAN:
+            case SchemaType.BOOLEAN:
                 return self.chance.random() < 0.5
-            case Type.INT_OR_STRING:
+            case SchemaType.INT_OR_STRING:
                 return self.chance.choice((*NUMBERS, "25%", "http", "16", ""))
-            case Type.QUANTITY:
+            case SchemaType.QUANTITY:
                 return self.chance.choice(AMOUNTS)
-            case Type.ANY:
+            case SchemaType.ANY:
                 return self.chance.choice(({}, {"a": 1}, [], "x", 1))
 
-    def _object(self, node: Node, depth: int) -> Object:
+    def _object(self, node: SchemaNode, depth: int) -> Object:
         made: Object = {}
         parts = list(node.properties.items())
         self.chance.shuffle(parts)
@@ -85,7 +85,7 @@ class Maker:
                 made[field] = self.value(part, depth + 1)
         return made
 
-    def _string(self, node: Node) -> str:
+    def _string(self, node: SchemaNode) -> str:
         if node.format == "byte":
             return self.chance.choice(BYTES)
         if node.format == "date-time" or node.name in ("Time", "MicroTime"):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from alcove.api.errors import ApiError, BadRequest, Invalid
 from alcove.api.patch import strategic
-from alcove.api.schema import stock
+from alcove.api.schema import kubernetes_schemas
 from alcove.api.schema.definitions import Definitions, Schema
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
-STOCK = stock.load()
+STOCK = kubernetes_schemas.load()
 POD = STOCK.node("io.k8s.api.core.v1.Pod")
 DEPLOYMENT = STOCK.node("io.k8s.api.apps.v1.Deployment")
 SERVICE = STOCK.node("io.k8s.api.core.v1.Service")
@@ -25,7 +25,7 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}
 
 
-def patched(node: Node, obj: Any, patch: Any) -> Any:
+def patched(node: SchemaNode, obj: Any, patch: Any) -> Any:
     before, patch_before = copy.deepcopy(obj), copy.deepcopy(patch)
     result = strategic.apply(obj, patch, node)
     assert obj == before, "the object was changed"

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api.errors import BadRequest
-from alcove.api.schema import stock
+from alcove.api.schema import kubernetes_schemas
 from alcove.api.schema.decode import decode
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
-DEFINITIONS = stock.load()
+DEFINITIONS = kubernetes_schemas.load()
 POD = DEFINITIONS.node("io.k8s.api.core.v1.Pod")
 SECRET = DEFINITIONS.node("io.k8s.api.core.v1.Secret")
 EVENT = DEFINITIONS.node("io.k8s.api.core.v1.Event")
@@ -22,7 +22,7 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec}
 
 
-def read(node: Node, obj: dict[str, Any]) -> dict[str, Any]:
+def read(node: SchemaNode, obj: dict[str, Any]) -> dict[str, Any]:
     return decode(node, copy.deepcopy(obj))
 
 
@@ -51,7 +51,7 @@ STRUCT = 'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"containers": "x"}, f"{STRUCT} string into Go struct field PodSpec.spec.containers of type []v1.Container"),
         ({"containers": [1]}, f"{STRUCT} number into Go struct field PodSpec.spec.containers of type v1.Container"),
@@ -70,10 +70,10 @@ STRUCT = 'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal
         ),
     ],
 )  # fmt: skip
-def test_wrong_types_are_told_as_go_tells_them(spec: dict[str, Any], told: str) -> None:
+def test_wrong_types_are_told_as_go_tells_them(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRequest) as caught:
         decode(POD, pod(**spec))
-    assert caught.value.message == told
+    assert caught.value.message == message
 
 
 @pytest.mark.parametrize("body", [[], "x", 1, None, True])

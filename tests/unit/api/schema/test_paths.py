@@ -2,10 +2,10 @@ from typing import Any
 
 import orjson
 
-from alcove.api.schema import stock
+from alcove.api.schema import kubernetes_schemas
 from alcove.api.schema.body import parse_json, parse_yaml
 from alcove.api.schema.decode import decode
-from alcove.api.schema.paths import LENGTH_MAX, TOLD_MAX, Path
+from alcove.api.schema.paths import LENGTH_MAX, REPORTED_MAX, FieldPath
 
 LONG = "k" * 1000
 
@@ -24,12 +24,12 @@ def nested(bottom: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_paths_read_as_kubernetes_writes_them() -> None:
-    path = Path(Path(Path(Path(None, "spec"), "containers"), 0), "image")
+    path = FieldPath(FieldPath(FieldPath(FieldPath(None, "spec"), "containers"), 0), "image")
     assert str(path) == "spec.containers[0].image"
 
 
 def test_unknown_fields_under_long_keys_cost_little() -> None:
-    node = stock.load().node(
+    node = kubernetes_schemas.load().node(
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
     )
     body = nested({"properties": {str(i): {f"unknown{i}": {}} for i in range(10_000)}})
@@ -37,7 +37,7 @@ def test_unknown_fields_under_long_keys_cost_little() -> None:
 
     decode(node, body, unknown=unknown)
 
-    assert len(unknown) == TOLD_MAX
+    assert len(unknown) == REPORTED_MAX
     assert all(len(path) <= LENGTH_MAX + 1 for path in unknown)
 
 
@@ -47,5 +47,5 @@ def test_duplicate_fields_under_long_keys_cost_little() -> None:
     for parse in (parse_json, lambda text, told: parse_yaml(b"# YAML\n" + text, told)):
         duplicates: list[str] = []
         parse(text, duplicates)
-        assert 0 < len(duplicates) <= TOLD_MAX
-        assert all(len(told) <= LENGTH_MAX + 100 for told in duplicates)
+        assert 0 < len(duplicates) <= REPORTED_MAX
+        assert all(len(message) <= LENGTH_MAX + 100 for message in duplicates)

@@ -1,31 +1,31 @@
 from typing import Any
 
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.prune import apply_defaults, prune
 
 
-def obj(**fields: Node) -> Node:
-    node = Node(Type.OBJECT)
+def obj(**fields: SchemaNode) -> SchemaNode:
+    node = SchemaNode(SchemaType.OBJECT)
     node.properties = fields
     return node
 
 
-def scalar(default: Any = None, *, nullable: bool = False) -> Node:
-    node = Node(Type.STRING)
+def scalar(default: Any = None, *, nullable: bool = False) -> SchemaNode:
+    node = SchemaNode(SchemaType.STRING)
     node.nullable = nullable
     if default is not None:
         node.default, node.has_default = default, True
     return node
 
 
-def list_of(items: Node) -> Node:
-    node = Node(Type.LIST)
+def list_of(items: SchemaNode) -> SchemaNode:
+    node = SchemaNode(SchemaType.LIST)
     node.items = items
     return node
 
 
-def map_of(values: Node) -> Node:
-    node = Node(Type.MAP)
+def map_of(values: SchemaNode) -> SchemaNode:
+    node = SchemaNode(SchemaType.MAP)
     node.values = values
     return node
 
@@ -53,7 +53,7 @@ def test_preserved_fields_stay_but_known_ones_below_are_pruned() -> None:
 
 def test_anything_goes_where_no_type_is_given() -> None:
     value = {"a": {"x": [{"y": None}]}}
-    prune(obj(a=Node(Type.ANY)), value)
+    prune(obj(a=SchemaNode(SchemaType.ANY)), value)
     assert value == {"a": {"x": [{"y": None}]}}
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.error_sink import MISSING
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.openapi3 import has_rules, schema_faults
 from alcove.api.schema.rules import compile_rules, rule_faults
-from alcove.api.schema.sink import MISSING
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}
@@ -26,7 +26,9 @@ def told(schema: Any, new: Any, old: Any = MISSING) -> list[str]:
 
 
 def refused(schema: Any) -> list[str]:
-    return [str(fault) for fault in schema_faults(schema, "s", Node(Type.OBJECT), has_status=False)]
+    return [
+        str(fault) for fault in schema_faults(schema, "s", SchemaNode(SchemaType.OBJECT), has_status=False)
+    ]
 
 
 @pytest.mark.parametrize(

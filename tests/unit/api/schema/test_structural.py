@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alcove.api.schema.node import ListType, Node, Type
+from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 from alcove.api.schema.openapi3 import schema_faults
 from alcove.api.schema.prune import apply_defaults, prune
 from alcove.api.schema.rules import compile_rules
 from alcove.api.schema.structural import compile_schema
 from alcove.api.schema.values import compile_values
 
-META = Node(Type.OBJECT, "ObjectMeta")
-META.properties = {"name": Node(Type.STRING), "labels": Node(Type.MAP)}
+META = SchemaNode(SchemaType.OBJECT, "ObjectMeta")
+META.properties = {"name": SchemaNode(SchemaType.STRING), "labels": SchemaNode(SchemaType.MAP)}
 TEXT = {"type": "string"}
 
 
@@ -306,17 +306,17 @@ def test_schemas_compile_to_nodes() -> None:
         }
     )
     node = compile_schema(schema, "Widget", META)
-    assert (node.name, node.type) == ("Widget", Type.OBJECT)
+    assert (node.name, node.type) == ("Widget", SchemaType.OBJECT)
     assert node.properties["metadata"] is META
     spec = node.properties["spec"].properties
     assert node.properties["spec"].required == ("size",)
     assert (spec["size"].default, spec["size"].has_default, spec["size"].description) == (3, True, "how many")
     assert (spec["ports"].list_type, spec["ports"].list_map_keys) == (ListType.MAP, ("name",))
     assert spec["tags"].list_type is ListType.SET
-    assert spec["labels"].type is Type.MAP
+    assert spec["labels"].type is SchemaType.MAP
     assert spec["selector"].atomic
-    assert spec["port"].type is Type.INT_OR_STRING
-    assert spec["any"].type is Type.ANY and spec["any"].preserve_unknown
+    assert spec["port"].type is SchemaType.INT_OR_STRING
+    assert spec["any"].type is SchemaType.ANY and spec["any"].preserve_unknown
     assert spec["maybe"].nullable
     assert spec["size"].raw == {"type": "integer", "default": 3, "description": "how many"}
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alcove.api.schema.error_sink import MISSING, identical
 from alcove.api.schema.invariants import embedded_objects, faults_of, unique_lists
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.api.schema.prune import apply_defaults, prune
-from alcove.api.schema.sink import MISSING, identical
 from alcove.api.schema.structural import compile_schema
 from alcove.api.schema.values import compile_values
 
@@ -380,7 +380,7 @@ SCHEMAS = st.recursive(
 @given(SCHEMAS, JSON)
 def test_pruned_and_defaulted_objects_stay_as_they_are(part: Any, value: Any) -> None:
     schema = {"type": "object", "properties": {"x": part}}
-    node = compile_schema(schema, "K", Node(Type.OBJECT))
+    node = compile_schema(schema, "K", SchemaNode(SchemaType.OBJECT))
     obj = {"x": value}
     prune(node, obj)
     apply_defaults(node, obj)

@@ -33,7 +33,7 @@ NULL = "a null labelSelector results in matching no pod"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "messages"),
     [
         (made(nodeSelector={"beta.kubernetes.io/os": "linux", "a": "b"}), [f"spec.nodeSelector[beta.kubernetes.io/os]: {OS}"]),
         (affine(nodeAffinity={REQUIRED: {"nodeSelectorTerms": [OLD_OS]}}),
@@ -76,8 +76,8 @@ NULL = "a null labelSelector results in matching no pod"
          ["spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"]),
     ],
 )  # fmt: skip
-def test_what_is_told_of_a_pod(given: Object, told: list[str]) -> None:
-    assert pod(given, None) == told
+def test_what_is_told_of_a_pod(given: Object, messages: list[str]) -> None:
+    assert pod(given, None) == messages
 
 
 def test_values_of_preferred_terms_are_looked_at() -> None:
@@ -90,8 +90,8 @@ def test_values_of_preferred_terms_are_looked_at() -> None:
 def test_a_name_that_is_no_label() -> None:
     given = made()
     given["metadata"]["name"] = "web.one"
-    [told] = pod(given, None)
-    assert told.startswith(
+    [message] = pod(given, None)
+    assert message.startswith(
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
         "a DNS label is recommended: [must not contain dots]"
     )
@@ -109,8 +109,8 @@ def test_apparmor_by_annotation_in_a_template(pod_profile: Object | None, is_tol
     key = "container.apparmor.security.beta.kubernetes.io/main"
     spec = {"securityContext": {"appArmorProfile": pod_profile}} if pod_profile else {}
     given = made(annotations={key: "runtime/default"}, **spec)
-    told = f'spec.template.metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
-    assert template(given, "spec.template.") == ([told] if is_told else [])
+    message = f'spec.template.metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+    assert template(given, "spec.template.") == ([message] if is_told else [])
 
 
 def test_the_defaults_are_beyond_reproach() -> None:

@@ -2,7 +2,7 @@
 
 from alcove.api.ids import GroupResource, TenantId
 from alcove.apiserver.admission import derived
-from alcove.apiserver.admission.derived import Derived
+from alcove.apiserver.admission.derived import DerivedCache
 from alcove.testing.memory_reader import MemoryReader
 
 MAPS = GroupResource("", "configmaps")
@@ -16,7 +16,7 @@ def test_it_follows_the_objects_of_its_tenant_alone() -> None:
         made.append(tenant)
         return len(list(reader.list(tenant, MAPS)))
 
-    values: Derived[int] = Derived(reader, MAPS, make)
+    values: DerivedCache[int] = DerivedCache(reader, MAPS, make)
     assert values.of(ACME) is None
     reader.put(ACME, MAPS, {"metadata": {"name": "a"}})
     assert (values.of(ACME), values.of(ACME), made) == (1, 1, [ACME])
@@ -28,7 +28,7 @@ def test_it_follows_the_objects_of_its_tenant_alone() -> None:
 
 def test_it_is_bounded() -> None:
     reader = MemoryReader()
-    values: Derived[str] = Derived(reader, MAPS, str)
+    values: DerivedCache[str] = DerivedCache(reader, MAPS, str)
     for number in range(derived.TENANTS_MAX + 10):
         tenant = TenantId(f"t{number}")
         reader.put(tenant, MAPS, {"metadata": {"name": "a"}})

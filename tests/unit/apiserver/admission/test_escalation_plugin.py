@@ -6,7 +6,7 @@ from alcove.api.errors import Forbidden, NotFound
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.escalation import Escalation
 from alcove.apiserver.identity import Identity
@@ -70,7 +70,7 @@ def kind(resource: GroupResource) -> Kind:
         resource=resource.resource,
         singular=resource.resource,
         scope=Scope.TENANT,
-        schema=Node(Type.OBJECT),
+        schema=SchemaNode(SchemaType.OBJECT),
     )
 
 
@@ -145,10 +145,10 @@ AGGREGATION = {"clusterRoleSelectors": [{"matchLabels": {"x": "y"}}]}
 
 async def test_aggregation_is_for_who_may_do_everything(world: World) -> None:
     aggregated = role(aggregationRule=AGGREGATION)
-    told = "must have cluster-admin privileges to use the aggregationRule"
-    with pytest.raises(Forbidden, match=told):
+    message = "must have cluster-admin privileges to use the aggregationRule"
+    with pytest.raises(Forbidden, match=message):
         await world.write(CLUSTER_ROLES, aggregated)
-    with pytest.raises(Forbidden, match=told):
+    with pytest.raises(Forbidden, match=message):
         await world.write(CLUSTER_ROLES, role(PODS), old=aggregated)
     world.give(ACME, "dora", *EVERYTHING)
     await world.write(CLUSTER_ROLES, aggregated, Identity(ACME, "dora"))

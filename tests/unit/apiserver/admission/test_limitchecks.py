@@ -17,7 +17,7 @@ def limit(kind: str = "Container", **bounds: dict[str, str]) -> list[dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("pod", "limits", "told"),
+    ("pod", "limits", "messages"),
     [
         (
             spec(),
@@ -57,14 +57,14 @@ def limit(kind: str = "Container", **bounds: dict[str, str]) -> list[dict[str, A
         (spec({"cpu": "1"}, {"cpu": "1"}), limit("Other", min={"cpu": "5"}), []),
     ],
 )
-def test_containers(pod: dict[str, Any], limits: list[dict[str, Any]], told: list[str]) -> None:
-    assert limitchecks.check_pod(pod, limits) == told
+def test_containers(pod: dict[str, Any], limits: list[dict[str, Any]], messages: list[str]) -> None:
+    assert limitchecks.check_pod(pod, limits) == messages
 
 
 def test_init_containers_are_held_to_the_limits_of_containers() -> None:
     pod = {"containers": [], "initContainers": spec({"cpu": "3"}, {"cpu": "3"})["containers"]}
-    told = limitchecks.check_pod(pod, limit(max={"cpu": "2"}))
-    assert told == ["maximum cpu usage per Container is 2, but limit is 3"]
+    messages = limitchecks.check_pod(pod, limit(max={"cpu": "2"}))
+    assert messages == ["maximum cpu usage per Container is 2, but limit is 3"]
 
 
 def test_a_pod_is_the_sum_of_its_containers_or_what_it_says_itself() -> None:
@@ -96,8 +96,8 @@ def test_defaults_fill_only_what_is_missing_and_again_change_nothing() -> None:
         "requests": {"cpu": "1"},
         "limits": {"cpu": "2", "memory": "1Gi"},
     }
-    told = "LimitRanger plugin set: cpu, memory limit for container c"
-    assert pod["metadata"]["annotations"] == {ANNOTATION: told}
+    message = "LimitRanger plugin set: cpu, memory limit for container c"
+    assert pod["metadata"]["annotations"] == {ANNOTATION: message}
     before = str(pod)
     fill_in(pod, given)
     assert str(pod) == before

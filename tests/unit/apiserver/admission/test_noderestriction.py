@@ -8,7 +8,7 @@ from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission import noderestriction
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.noderestriction import (
@@ -38,7 +38,7 @@ def kind(resource: GroupResource) -> Kind:
         resource=resource.resource,
         singular=resource.resource,
         scope=Scope.TENANT,
-        schema=Node(Type.OBJECT),
+        schema=SchemaNode(SchemaType.OBJECT),
     )
 
 
@@ -85,7 +85,7 @@ def node(
 
 
 @pytest.mark.parametrize(
-    ("new", "told"),
+    ("new", "message"),
     [
         (node(), ""),
         (node(labels={"kubernetes.io/hostname": "a", "example.com/rack": "1"}), ""),
@@ -100,9 +100,9 @@ def node(
         (node(finalizers=["x/y"]), "metadata.finalizers"),
     ],
 )
-async def test_registration(new: Object, told: str) -> None:
+async def test_registration(new: Object, message: str) -> None:
     said = await refusal(NODES, new)
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)
 
 
 TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
@@ -110,7 +110,7 @@ TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
 
 @pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize(
-    ("new", "old", "told"),
+    ("new", "old", "message"),
     [
         (node(annotations={"a": "b"}), node(), ""),
         (node(labels={"kubernetes.io/os": "linux"}), node(), ""),
@@ -131,9 +131,9 @@ TAINTED = {"taints": [{"key": "bad"}], "unschedulable": True}
         (node("b"), node("b"), "its own Node"),
     ],
 )
-async def test_changes_of_a_node(new: Object, old: Object, told: str, subresource: str) -> None:
+async def test_changes_of_a_node(new: Object, old: Object, message: str, subresource: str) -> None:
     said = await refusal(NODES, new, old, subresource=subresource)
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)
 
 
 def pod(node_name: str, **status: Any) -> Object:
@@ -152,7 +152,7 @@ CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "subresource", "told"),
+    ("new", "old", "subresource", "message"),
     [
         (pod("a", phase="Running"), pod("a"), "status", ""),
         (
@@ -182,9 +182,9 @@ CLAIMED = [{"name": "x", "resourceClaimName": "y"}]
         (labelled(pod("a", phase="Running")), pod("a"), "status", "metadata.labels"),
     ],
 )
-async def test_pods(new: Object | None, old: Object, subresource: str, told: str) -> None:
+async def test_pods(new: Object | None, old: Object, subresource: str, message: str) -> None:
     said = await refusal(PODS, new, old, subresource=subresource, tenant=ACME)
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)
 
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a", "controller": True}
@@ -205,7 +205,7 @@ def volume(**source: Any) -> list[Object]:
 
 
 @pytest.mark.parametrize(
-    ("new", "told"),
+    ("new", "message"),
     [
         (mirror(), ""),
         (mirror(volumes=volume(hostPath={"path": "/etc"})), ""),
@@ -226,9 +226,9 @@ def volume(**source: Any) -> list[Object]:
         (mirror(resourceClaims=[{"name": "r", "resourceClaimName": "c"}]), "refer to"),
     ],
 )
-async def test_new_pods(new: Object, told: str) -> None:
+async def test_new_pods(new: Object, message: str) -> None:
     said = await refusal(PODS, new)
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)
 
 
 def lease(name: str, namespace: str = "kube-node-lease") -> Object:
@@ -297,7 +297,7 @@ def bound(**ref: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (bound(), ""),
         (bound(apiVersion=""), ""),
@@ -313,7 +313,7 @@ def bound(**ref: Any) -> Object:
         (bound(name="none", uid="u3"), "pods bound to itself"),
     ],
 )
-def test_tokens(spec: Object, told: str) -> None:
+def test_tokens(spec: Object, message: str) -> None:
     reader = MemoryReader()
     sources = [{"serviceAccountToken": {"path": "t"}}, {"serviceAccountToken": {"audience": "vault"}}]
     for name, uid, where in (("mine", "u1", "a"), ("theirs", "u2", "b")):
@@ -325,10 +325,10 @@ def test_tokens(spec: Object, told: str) -> None:
         noderestriction.check_token(reader, identity, ACME, "ns", "robot", {"spec": spec})
 
     check(ANN)
-    if not told:
+    if not message:
         check(A)
         return
-    with pytest.raises(Forbidden, match=told):
+    with pytest.raises(Forbidden, match=message):
         check(A)
 
 
@@ -351,7 +351,7 @@ HELD = "alcove.io/local-volume"
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "told"),
+    ("new", "old", "message"),
     [
         (wiped(), wiped(HELD), ""),
         (wiped("other"), wiped("other", HELD), ""),
@@ -366,7 +366,7 @@ HELD = "alcove.io/local-volume"
     ],
 )
 async def test_of_volumes_only_that_its_own_are_wiped(
-    new: Object | None, old: Object | None, told: str
+    new: Object | None, old: Object | None, message: str
 ) -> None:
     said = await refusal(VOLUMES, new, old, tenant=ACME)
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)

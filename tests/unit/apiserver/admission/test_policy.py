@@ -147,18 +147,18 @@ async def refusal(world: World, attributes: Attributes) -> ApiError:
 async def test_a_failed_validation_denies_in_kubernetes_words(world: World) -> None:
     world.policy({"expression": "object.spec.replicas <= 2", "message": "too many replicas"})
     error = await refusal(world, write())
-    told = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too many replicas"
-    assert error.message == f'deployments.apps "web" is forbidden: {told}'
+    message = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: too many replicas"
+    assert error.message == f'deployments.apps "web" is forbidden: {message}'
     assert isinstance(error, Invalid)
     assert error.code == 422
     assert error.details is not None
     assert (error.details.name, error.details.group, error.details.kind) == ("web", "apps", "deployments")
-    assert [cause.message for cause in error.details.causes] == [told]
+    assert [cause.message for cause in error.details.causes] == [message]
     await world.validating.validate(write(deployment(2)))
 
 
 @pytest.mark.parametrize(
-    ("validation", "told", "kind"),
+    ("validation", "message", "kind"),
     [
         (
             {"expression": "object.spec.replicas <= 2"},
@@ -185,10 +185,10 @@ async def test_a_failed_validation_denies_in_kubernetes_words(world: World) -> N
         ),
     ],
 )
-async def test_what_is_told(world: World, validation: Object, told: str, kind: type[ApiError]) -> None:
+async def test_what_is_told(world: World, validation: Object, message: str, kind: type[ApiError]) -> None:
     world.policy(validation)
     error = await refusal(world, write())
-    assert error.message.endswith(f"denied request: {told}")
+    assert error.message.endswith(f"denied request: {message}")
     assert type(error) is kind
 
 
@@ -444,7 +444,7 @@ async def test_every_selected_param_must_be_met(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (
             {
@@ -466,9 +466,9 @@ async def test_every_selected_param_must_be_met(world: World) -> None:
         ),
     ],
 )
-async def test_bad_params(world: World, spec: Any, told: str) -> None:
+async def test_bad_params(world: World, spec: Any, message: str) -> None:
     world.policy("true", **spec)
-    assert (await refusal(world, write())).message.endswith(f"denied request: {told}")
+    assert (await refusal(world, write())).message.endswith(f"denied request: {message}")
     world.policy("true", failurePolicy="Ignore", **spec)
     await world.validating.validate(write())
 
@@ -492,7 +492,7 @@ def policy_write(
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         (
             {"validations": [{"expression": "objekt.x"}]},
@@ -528,11 +528,11 @@ def policy_write(
     ],
 )
 async def test_expressions_are_compiled_when_a_policy_is_written(
-    world: World, spec: Object, told: str
+    world: World, spec: Object, message: str
 ) -> None:
     error = await refusal(world, policy_write(spec))
     assert isinstance(error, Invalid)
-    assert told in error.message
+    assert message in error.message
     await world.validating.validate(policy_write(spec, spec))  # what is stored already may be touched
 
 
@@ -674,6 +674,6 @@ def test_cel_is_not_loaded_for_tenants_without_policies() -> None:
         "from alcove.apiserver.crds.kinds import CustomKinds;"
         # The list of its reserved words is read by validation too, and weighs nothing.
         "loaded = {name for name in sys.modules if name.startswith('alcove.api.cel.') or name == 're2'};"
-        "assert loaded <= {'alcove.api.cel.words'}, loaded"
+        "assert loaded <= {'alcove.api.cel.reserved_words'}, loaded"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from alcove.api import localvolumes
+from alcove.api import local_volumes
 from alcove.api.errors import Forbidden
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.admission.storageprotection import FINALIZERS, StorageProtection
-from alcove.apiserver.admission.storagevolumes import VOLUMES, LocalVolumes
+from alcove.apiserver.admission.storagevolumes import VOLUMES, LocalVolumeAdmission
 from alcove.apiserver.identity import Identity
 
 ACME = TenantId("acme")
@@ -29,7 +29,7 @@ def attributes(
         resource=resource.resource,
         singular=resource.resource,
         scope=Scope.TENANT,
-        schema=Node(Type.OBJECT),
+        schema=SchemaNode(SchemaType.OBJECT),
     )
     operation = Operation.CREATE if old is None else Operation.UPDATE
     return Attributes(
@@ -38,12 +38,12 @@ def attributes(
 
 
 def volume(*finalizers: str, node: str = "", **spec: Any) -> Object:
-    labels = {localvolumes.NODE_LABEL: node} if node else {}
+    labels = {local_volumes.NODE_LABEL: node} if node else {}
     return {"metadata": {"name": "v", "labels": labels, "finalizers": list(finalizers)}, "spec": spec}
 
 
 OURS = volume(
-    localvolumes.FINALIZER, node="n", local={"path": localvolumes.path("v")}, capacity={"storage": "1Gi"}
+    local_volumes.FINALIZER, node="n", local={"path": local_volumes.path("v")}, capacity={"storage": "1Gi"}
 )
 
 
@@ -52,14 +52,14 @@ def changed(**more: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "told"),
+    ("new", "old", "message"),
     [
         (volume(nfs={"server": "s"}), None, ""),
         (volume(hostPath={"path": "/"}), None, "hostPath volumes are made by the system only"),
         (volume(local={"path": "/"}), None, "local volumes are made by the system only"),
         (volume(local={"path": "/alcove/x"}), None, "local volumes"),
         (volume(node="n", nfs={}), None, "the label alcove.io/node"),
-        (volume(localvolumes.FINALIZER, nfs={}), None, "the finalizer alcove.io/local-volume"),
+        (volume(local_volumes.FINALIZER, nfs={}), None, "the finalizer alcove.io/local-volume"),
         (OURS, OURS, ""),
         (changed(spec={**OURS["spec"], "claimRef": {"name": "c"}}), OURS, ""),
         (changed(spec={**OURS["spec"], "persistentVolumeReclaimPolicy": "Retain"}), OURS, ""),
@@ -69,8 +69,8 @@ def changed(**more: Any) -> Object:
         (changed(metadata={**OURS["metadata"], "labels": {}}), OURS, "the label"),
     ],
 )
-async def test_what_a_tenant_may_write(new: Object, old: Object | None, told: str) -> None:
-    plugin = LocalVolumes()
+async def test_what_a_tenant_may_write(new: Object, old: Object | None, message: str) -> None:
+    plugin = LocalVolumeAdmission()
     assert plugin.handles(Operation.CREATE, VOLUMES, "") and plugin.handles(
         Operation.UPDATE, VOLUMES, "status"
     )
@@ -79,7 +79,7 @@ async def test_what_a_tenant_may_write(new: Object, old: Object | None, told: st
         said = ""
     except Forbidden as error:
         said = error.message
-    assert told in said and bool(told) == bool(said)
+    assert message in said and bool(message) == bool(said)
     await plugin.validate(attributes(new, old, RING0))
 
 

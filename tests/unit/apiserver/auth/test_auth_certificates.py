@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from alcove.api.ids import TenantId
 from alcove.apiserver.auth import certificates
-from alcove.apiserver.auth.certificates import AUTHORITY_LIFETIME, BACKDATE, Authority
+from alcove.apiserver.auth.certificates import AUTHORITY_LIFETIME, BACKDATE, CertificateAuthority
 from alcove.apiserver.auth.keyfiles import KeyFileError
 from alcove.apiserver.auth.subjects import Subject
 
@@ -19,7 +19,7 @@ ANN = Subject(TenantId("acme"), "ann", ("dev",))
 
 
 def test_is_made_on_first_start_and_survives_restarts(tmp_path: Path) -> None:
-    first, second = Authority.open(tmp_path, NOW), Authority.open(tmp_path, NOW + 1000)
+    first, second = CertificateAuthority.open(tmp_path, NOW), CertificateAuthority.open(tmp_path, NOW + 1000)
     assert first.certificate == second.certificate
     issued = x509.load_pem_x509_certificate(first.client(ANN, NOW).certificate_pem)
     assert certificates.issued_by(issued, second.certificate)
@@ -28,65 +28,65 @@ def test_is_made_on_first_start_and_survives_restarts(tmp_path: Path) -> None:
 
 
 def test_a_start_that_died_before_the_certificate_is_finished(tmp_path: Path) -> None:
-    issued = Authority.open(tmp_path, NOW).client(ANN, NOW)
+    issued = CertificateAuthority.open(tmp_path, NOW).client(ANN, NOW)
     (tmp_path / "ca.crt").unlink()
-    again = Authority.open(tmp_path, NOW)
+    again = CertificateAuthority.open(tmp_path, NOW)
     assert certificates.issued_by(x509.load_pem_x509_certificate(issued.certificate_pem), again.certificate)
 
 
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
-    Authority.open(tmp_path, NOW)
+    CertificateAuthority.open(tmp_path, NOW)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(KeyFileError, match=r"ca\.crt is there but .*ca\.key is not; restore the key"):
-        Authority.open(tmp_path, NOW)
+        CertificateAuthority.open(tmp_path, NOW)
 
 
 def test_a_pair_that_does_not_match_is_refused(tmp_path: Path) -> None:
-    Authority.open(tmp_path / "a", NOW)
-    Authority.open(tmp_path / "b", NOW)
+    CertificateAuthority.open(tmp_path / "a", NOW)
+    CertificateAuthority.open(tmp_path / "b", NOW)
     (tmp_path / "a" / "ca.key").write_bytes((tmp_path / "b" / "ca.key").read_bytes())
     with pytest.raises(KeyFileError, match=r"ca\.crt does not belong to .*ca\.key"):
-        Authority.open(tmp_path / "a", NOW)
+        CertificateAuthority.open(tmp_path / "a", NOW)
 
 
 @pytest.mark.parametrize(
-    ("file", "told"), [("ca.key", "no unencrypted PEM private key"), ("ca.crt", "no PEM certificate")]
+    ("file", "message"), [("ca.key", "no unencrypted PEM private key"), ("ca.crt", "no PEM certificate")]
 )
-def test_a_broken_file_is_named(tmp_path: Path, file: str, told: str) -> None:
-    Authority.open(tmp_path, NOW)
+def test_a_broken_file_is_named(tmp_path: Path, file: str, message: str) -> None:
+    CertificateAuthority.open(tmp_path, NOW)
     (tmp_path / file).write_text("rubbish")
-    with pytest.raises(KeyFileError, match=f"{file} holds {told}"):
-        Authority.open(tmp_path, NOW)
+    with pytest.raises(KeyFileError, match=f"{file} holds {message}"):
+        CertificateAuthority.open(tmp_path, NOW)
 
 
 def test_a_server_certificate_is_no_authority(tmp_path: Path) -> None:
-    authority = Authority.open(tmp_path, NOW)
+    authority = CertificateAuthority.open(tmp_path, NOW)
     issued = authority.serving(["localhost"], NOW)
     (tmp_path / "ca.key").write_bytes(issued.key_pem)
     (tmp_path / "ca.crt").write_bytes(issued.certificate_pem)
     with pytest.raises(KeyFileError, match="is no certificate authority"):
-        Authority.open(tmp_path, NOW)
+        CertificateAuthority.open(tmp_path, NOW)
 
 
 def test_an_expired_authority_says_how_to_go_on(tmp_path: Path) -> None:
-    Authority.open(tmp_path, NOW)
+    CertificateAuthority.open(tmp_path, NOW)
     later = NOW + AUTHORITY_LIFETIME.total_seconds() + 1
     with pytest.raises(KeyFileError, match=r"expired on .* remove the certificate"):
-        Authority.open(tmp_path, later)
+        CertificateAuthority.open(tmp_path, later)
     (tmp_path / "ca.crt").unlink()
-    assert Authority.open(tmp_path, later).certificate.not_valid_after_utc.timestamp() > later
+    assert CertificateAuthority.open(tmp_path, later).certificate.not_valid_after_utc.timestamp() > later
 
 
 def test_an_authority_of_somebody_elses_with_an_rsa_key_works(tmp_path: Path) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (tmp_path / "ca.key").write_bytes(certificates.to_pem(key))
-    authority = Authority.open(tmp_path, NOW)
+    authority = CertificateAuthority.open(tmp_path, NOW)
     issued = x509.load_pem_x509_certificate(authority.client(ANN, NOW).certificate_pem)
     assert certificates.issued_by(issued, authority.certificate)
 
 
 def test_a_client_certificate_is_for_clients_only_and_backdated(tmp_path: Path) -> None:
-    issued = Authority.open(tmp_path, NOW).client(ANN, NOW, timedelta(hours=1))
+    issued = CertificateAuthority.open(tmp_path, NOW).client(ANN, NOW, timedelta(hours=1))
     certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
     usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usages) == [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -96,14 +96,14 @@ def test_a_client_certificate_is_for_clients_only_and_backdated(tmp_path: Path) 
 
 
 def test_nothing_outlives_the_authority(tmp_path: Path) -> None:
-    authority = Authority.open(tmp_path, NOW)
+    authority = CertificateAuthority.open(tmp_path, NOW)
     issued = authority.client(ANN, NOW, timedelta(days=20_000))
     certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
     assert certificate.not_valid_after_utc == authority.certificate.not_valid_after_utc
 
 
 def test_a_serving_certificate_lists_names_and_addresses(tmp_path: Path) -> None:
-    issued = Authority.open(tmp_path, NOW).serving(["localhost", "10.0.0.1", "::1"], NOW)
+    issued = CertificateAuthority.open(tmp_path, NOW).serving(["localhost", "10.0.0.1", "::1"], NOW)
     certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]

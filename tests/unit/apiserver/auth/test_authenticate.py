@@ -13,12 +13,12 @@ from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.authenticate import WEBSOCKET_TOKEN_PROTOCOL, Authenticator
-from alcove.apiserver.auth.certificates import Authority
-from alcove.apiserver.auth.clientcert import Certified
+from alcove.apiserver.auth.certificates import CertificateAuthority
+from alcove.apiserver.auth.clientcert import CertificateIdentity
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.statictokens import StaticTokens
 from alcove.apiserver.auth.subjects import Subject
-from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, Bound, Reference, Tokens
+from alcove.apiserver.auth.tokens import SERVICE_ACCOUNTS, BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -35,7 +35,7 @@ class World:
             ACME, SERVICE_ACCOUNTS, {"metadata": {"name": "ci", "namespace": "default", "uid": "u"}}
         )
         self.tokens = Tokens(SigningKeys(certificates.new_key()), self.reader, self.clock)
-        self.authority = Authority.open(directory / "pki", NOW)
+        self.authority = CertificateAuthority.open(directory / "pki", NOW)
         path = directory / "tokens"
         path.write_text(f"- {{token: {STATIC}, user: root, tenant: system}}")
         static = StaticTokens.open(path, self.clock)
@@ -46,9 +46,9 @@ class World:
 
     def token(self, audience: str = "") -> str:
         audiences = [audience] if audience else self.tokens.audiences(ACME)
-        return self.tokens.issue(Bound(ACME, "default", Reference("ci", "u")), audiences, 3600)
+        return self.tokens.issue(BoundObject(ACME, "default", TokenObjectRef("ci", "u")), audiences, 3600)
 
-    def certified(self, subject: Subject, lifetime: timedelta = timedelta(days=1)) -> Certified:
+    def certified(self, subject: Subject, lifetime: timedelta = timedelta(days=1)) -> CertificateIdentity:
         issued = self.authority.client(subject, self.now, lifetime)
         certificate = x509.load_pem_x509_certificate(issued.certificate_pem)
         return self.authenticator.identity_from_certificate(

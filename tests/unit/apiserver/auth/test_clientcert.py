@@ -12,31 +12,33 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth import certificates, clientcert, subjects
-from alcove.apiserver.auth.certificates import Authority, Profile
+from alcove.apiserver.auth.certificates import CertificateAuthority, CertificateProfile
 from alcove.apiserver.auth.subjects import Subject
 
 NOW = 1_800_000_000.0
 DAY = timedelta(days=1)
 ANN = Subject(TenantId("acme"), "ann", ("dev", "system:masters"))
-CLIENT = Profile([ExtendedKeyUsageOID.CLIENT_AUTH])
+CLIENT = CertificateProfile([ExtendedKeyUsageOID.CLIENT_AUTH])
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     directory: Path = tmp_path_factory.mktemp("pki")
-    return Authority.open(directory, NOW)
+    return CertificateAuthority.open(directory, NOW)
 
 
 def der(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
-def signed(authority: Authority, name: x509.Name, profile: Profile = CLIENT, now: float = NOW) -> bytes:
+def signed(
+    authority: CertificateAuthority, name: x509.Name, profile: CertificateProfile = CLIENT, now: float = NOW
+) -> bytes:
     key = certificates.new_key().public_key()
     return der(authority.sign(key, name, profile, now, DAY))
 
 
-def test_the_subject_becomes_the_identity(authority: Authority) -> None:
+def test_the_subject_becomes_the_identity(authority: CertificateAuthority) -> None:
     found = clientcert.identify(signed(authority, subjects.to_name(ANN)), NOW)
     assert (found.tenant, found.user) == ("acme", "ann")
     assert found.groups == ("dev", "system:masters", "system:authenticated")
@@ -46,12 +48,12 @@ def test_the_subject_becomes_the_identity(authority: Authority) -> None:
     assert fingerprint.startswith("X509SHA256=")
 
 
-def test_ring0_is_named_like_any_tenant(authority: Authority) -> None:
+def test_ring0_is_named_like_any_tenant(authority: CertificateAuthority) -> None:
     name = subjects.to_name(Subject(SYSTEM, "system:kube-scheduler"))
     assert clientcert.identify(signed(authority, name), NOW).is_system
 
 
-def test_good_until_the_last_second(authority: Authority) -> None:
+def test_good_until_the_last_second(authority: CertificateAuthority) -> None:
     encoded = signed(authority, subjects.to_name(ANN))
     assert clientcert.identify(encoded, NOW + DAY.total_seconds()).user == "ann"
 
@@ -61,9 +63,9 @@ def name(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
 
 
 ORGANIZATION, USER = NameOID.ORGANIZATION_NAME, NameOID.COMMON_NAME
-SERVER = Profile([ExtendedKeyUsageOID.SERVER_AUTH])
+SERVER = CertificateProfile([ExtendedKeyUsageOID.SERVER_AUTH])
 
-ATTACKS: dict[str, tuple[Callable[[Authority], bytes], float, str]] = {
+ATTACKS: dict[str, tuple[Callable[[CertificateAuthority], bytes], float, str]] = {
     "no tenant": (lambda ca: signed(ca, name((USER, "ann"))), NOW, "exactly one organization"),
     "a group where the tenant belongs": (
         lambda ca: signed(ca, name((ORGANIZATION, "system:masters"), (USER, "ann"))),
@@ -118,8 +120,8 @@ ATTACKS: dict[str, tuple[Callable[[Authority], bytes], float, str]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_refused(authority: Authority, attack: str) -> None:
-    make, now, told = ATTACKS[attack]
-    with pytest.raises(Unauthorized, match=told) as refusal:
+def test_refused(authority: CertificateAuthority, attack: str) -> None:
+    make, now, message = ATTACKS[attack]
+    with pytest.raises(Unauthorized, match=message) as refusal:
         clientcert.identify(make(authority), now)
     assert refusal.value.code == 401

@@ -88,7 +88,7 @@ def test_a_right_is_enough(headers: list[tuple[str, str]], right: Object) -> Non
 
 
 @pytest.mark.parametrize(
-    ("headers", "rights", "told"),
+    ("headers", "rights", "message"),
     [
         ([("impersonate-user", "ann")], [], 'users "ann" is forbidden: User "helper" cannot impersonate'),
         ([("impersonate-user", "bob")], [rule("users", "ann")], 'users "bob" is forbidden'),
@@ -110,8 +110,8 @@ def test_a_right_is_enough(headers: list[tuple[str, str]], right: Object) -> Non
         ),
     ],
 )
-def test_a_right_that_is_missing(headers: list[tuple[str, str]], rights: list[Object], told: str) -> None:
-    with pytest.raises(Forbidden, match=told):
+def test_a_right_that_is_missing(headers: list[tuple[str, str]], rights: list[Object], message: str) -> None:
+    with pytest.raises(Forbidden, match=message):
         impersonate(HELPER, headers, world(ACME, *rights))
 
 

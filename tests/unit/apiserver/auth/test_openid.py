@@ -6,7 +6,7 @@ import orjson
 from alcove.api.ids import TenantId
 from alcove.apiserver.auth import certificates, openid
 from alcove.apiserver.auth.signingkeys import SigningKeys
-from alcove.apiserver.auth.tokens import Bound, Reference, Tokens
+from alcove.apiserver.auth.tokens import BoundObject, TokenObjectRef, Tokens
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -21,7 +21,7 @@ def test_a_relying_party_verifies_a_token_by_discovery_alone() -> None:
     assert found["jwks_uri"] == f"{issuer}/openid/v1/jwks"
     assert found["id_token_signing_alg_values_supported"] == ["ES256"]
     published = jwt.PyJWKSet.from_json(openid.key_set(keys).decode())
-    token = tokens.issue(Bound(ACME, "default", Reference("ci", "u")), ["vault"], 3600)
+    token = tokens.issue(BoundObject(ACME, "default", TokenObjectRef("ci", "u")), ["vault"], 3600)
     claims = jwt.decode(
         token,
         published[jwt.get_unverified_header(token)["kid"]],

@@ -60,7 +60,7 @@ def test_the_published_keys_verify(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("sa.key", b"rubbish", "no unencrypted PEM private key"),
         ("sa.key", certificates.to_pem(ec.generate_private_key(ec.SECP384R1())), "only P-256"),
@@ -74,9 +74,9 @@ def test_the_published_keys_verify(tmp_path: Path) -> None:
         ("sa.pub", public_pem(ed25519.Ed25519PrivateKey.generate().public_key()), "ECDSA or RSA"),
     ],
 )
-def test_a_file_that_will_not_do_is_refused(tmp_path: Path, file: str, content: bytes, told: str) -> None:
+def test_a_file_that_will_not_do_is_refused(tmp_path: Path, file: str, content: bytes, message: str) -> None:
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(KeyFileError, match=told):
+    with pytest.raises(KeyFileError, match=message):
         SigningKeys.open(tmp_path)
 
 

@@ -54,7 +54,7 @@ def test_json_is_as_good(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("- {user: a, tenant: t}", "token"),
         (f"- {{token: {TOKEN}, user: a}}", "tenant"),
@@ -69,8 +69,8 @@ def test_json_is_as_good(tmp_path: Path) -> None:
         ("{", r"tokens\.yaml"),
     ],
 )
-def test_a_file_with_any_fault_is_refused_and_no_token_told(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(KeyFileError, match=told) as refusal:
+def test_a_file_with_any_fault_is_refused_and_no_token_told(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(KeyFileError, match=message) as refusal:
         opened(tmp_path, text)
     assert TOKEN not in str(refusal.value)
 

@@ -39,7 +39,7 @@ def test_the_order_of_attributes_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "message"),
     [
         ([(CN, "ann")], "exactly one organization, O=tenant:T, is needed .* found none"),
         ([(O, "acme"), (CN, "ann")], "found 'acme'"),
@@ -62,8 +62,8 @@ def test_the_order_of_attributes_does_not_matter() -> None:
         ([(O, "tenant:acme"), (CN, "ann"), (OU, "a\tb")], "printable"),
     ],
 )
-def test_refused(parts: list[tuple[x509.ObjectIdentifier, str]], told: str) -> None:
-    with pytest.raises(SubjectError, match=told):
+def test_refused(parts: list[tuple[x509.ObjectIdentifier, str]], message: str) -> None:
+    with pytest.raises(SubjectError, match=message):
         subjects.from_name(name(*parts))
 
 

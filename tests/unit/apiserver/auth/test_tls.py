@@ -11,9 +11,9 @@ import pytest
 from alcove.api.errors import Unauthorized
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.auth import clientcert
-from alcove.apiserver.auth.certificates import Authority, Issued
+from alcove.apiserver.auth.certificates import CertificateAuthority, IssuedCertificate
 from alcove.apiserver.auth.subjects import Subject
-from alcove.apiserver.auth.tls import Serving
+from alcove.apiserver.auth.tls import ServerCertificate
 
 NOW = 1_800_000_000.0
 YEAR = timedelta(days=365).total_seconds()
@@ -51,7 +51,9 @@ class Handshake:
             self.server_error = error
 
 
-def trusting(authority: Authority, shown: Issued | None, directory: Path) -> ssl.SSLContext:
+def trusting(
+    authority: CertificateAuthority, shown: IssuedCertificate | None, directory: Path
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
     context.verify_flags |= ssl.VerifyFlags(0x200000)  # The tests' clock is not the machine's.
     if shown is not None:
@@ -63,17 +65,17 @@ def trusting(authority: Authority, shown: Issued | None, directory: Path) -> ssl
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.open(tmp_path / "pki", NOW)
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority.open(tmp_path / "pki", NOW)
 
 
 @pytest.fixture
-def serving(tmp_path: Path, authority: Authority) -> Serving:
-    return Serving(tmp_path / "pki", authority, ["api.example.com", "192.0.2.7"], lambda: NOW)
+def serving(tmp_path: Path, authority: CertificateAuthority) -> ServerCertificate:
+    return ServerCertificate(tmp_path / "pki", authority, ["api.example.com", "192.0.2.7"], lambda: NOW)
 
 
 def test_a_client_certificate_reaches_the_server(
-    tmp_path: Path, authority: Authority, serving: Serving
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
     shown = authority.client(Subject(TenantId("acme"), "ann", ("dev",)), NOW)
     done = Handshake(serving.context, trusting(authority, shown, tmp_path))
@@ -82,7 +84,9 @@ def test_a_client_certificate_reaches_the_server(
     assert clientcert.identify(done.peer, NOW).user == "ann"
 
 
-def test_no_certificate_is_no_failure(tmp_path: Path, authority: Authority, serving: Serving) -> None:
+def test_no_certificate_is_no_failure(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
     done = Handshake(serving.context, trusting(authority, None, tmp_path))
     assert done.server_error is None
     assert done.peer is None
@@ -91,17 +95,21 @@ def test_no_certificate_is_no_failure(tmp_path: Path, authority: Authority, serv
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "::1", "kubernetes.default.svc", "api.example.com", "192.0.2.7"]
 )
-def test_answers_to_its_names(tmp_path: Path, authority: Authority, serving: Serving, host: str) -> None:
+def test_answers_to_its_names(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate, host: str
+) -> None:
     assert Handshake(serving.context, trusting(authority, None, tmp_path), host).client_error is None
 
 
-def test_does_not_answer_to_other_names(tmp_path: Path, authority: Authority, serving: Serving) -> None:
+def test_does_not_answer_to_other_names(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
     done = Handshake(serving.context, trusting(authority, None, tmp_path), "evil.example.com")
     assert isinstance(done.client_error, ssl.SSLCertVerificationError)
 
 
 def test_an_expired_certificate_passes_the_handshake_and_is_then_refused(
-    tmp_path: Path, authority: Authority, serving: Serving
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
     shown = authority.client(Subject(TenantId("acme"), "ann"), NOW - 10_000, timedelta(seconds=100))
     done = Handshake(serving.context, trusting(authority, shown, tmp_path))
@@ -111,9 +119,9 @@ def test_an_expired_certificate_passes_the_handshake_and_is_then_refused(
 
 
 def test_a_certificate_of_another_authority_fails_the_handshake(
-    tmp_path: Path, authority: Authority, serving: Serving
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
-    forger = Authority.open(tmp_path / "forger", NOW)
+    forger = CertificateAuthority.open(tmp_path / "forger", NOW)
     shown = forger.client(Subject(SYSTEM, "admin", ("system:masters",)), NOW)
     done = Handshake(serving.context, trusting(authority, shown, tmp_path))
     assert isinstance(done.server_error, ssl.SSLError)
@@ -121,13 +129,15 @@ def test_a_certificate_of_another_authority_fails_the_handshake(
 
 
 def test_a_server_certificate_is_no_client_certificate(
-    tmp_path: Path, authority: Authority, serving: Serving
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
 ) -> None:
     done = Handshake(serving.context, trusting(authority, authority.serving(["localhost"], NOW), tmp_path))
     assert isinstance(done.server_error, ssl.SSLError)
 
 
-def test_old_protocols_are_refused(tmp_path: Path, authority: Authority, serving: Serving) -> None:
+def test_old_protocols_are_refused(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
     client = trusting(authority, None, tmp_path)
     with pytest.warns(DeprecationWarning):
         client.minimum_version = ssl.TLSVersion.TLSv1_1
@@ -144,9 +154,9 @@ class Clock:
         return self.now
 
 
-def test_renews_before_it_expires_without_a_restart(tmp_path: Path, authority: Authority) -> None:
+def test_renews_before_it_expires_without_a_restart(tmp_path: Path, authority: CertificateAuthority) -> None:
     clock = Clock()
-    serving = Serving(tmp_path / "pki", authority, [], clock)
+    serving = ServerCertificate(tmp_path / "pki", authority, [], clock)
     client = trusting(authority, None, tmp_path)
     first = Handshake(serving.context, client).served
     clock.now = NOW + YEAR / 2
@@ -158,13 +168,17 @@ def test_renews_before_it_expires_without_a_restart(tmp_path: Path, authority: A
     assert second is not None and second != first
 
 
-def test_a_restart_shows_the_same_certificate(tmp_path: Path, authority: Authority, serving: Serving) -> None:
-    again = Serving(tmp_path / "pki", authority, ["api.example.com"], lambda: NOW)
+def test_a_restart_shows_the_same_certificate(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
+    again = ServerCertificate(tmp_path / "pki", authority, ["api.example.com"], lambda: NOW)
     client = trusting(authority, None, tmp_path)
     assert Handshake(again.context, client).served == Handshake(serving.context, client).served
 
 
-def test_a_new_name_is_covered_at_once(tmp_path: Path, authority: Authority, serving: Serving) -> None:
+def test_a_new_name_is_covered_at_once(
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate
+) -> None:
     client = trusting(authority, None, tmp_path)
     serving.cover(["10.96.0.1"])
     assert Handshake(serving.context, client, "10.96.0.1").client_error is None
@@ -173,11 +187,11 @@ def test_a_new_name_is_covered_at_once(tmp_path: Path, authority: Authority, ser
 
 @pytest.mark.parametrize("damage", ["half a pair", "another authority"])
 def test_a_pair_that_will_not_do_is_replaced(
-    tmp_path: Path, authority: Authority, serving: Serving, damage: str
+    tmp_path: Path, authority: CertificateAuthority, serving: ServerCertificate, damage: str
 ) -> None:
-    other = Authority.open(tmp_path / "other", NOW).serving(["localhost"], NOW)
+    other = CertificateAuthority.open(tmp_path / "other", NOW).serving(["localhost"], NOW)
     (tmp_path / "pki" / "apiserver.key").write_bytes(other.key_pem)
     if damage == "another authority":
         (tmp_path / "pki" / "apiserver.crt").write_bytes(other.certificate_pem)
-    again = Serving(tmp_path / "pki", authority, [], lambda: NOW)
+    again = ServerCertificate(tmp_path / "pki", authority, [], lambda: NOW)
     assert Handshake(again.context, trusting(authority, None, tmp_path)).client_error is None

@@ -115,7 +115,7 @@ def test_binds_to_secrets_and_in_ring0_to_nodes(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "error", "told"),
+    ("ref", "error", "message"),
     [
         ({"kind": "Pod", "name": "missing"}, NotFound, 'pods "missing" not found'),
         ({"kind": "Secret", "name": "missing"}, NotFound, 'secrets "missing" not found'),
@@ -128,8 +128,8 @@ def test_binds_to_secrets_and_in_ring0_to_nodes(world: World) -> None:
         ({"kind": "Pod", "apiVersion": "apps/v1", "name": "p"}, BadRequest, "apps/v1, Kind=Pod"),
     ],
 )
-def test_bindings_that_are_refused(world: World, ref: Object, error: type[ApiError], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_bindings_that_are_refused(world: World, ref: Object, error: type[ApiError], message: str) -> None:
+    with pytest.raises(error, match=message):
         world.ask({"boundObjectRef": ref})
 
 

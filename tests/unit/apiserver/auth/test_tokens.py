@@ -17,8 +17,8 @@ from alcove.apiserver.auth.tokens import (
     REFUSED_SECONDS,
     SECRETS,
     SERVICE_ACCOUNTS,
-    Bound,
-    Reference,
+    BoundObject,
+    TokenObjectRef,
     Tokens,
 )
 from alcove.testing.memory_reader import MemoryReader
@@ -26,8 +26,8 @@ from alcove.testing.memory_reader import MemoryReader
 ACME, OTHER = TenantId("acme"), TenantId("other")
 NOW = 1_800_000_000.0
 KEYS = SigningKeys(certificates.new_key())
-ACCOUNT = Reference("builder", "sa-uid")
-BOUND = Bound(ACME, "ci", ACCOUNT)
+ACCOUNT = TokenObjectRef("builder", "sa-uid")
+BOUND = BoundObject(ACME, "ci", ACCOUNT)
 
 
 class Clock:
@@ -63,8 +63,8 @@ def obj(name: str, uid: str, namespace: str = "ci", **metadata: str) -> Object:
 
 
 def test_an_issued_token_is_its_accounts_identity(tokens: Tokens) -> None:
-    bound = Bound(
-        ACME, "ci", ACCOUNT, pod=Reference("pod-1", "pod-uid"), node=Reference("node-1", "node-uid")
+    bound = BoundObject(
+        ACME, "ci", ACCOUNT, pod=TokenObjectRef("pod-1", "pod-uid"), node=TokenObjectRef("node-1", "node-uid")
     )
     found = tokens.authenticate(tokens.issue(bound, tokens.audiences(ACME), 3600))
     assert (found.tenant, found.user, found.uid) == ("acme", "system:serviceaccount:ci:builder", "sa-uid")
@@ -103,7 +103,7 @@ def test_the_claims_are_those_of_kubernetes_and_the_tenant(tokens: Tokens) -> No
 def test_two_tenants_same_account_are_two_issuers(tokens: Tokens, reader: MemoryReader) -> None:
     reader.put(OTHER, SERVICE_ACCOUNTS, obj("builder", "other-uid"))
     theirs = tokens.issue(
-        Bound(OTHER, "ci", Reference("builder", "other-uid")), tokens.audiences(OTHER), 3600
+        BoundObject(OTHER, "ci", TokenObjectRef("builder", "other-uid")), tokens.audiences(OTHER), 3600
     )
     assert tokens.authenticate(theirs).tenant == "other"
     assert tokens.issuer(ACME) != tokens.issuer(OTHER)
@@ -118,22 +118,22 @@ def test_dies_at_its_second(tokens: Tokens, clock: Clock) -> None:
         tokens.authenticate(token)
 
 
-BINDINGS: dict[str, tuple[Bound, TenantId, GroupResource, Object]] = {
+BINDINGS: dict[str, tuple[BoundObject, TenantId, GroupResource, Object]] = {
     "service account": (BOUND, ACME, SERVICE_ACCOUNTS, obj("builder", "sa-uid")),
     "pod": (
-        Bound(ACME, "ci", ACCOUNT, pod=Reference("pod-1", "pod-uid")),
+        BoundObject(ACME, "ci", ACCOUNT, pod=TokenObjectRef("pod-1", "pod-uid")),
         ACME,
         PODS,
         obj("pod-1", "pod-uid"),
     ),
     "secret": (
-        Bound(ACME, "ci", ACCOUNT, secret=Reference("kept", "secret-uid")),
+        BoundObject(ACME, "ci", ACCOUNT, secret=TokenObjectRef("kept", "secret-uid")),
         ACME,
         SECRETS,
         obj("kept", "secret-uid"),
     ),
     "node": (
-        Bound(ACME, "ci", ACCOUNT, node=Reference("node-1", "node-uid")),
+        BoundObject(ACME, "ci", ACCOUNT, node=TokenObjectRef("node-1", "node-uid")),
         SYSTEM,
         NODES,
         obj("node-1", "node-uid", ""),
@@ -173,7 +173,7 @@ def test_an_account_of_the_same_name_elsewhere_does_not_keep_it_alive(
 
 
 def test_stale_uses_are_counted(tokens: Tokens, clock: Clock) -> None:
-    bound = Bound(ACME, "ci", ACCOUNT, pod=Reference("pod-1", "pod-uid"), warnafter=int(NOW) + 100)
+    bound = BoundObject(ACME, "ci", ACCOUNT, pod=TokenObjectRef("pod-1", "pod-uid"), warnafter=int(NOW) + 100)
     token = tokens.issue(bound, tokens.audiences(ACME), 3600)
     tokens.authenticate(token)
     clock.now = NOW + 101
@@ -261,9 +261,9 @@ def test_the_pattern_of_the_attacks_is_good(tokens: Tokens) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_refused(tokens: Tokens, attack: str) -> None:
-    payload, told = ATTACKS[attack]
+    payload, message = ATTACKS[attack]
     for _ in range(2):  # The second time from memory.
-        with pytest.raises(Unauthorized, match=told):
+        with pytest.raises(Unauthorized, match=message):
             tokens.authenticate(KEYS.sign(payload))
 
 

@@ -8,12 +8,12 @@ from alcove.api.errors import Unauthorized
 from alcove.api.ids import TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 from alcove.apiserver.admission.base import Attributes, Operation
 from alcove.apiserver.auth import certificates
 from alcove.apiserver.auth.signingkeys import SigningKeys
 from alcove.apiserver.auth.tokens import SECRETS, SERVICE_ACCOUNTS, Tokens
-from alcove.apiserver.auth.tokensecrets import TYPE, TokenSecrets
+from alcove.apiserver.auth.tokensecrets import TYPE, TokenSecretAdmission
 from alcove.apiserver.identity import Identity
 from alcove.testing.memory_reader import MemoryReader
 
@@ -26,7 +26,7 @@ KIND = Kind(
     resource="secrets",
     singular="secret",
     scope=Scope.NAMESPACE,
-    schema=Node(Type.OBJECT),
+    schema=SchemaNode(SchemaType.OBJECT),
 )
 
 
@@ -37,7 +37,7 @@ class World:
             ACME, SERVICE_ACCOUNTS, {"metadata": {"name": "ci", "namespace": "default", "uid": "u1"}}
         )
         self.tokens = Tokens(KEYS, self.reader, lambda: 1_800_000_000.0)
-        self.plugin = TokenSecrets(self.reader, self.tokens, b"the authority")
+        self.plugin = TokenSecretAdmission(self.reader, self.tokens, b"the authority")
 
     async def write(self, secret: Object) -> Object:
         attributes = Attributes(
@@ -96,7 +96,7 @@ async def test_an_account_made_anew_gets_a_new_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "labels", "told"),
+    ("data", "labels", "message"),
     [
         ({}, {}, "does not hold it any more"),
         ({"token": base64.b64encode(b"another").decode()}, {}, "does not hold it any more"),
@@ -104,7 +104,7 @@ async def test_an_account_made_anew_gets_a_new_token() -> None:
     ],
 )
 async def test_a_token_that_its_secret_no_longer_holds_is_refused(
-    data: Object | None, labels: dict[str, str], told: str
+    data: Object | None, labels: dict[str, str], message: str
 ) -> None:
     world = World()
     found = await world.write(secret())
@@ -113,7 +113,7 @@ async def test_a_token_that_its_secret_no_longer_holds_is_refused(
     metadata = {**found["metadata"], "labels": labels}
     changed = {**found, "metadata": metadata, "data": found["data"] if data is None else data}
     world.reader.put(ACME, SECRETS, changed)
-    with pytest.raises(Unauthorized, match=told):
+    with pytest.raises(Unauthorized, match=message):
         world.tokens.authenticate(token)
 
 

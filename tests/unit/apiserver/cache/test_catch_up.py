@@ -8,7 +8,7 @@ import pytest
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
 from alcove.apiserver.cache.cache import Cache
-from alcove.store.base import Op, Unavailable
+from alcove.store.base import StoreUnavailable, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KEY = Key(GroupResource("", "configmaps"), TenantId("acme"), "n", "m")
@@ -31,7 +31,7 @@ class SlowStore(SqliteStore):
         if not self.at_once:
             await self.answers.acquire()
         if self.broken:
-            raise Unavailable("nobody answers")
+            raise StoreUnavailable("nobody answers")
         return newest
 
 
@@ -70,7 +70,7 @@ async def test_a_thousand_share_two_questions(store: SlowStore, cache: Cache) ->
 async def test_who_comes_later_does_not_take_an_older_answer(store: SlowStore, cache: Cache) -> None:
     early = asyncio.create_task(cache.catch_up())
     await settle()
-    written = await store.write([Op(KEY, b'{"metadata":{}}')])
+    written = await store.write([WriteOp(KEY, b'{"metadata":{}}')])
     late = asyncio.create_task(cache.catch_up())
     await settle()
     store.answers.release()
@@ -93,7 +93,7 @@ async def test_who_gives_up_stops_nobody_else(store: SlowStore, cache: Cache) ->
 async def test_a_store_that_does_not_answer_is_told(store: SlowStore, cache: Cache) -> None:
     store.broken = True
     store.answers.release()
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await cache.catch_up()
     store.broken = False
     store.answers.release()

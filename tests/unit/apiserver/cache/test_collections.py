@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.api.ids import GroupResource, Key, Revision, TenantId
-from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, Collection
-from alcove.apiserver.cache.entries import Entry, Kind
+from alcove.apiserver.cache.collections import HISTORY_EVENTS_MAX, CacheCollection
+from alcove.apiserver.cache.entries import CacheEntry, CacheEventType
 
 MAPS = GroupResource("", "configmaps")
 BODY = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}'
@@ -13,20 +13,24 @@ names = st.sampled_from(["a", "b", "c", "d"])
 changes = st.lists(st.tuples(names, names, names, st.booleans()), max_size=60)
 
 
-def entry(tenant: str, namespace: str, name: str, revision: int) -> Entry:
-    return Entry(Key(MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
+def entry(tenant: str, namespace: str, name: str, revision: int) -> CacheEntry:
+    return CacheEntry(Key(MAPS, TenantId(tenant), namespace, name), Revision(revision), BODY)
 
 
-def run(collection: Collection, steps: list[tuple[str, str, str, bool]]) -> dict[tuple[str, str, str], int]:
+def run(
+    collection: CacheCollection, steps: list[tuple[str, str, str, bool]]
+) -> dict[tuple[str, str, str], int]:
     """Applies the steps; returns what should be there."""
     model: dict[tuple[str, str, str], int] = {}
     for revision, (tenant, namespace, name, deletes) in enumerate(steps, start=1):
         place = (tenant, namespace, name)
         if deletes and place in model:
-            collection.apply(Kind.DELETED, entry(*place, revision))
+            collection.apply(CacheEventType.DELETED, entry(*place, revision))
             del model[place]
         elif not deletes:
-            collection.apply(Kind.MODIFIED if place in model else Kind.ADDED, entry(*place, revision))
+            collection.apply(
+                CacheEventType.MODIFIED if place in model else CacheEventType.ADDED, entry(*place, revision)
+            )
             model[place] = revision
     return model
 
@@ -35,7 +39,7 @@ def run(collection: Collection, steps: list[tuple[str, str, str, bool]]) -> dict
 def test_entries_come_in_order_from_any_position(
     steps: list[tuple[str, str, str, bool]], after: tuple[str, str, str]
 ) -> None:
-    collection = Collection(Revision(0))
+    collection = CacheCollection(Revision(0))
     model = run(collection, steps)
 
     def places(
@@ -57,7 +61,7 @@ def test_entries_come_in_order_from_any_position(
 def test_history_is_whole_or_refused(
     steps: list[tuple[str, str, str, bool]], since: int, forgotten: int
 ) -> None:
-    collection = Collection(Revision(0))
+    collection = CacheCollection(Revision(0))
     run(collection, steps)
     everything = collection.history(None, Revision(0)) or []
     collection.forget(Revision(forgotten))
@@ -74,21 +78,21 @@ def test_history_is_whole_or_refused(
 
 
 def test_a_flood_in_one_tenant_does_not_shorten_anothers_history() -> None:
-    collection = Collection(Revision(0))
-    collection.apply(Kind.ADDED, entry("quiet", "n", "x", 1))
+    collection = CacheCollection(Revision(0))
+    collection.apply(CacheEventType.ADDED, entry("quiet", "n", "x", 1))
     for revision in range(2, HISTORY_EVENTS_MAX + 10):
-        collection.apply(Kind.MODIFIED, entry("loud", "n", "x", revision))
+        collection.apply(CacheEventType.MODIFIED, entry("loud", "n", "x", revision))
     assert collection.history(TenantId("loud"), Revision(1)) is None
     quiet = collection.history(TenantId("quiet"), Revision(0))
     assert quiet is not None and len(quiet) == 1
 
 
 def test_a_tenant_that_is_gone_leaves_nothing_but_where_it_ended() -> None:
-    collection = Collection(Revision(0))
-    collection.apply(Kind.ADDED, entry("t", "n", "x", 1))
-    collection.apply(Kind.DELETED, entry("t", "n", "x", 2))
+    collection = CacheCollection(Revision(0))
+    collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 1))
+    collection.apply(CacheEventType.DELETED, entry("t", "n", "x", 2))
     collection.forget(Revision(2))
     assert not collection.spaces
-    collection.apply(Kind.ADDED, entry("t", "n", "x", 5))
+    collection.apply(CacheEventType.ADDED, entry("t", "n", "x", 5))
     assert collection.history(TenantId("t"), Revision(1)) is None
     assert collection.history(TenantId("t"), Revision(2)) is not None

@@ -50,7 +50,7 @@ def test_a_crd_without_rivals_is_established_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rival", "reason", "told"),
+    ("rival", "reason", "message"),
     [
         (
             definition("gadgets", "Gadget", singular="widget"),
@@ -84,10 +84,10 @@ def test_a_crd_without_rivals_is_established_at_once() -> None:
         ),
     ],
 )
-def test_conflicts(rival: Object, reason: str, told: str) -> None:
+def test_conflicts(rival: Object, reason: str, message: str) -> None:
     crd = accepted(definition(shortNames=["wd", "wg"]), accepted(rival))
     assert conditions(crd) == {
-        "NamesAccepted": ("False", reason, told),
+        "NamesAccepted": ("False", reason, message),
         "Established": ("False", "NotAccepted", "not all names are accepted"),
     }
     assert not is_established(crd)

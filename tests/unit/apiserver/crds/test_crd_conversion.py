@@ -113,7 +113,7 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (lambda request: b"no json", f"{PREFIX} failed: the answer is not JSON"),
         (
@@ -165,10 +165,10 @@ PREFIX = "conversion webhook for example.com/v1, Kind=Widget"
         ),
     ],
 )
-async def test_bad_answers(answer: Callable[[Object], Any], told: str) -> None:
+async def test_bad_answers(answer: Callable[[Object], Any], message: str) -> None:
     with pytest.raises(InternalError) as caught:
         await Converter(CRD, NODES, Webhook(answer)).convert([OBJECT], "example.com/v2")
-    assert caught.value.message.startswith(told)
+    assert caught.value.message.startswith(message)
 
 
 async def test_an_unreachable_webhook() -> None:

@@ -387,7 +387,7 @@ def test_removal_waits_for_the_objects(world: World) -> None:
     removal.begin(crd, "2026-01-01T00:00:00Z")
     assert crd["metadata"]["finalizers"] == [removal.FINALIZER]
     assert list(removal.belongings(A, crd, [A, B])) == [
-        removal.Belonging(A, GroupResource("example.com", "widgets"))
+        removal.CrdInstances(A, GroupResource("example.com", "widgets"))
     ]
     removal.progress(crd, "2026-01-01T00:00:00Z")
     assert not removal.finish(crd, 2, "2026-01-01T00:00:01Z")

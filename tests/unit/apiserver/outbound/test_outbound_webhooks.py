@@ -11,7 +11,7 @@ import pytest
 
 from alcove.api.ids import SYSTEM, TenantId
 from alcove.apiserver.outbound import addresses, webhooks
-from alcove.apiserver.outbound.dialing import NODES, OUT_OF_BOUNDS, DirectDialer, Target
+from alcove.apiserver.outbound.dialer import NODES, OUT_OF_BOUNDS, DirectDialer, WebhookTarget
 from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
 from alcove.apiserver.outbound.webhooks import CALLS_PER_TENANT_MAX, Webhooks, read_client
 from alcove.http.pool import PoolLimits
@@ -148,7 +148,7 @@ async def test_a_public_address_of_this_very_machine_is_refused(
     """As if loopback were public: the connection is made, seen to lead back here, and dropped."""
     monkeypatch.setattr(addresses, "is_public", lambda _address: True)
     with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-        await DirectDialer(MemoryReader()).dial(ACME, Target("127.0.0.1", echo.port))
+        await DirectDialer(MemoryReader()).dial(ACME, WebhookTarget("127.0.0.1", echo.port))
     assert not echo.seen
 
 
@@ -159,7 +159,7 @@ async def test_a_nodes_public_address_is_refused() -> None:
     }
     reader.put(SYSTEM, NODES, {"metadata": {"name": "n"}, "status": status})
     with pytest.raises(WebhookError, match=OUT_OF_BOUNDS):
-        await DirectDialer(reader).dial(ACME, Target("8.8.8.8", 443))
+        await DirectDialer(reader).dial(ACME, WebhookTarget("8.8.8.8", 443))
 
 
 @pytest.mark.parametrize(

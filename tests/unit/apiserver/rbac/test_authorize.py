@@ -70,12 +70,12 @@ def test_nobody_of_a_tenant_gets_anything_of_another(access: Access, groups: tup
 
 def test_a_refusal_is_the_same_whether_or_not_the_other_tenant_exists(reader: MemoryReader) -> None:
     caller = Identity(ACME, "admin", (AUTHENTICATED,))
-    told = []
+    messages = []
     for tenant in (OTHER, TenantId("nowhere")):
         with pytest.raises(Forbidden) as refusal:
             Authorizer(reader).require(caller, Access("get", tenant, "", "pods", "", "default", "x"))
-        told.append(refusal.value.message.replace(tenant, "T"))
-    assert told[0] == told[1]
+        messages.append(refusal.value.message.replace(tenant, "T"))
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("asked", [SYSTEM, ACME, ALL])

@@ -6,7 +6,7 @@ import pytest
 from alcove.api.encode import encode
 from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
-from alcove.apiserver.cache.entries import Entry
+from alcove.apiserver.cache.entries import CacheEntry
 from alcove.apiserver.rbac import builtin, defaults
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLES
 from alcove.testing.memory_reader import MemoryReader
@@ -14,7 +14,7 @@ from alcove.testing.memory_reader import MemoryReader
 ACME = TenantId("acme")
 
 
-def stored(reader: MemoryReader, name: str, revision: int, **labels: str) -> Entry:
+def stored(reader: MemoryReader, name: str, revision: int, **labels: str) -> CacheEntry:
     rules = [{"verbs": ["get"], "apiGroups": ["acme.io"], "resources": ["widgets"]}]
     obj: Object = {
         "apiVersion": "v1",
@@ -23,7 +23,7 @@ def stored(reader: MemoryReader, name: str, revision: int, **labels: str) -> Ent
         "rules": rules,
     }
     reader.put(ACME, CLUSTER_ROLES, obj)
-    return Entry(Key(CLUSTER_ROLES, ACME, "", name), Revision(revision), encode(obj))
+    return CacheEntry(Key(CLUSTER_ROLES, ACME, "", name), Revision(revision), encode(obj))
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import pytest
 from alcove.api.ids import TenantId
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.rbac import escalation
-from alcove.apiserver.rbac.escalation import PAIRS_MAX, TOLD_MAX, TooManyPairs
-from alcove.apiserver.rbac.rules import Rule
+from alcove.apiserver.rbac.escalation import PAIRS_MAX, REPORTED_MAX, TooManyPairs
+from alcove.apiserver.rbac.rules import PolicyRule
 
 ANN = Identity(TenantId("acme"), "ann", ("dev", "system:authenticated"))
 
 
-def rule(verbs: str, resources: str, names: str = "", groups: tuple[str, ...] = ("",)) -> Rule:
-    return Rule(tuple(verbs.split()), groups, tuple(resources.split()), tuple(names.split()))
+def rule(verbs: str, resources: str, names: str = "", groups: tuple[str, ...] = ("",)) -> PolicyRule:
+    return PolicyRule(tuple(verbs.split()), groups, tuple(resources.split()), tuple(names.split()))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def rule(verbs: str, resources: str, names: str = "", groups: tuple[str, ...] = 
         ([], rule("get", "pods services"), ["get pods", "get services"]),
     ],
 )
-def test_resources(held: list[Rule], wanted: Rule, missing: list[str]) -> None:
+def test_resources(held: list[PolicyRule], wanted: PolicyRule, missing: list[str]) -> None:
     found = escalation.missing(held, [wanted])
     assert [" ".join((*lack.verbs, *lack.resources, *lack.names)) for lack in found] == missing
 
@@ -50,12 +50,12 @@ def test_resources(held: list[Rule], wanted: Rule, missing: list[str]) -> None:
      ("/api", "/api/*", False), ("/api/v1*", "/api/*", False), ("/api", "*", False)],
 )  # fmt: skip
 def test_paths(held: str, wanted: str, covered: bool) -> None:
-    lacking = escalation.missing([Rule(("get",), urls=(held,))], [Rule(("get",), urls=(wanted,))])
+    lacking = escalation.missing([PolicyRule(("get",), urls=(held,))], [PolicyRule(("get",), urls=(wanted,))])
     assert (lacking == []) is covered
 
 
 def test_the_words_of_a_refusal() -> None:
-    lacking = escalation.missing([], [rule("get list", "secrets"), Rule(("get",), urls=("/metrics",))])
+    lacking = escalation.missing([], [rule("get list", "secrets"), PolicyRule(("get",), urls=("/metrics",))])
     assert escalation.refusal(ANN, lacking) == (
         'user "ann" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not'
         ' currently held:\n{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
@@ -64,15 +64,15 @@ def test_the_words_of_a_refusal() -> None:
 
 
 def test_a_long_refusal_is_cut() -> None:
-    wanted = rule("get", " ".join(f"r{n}" for n in range(TOLD_MAX + 20)))
-    told = escalation.refusal(ANN, escalation.missing([], [wanted])).splitlines()
-    assert len(told) == 1 + TOLD_MAX + 1
-    assert told[-1] == "and 20 more"
+    wanted = rule("get", " ".join(f"r{n}" for n in range(REPORTED_MAX + 20)))
+    messages = escalation.refusal(ANN, escalation.missing([], [wanted])).splitlines()
+    assert len(messages) == 1 + REPORTED_MAX + 1
+    assert messages[-1] == "and 20 more"
 
 
 def test_a_role_made_to_be_multiplied_out_is_refused_quickly() -> None:
     many = tuple(f"x{n}" for n in range(1000))
     started = time.process_time()
     with pytest.raises(TooManyPairs, match=f"more than {PAIRS_MAX} combinations"):
-        escalation.missing([rule("get", "pods")], [Rule(many, many, many, many)])
+        escalation.missing([rule("get", "pods")], [PolicyRule(many, many, many, many)])
     assert time.process_time() - started < 0.5

@@ -5,7 +5,7 @@ import pytest
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from alcove.apiserver.rbac.policy import NAMESPACES_MAX, VERDICTS_MAX, Decision, Policy, Question
+from alcove.apiserver.rbac.policy import NAMESPACES_MAX, VERDICTS_MAX, AccessDecision, RbacPolicy, RbacQuery
 from alcove.testing.memory_reader import MemoryReader
 
 ACME = TenantId("acme")
@@ -21,9 +21,9 @@ def subject(kind: str, name: str, namespace: str = "") -> Object:
     return {"kind": kind, "name": name, **({"namespace": namespace} if namespace else {})}
 
 
-def ask(reader: MemoryReader, user: str, *groups: str, namespace: str = "", name: str = "") -> Decision:
-    question = Question(user, groups, "get", "", "pods", "", namespace)
-    verdict = Policy(ACME, reader).judge(question)
+def ask(reader: MemoryReader, user: str, *groups: str, namespace: str = "", name: str = "") -> AccessDecision:
+    question = RbacQuery(user, groups, "get", "", "pods", "", namespace)
+    verdict = RbacPolicy(ACME, reader).judge(question)
     return verdict.always or verdict.by_name.get(name, verdict.otherwise)
 
 
@@ -67,7 +67,7 @@ def test_subjects(
 @pytest.mark.parametrize(("kind", "role"), [("Role", "pods-here"), ("ClusterRole", "pods")])
 def test_a_role_binding_counts_in_its_namespace_only(reader: MemoryReader, kind: str, role: str) -> None:
     reader.put(ACME, ROLE_BINDINGS, binding(role, kind, subject("User", "ann"), namespace="ns"))
-    assert ask(reader, "ann", namespace="ns") == Decision(
+    assert ask(reader, "ann", namespace="ns") == AccessDecision(
         True, f'RBAC: allowed by RoleBinding "b/ns" of {kind} "{role}" to User "ann"'
     )
     assert not ask(reader, "ann", namespace="other").allowed
@@ -100,9 +100,9 @@ def test_names_narrow_a_rule(reader: MemoryReader) -> None:
 
 def test_a_binding_to_a_missing_role_is_told_to_those_it_concerns(reader: MemoryReader) -> None:
     reader.put(ACME, CLUSTER_ROLE_BINDINGS, binding("gone", "ClusterRole", subject("User", "ann")))
-    told = 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'
-    assert ask(reader, "ann") == Decision(False, told)
-    assert ask(reader, "bob") == Decision(False)
+    message = 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'
+    assert ask(reader, "ann") == AccessDecision(False, message)
+    assert ask(reader, "bob") == AccessDecision(False)
 
 
 def test_other_tenants_roles_are_not_seen(reader: MemoryReader) -> None:
@@ -116,9 +116,9 @@ def test_other_tenants_roles_are_not_seen(reader: MemoryReader) -> None:
 
 
 def test_what_is_remembered_is_bounded(reader: MemoryReader) -> None:
-    policy = Policy(ACME, reader)
+    policy = RbacPolicy(ACME, reader)
     for n in range(3 * VERDICTS_MAX):
-        policy.judge(Question("ann", (), "get", "", f"r{n}"))
+        policy.judge(RbacQuery("ann", (), "get", "", f"r{n}"))
     assert len(policy.verdicts) <= VERDICTS_MAX
     for n in range(2 * NAMESPACES_MAX):
         assert not policy.binds_in(f"ns{n}")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from alcove.api.objects import Object
 from alcove.apiserver.rbac import escalation
-from alcove.apiserver.rbac.rules import Rule, compile_rule, compile_rules, quote, quoted
+from alcove.apiserver.rbac.rules import PolicyRule, compile_rule, compile_rules, quote, quoted
 
 VERBS, GROUPS, RESOURCES = ("get", "list", "create"), ("", "apps"), ("pods", "deployments")
 SUBRESOURCES, NAMES, PATHS = ("", "status", "scale"), ("", "a", "b"), ("/api", "/api/v1", "/apis", "/metrics")
@@ -95,7 +95,7 @@ def test_what_is_missing_is_told_and_with_it_nothing_is_missing(
 def test_everybody_may_give_what_they_have_and_cluster_admins_anything(raws: list[Object]) -> None:
     compiled = compile_rules(raws)
     assert not escalation.missing(compiled, compiled)
-    everything = [Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",))]
+    everything = [PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), urls=("*",))]
     assert not escalation.missing(everything, compiled)
 
 
@@ -107,21 +107,21 @@ def test_equal_rules_are_one_object_and_told_as_written(raw: Object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         (
-            Rule(("get", "list"), ("",), ("pods",)),
+            PolicyRule(("get", "list"), ("",), ("pods",)),
             '{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}',
         ),
-        (Rule(("*",), urls=("/metrics",)), '{NonResourceURLs:["/metrics"], Verbs:["*"]}'),
+        (PolicyRule(("*",), urls=("/metrics",)), '{NonResourceURLs:["/metrics"], Verbs:["*"]}'),
         (
-            Rule(("get",), ("apps",), ("deployments",), ("web",)),
+            PolicyRule(("get",), ("apps",), ("deployments",), ("web",)),
             '{APIGroups:["apps"], Resources:["deployments"], ResourceNames:["web"], Verbs:["get"]}',
         ),
     ],
 )
-def test_told_as_kubernetes_tells_it(rule: Rule, told: str) -> None:
-    assert str(rule) == told
+def test_told_as_kubernetes_tells_it(rule: PolicyRule, message: str) -> None:
+    assert str(rule) == message
 
 
 def test_quotes() -> None:
@@ -132,7 +132,7 @@ def test_quotes() -> None:
 
 
 def test_a_star_inside_is_no_wildcard() -> None:
-    rule = Rule(("get",), ("",), ("pods/*", "po*"), urls=())
+    rule = PolicyRule(("get",), ("",), ("pods/*", "po*"), urls=())
     assert not rule.matches("get", "", "pods", "log")
     assert not rule.matches("get", "", "pods", "")
-    assert not Rule(("g*",), ("",), ("pods",)).matches("get", "", "pods", "")
+    assert not PolicyRule(("g*",), ("",), ("pods",)).matches("get", "", "pods", "")

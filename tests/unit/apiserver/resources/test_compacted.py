@@ -13,15 +13,15 @@ from alcove.api.errors import Expired
 from alcove.api.ids import SYSTEM, Key
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
-from alcove.apiserver.services import Services
-from alcove.apiserver.watch import Hub
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.watch import WatchHub
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -29,34 +29,34 @@ KINDS = registry.load()
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Services]:
+async def running(directory: Path) -> AsyncIterator[ApiServerServices]:
     store = await SqliteStore.open(directory / "store.db")
-    hub = Hub()
+    hub = WatchHub()
     try:
         async with Cache(store, hub.publish) as cache:
             kinds = CustomKinds(KINDS, cache, lambda: 0.0)
-            yield Services(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)
+            yield ApiServerServices(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)
     finally:
         await store.close()
 
 
-async def put(services: Services, name: str, value: str = "") -> None:
+async def put(services: ApiServerServices, name: str, value: str = "") -> None:
     kind = KINDS.find("", "v1", "configmaps")
     assert kind is not None
     key = Key(kind.group_resource, SYSTEM, "default", name)
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"v": value}}
-    await services.cache.reached(await services.store.write([Op(key, encode(body))]))
+    await services.cache.reached(await services.store.write([WriteOp(key, encode(body))]))
 
 
-def call(query: str, verb: str = "list") -> Call:
-    made = Call(HttpRequest("GET", MAPS, query, {}), parse(MAPS), 0.0)
+def call(query: str, verb: str = "list") -> ApiCall:
+    made = ApiCall(HttpRequest("GET", MAPS, query, {}), parse(MAPS), 0.0)
     kind = KINDS.find("", "v1", "configmaps")
     assert kind is not None
     made.tenant, made.kind, made.verb = SYSTEM, kind, verb
     return made
 
 
-async def listed(services: Services, query: str) -> Any:
+async def listed(services: ApiServerServices, query: str) -> Any:
     answer = list_objects(services, call(query))
     response = answer if isinstance(answer, HttpResponse) else await answer
     assert isinstance(response.body, bytes)
@@ -86,7 +86,7 @@ class Client:
         raise AssertionError("a watch ends, or the client does")
 
 
-def watching(services: Services, asked: Call) -> ResponseStream:
+def watching(services: ApiServerServices, asked: ApiCall) -> ResponseStream:
     response = watch_objects(services, asked)
     assert isinstance(response, HttpResponse)
     return cast(ResponseStream, response.body)

@@ -16,17 +16,17 @@ from alcove.api.ids import SYSTEM, GroupResource, Key, Revision, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.crds.sharing import CRDS, LABEL
 from alcove.apiserver.paths import parse
 from alcove.apiserver.rbac.defaults import CLUSTER_ROLES
 from alcove.apiserver.resources.listing import list_objects
 from alcove.apiserver.resources.watching import watch_objects
-from alcove.apiserver.services import Services
-from alcove.apiserver.watch import Hub
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.watch import WatchHub
 from alcove.http.messages import HttpRequest, HttpResponse, ResponseStream
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 KINDS = registry.load()
@@ -40,22 +40,24 @@ TO_VIEW = "rbac.authorization.k8s.io/aggregate-to-view"
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Services]:
+async def running(directory: Path) -> AsyncIterator[ApiServerServices]:
     store = await SqliteStore.open(directory / "store.db")
-    hub = Hub()
+    hub = WatchHub()
     try:
         async with Cache(store, hub.publish) as cache:
             # A watch from revision 0 would be one from any.
-            await cache.reached(await store.write([Op(Key(MAPS, ACME, "", "first"), b'{"metadata":{}}')]))
+            await cache.reached(
+                await store.write([WriteOp(Key(MAPS, ACME, "", "first"), b'{"metadata":{}}')])
+            )
             kinds = CustomKinds(KINDS, cache, lambda: 0.0)
-            yield Services(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)
+            yield ApiServerServices(store, cache, hub, KINDS, kinds, Chain(()), lambda: 0.0)
     finally:
         await store.close()
 
 
-def call(resource: GroupResource, query: str, verb: str) -> Call:
+def call(resource: GroupResource, query: str, verb: str) -> ApiCall:
     path = PATHS[resource]
-    made = Call(HttpRequest("GET", path, query, {}), parse(path), 0.0)
+    made = ApiCall(HttpRequest("GET", path, query, {}), parse(path), 0.0)
     kind = KINDS.find(resource.group, "v1", resource.resource)
     assert kind is not None
     made.tenant, made.kind, made.verb = ACME, kind, verb
@@ -67,7 +69,7 @@ class Mirror:
 
     paused = closed = False
 
-    def __init__(self, services: Services, resource: GroupResource, selector: str = "") -> None:
+    def __init__(self, services: ApiServerServices, resource: GroupResource, selector: str = "") -> None:
         self._services, self._resource, self._selector = services, resource, selector
         self.objects: dict[str, Object] = {}
         self.revision = ""
@@ -140,33 +142,33 @@ def body(kind: str, name: str, tenant: str, uid: str, labels: dict[str, str], **
     return encode({"apiVersion": f"{group[kind]}/v1", "kind": kind, "metadata": metadata, **fields})
 
 
-def random_crd(chance: random.Random) -> Op:
+def random_crd(chance: random.Random) -> WriteOp:
     """A write of ring0's or the tenant's CRD of one of a few names."""
     tenant, name = chance.choice((SYSTEM, ACME)), chance.choice("abc")
     key = Key(CRDS, tenant, "", name)
     if chance.random() < 0.3:
-        return Op(key, None)
+        return WriteOp(key, None)
     labels = {"color": chance.choice(("red", "blue"))}
     if chance.random() < 0.6:
         labels[LABEL] = "forced"
     spec = {"number": chance.random()}
-    return Op(key, body("CustomResourceDefinition", name, tenant, f"{tenant}-{name}", labels, spec=spec))
+    return WriteOp(key, body("CustomResourceDefinition", name, tenant, f"{tenant}-{name}", labels, spec=spec))
 
 
-def random_role(chance: random.Random) -> Op:
+def random_role(chance: random.Random) -> WriteOp:
     """A write of a role of the tenant's: a new one, one in place of a built-in one, one that is gathered."""
     name = chance.choice(("mine", "view", "system:aggregate-to-view", "cluster-admin"))
     key = Key(CLUSTER_ROLES, ACME, "", name)
     if chance.random() < 0.4:
-        return Op(key, None)
+        return WriteOp(key, None)
     labels = {"color": chance.choice(("red", "blue"))}
     if chance.random() < 0.5:
         labels[TO_VIEW] = "true"
     rules = [{"apiGroups": ["x"], "resources": [str(chance.random())], "verbs": ["get"]}]
-    return Op(key, body("ClusterRole", name, ACME, f"own-{name}", labels, rules=rules))
+    return WriteOp(key, body("ClusterRole", name, ACME, f"own-{name}", labels, rules=rules))
 
 
-async def write(services: Services, *ops: Op) -> None:
+async def write(services: ApiServerServices, *ops: WriteOp) -> None:
     """Several at once: the cache takes them in one batch."""
     revisions = await asyncio.gather(*(services.store.write([op]) for op in ops))
     await services.cache.reached(Revision(max(revisions)))
@@ -175,7 +177,7 @@ async def write(services: Services, *ops: Op) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("resource", "make"), [(CRDS, random_crd), (CLUSTER_ROLES, random_role)])
 async def test_lists_and_watches_agree(
-    tmp_path: Path, resource: GroupResource, make: Callable[[random.Random], Op], seed: int
+    tmp_path: Path, resource: GroupResource, make: Callable[[random.Random], WriteOp], seed: int
 ) -> None:
     chance = random.Random(seed)
     async with running(tmp_path) as services:
@@ -195,7 +197,7 @@ async def test_lists_and_watches_agree(
 
 
 async def test_a_second_page_shows_what_the_first_would_have(tmp_path: Path) -> None:
-    async def page(services: Services, resource: GroupResource, query: str) -> Any:
+    async def page(services: ApiServerServices, resource: GroupResource, query: str) -> Any:
         answer = list_objects(services, call(resource, query, "list"))
         response = answer if isinstance(answer, HttpResponse) else await answer
         assert isinstance(response.body, bytes)
@@ -207,21 +209,21 @@ async def test_a_second_page_shows_what_the_first_would_have(tmp_path: Path) -> 
     async with running(tmp_path) as services:
         for tenant, name, labels in ((ACME, "a", {}), (SYSTEM, "b", {LABEL: "forced"}), (ACME, "b", {})):
             made = body("CustomResourceDefinition", name, tenant, f"{tenant}-{name}", labels)
-            await write(services, Op(Key(CRDS, tenant, "", name), made))
+            await write(services, WriteOp(Key(CRDS, tenant, "", name), made))
         for resource in PATHS:
             whole = names(await page(services, resource, ""))
             first = await page(services, resource, "limit=1")
-            await write(services, Op(Key(CRDS, SYSTEM, "", "b"), None))
+            await write(services, WriteOp(Key(CRDS, SYSTEM, "", "b"), None))
             mine = body("ClusterRole", "mine", ACME, "m", {})
-            await write(services, Op(Key(CLUSTER_ROLES, ACME, "", "mine"), mine))
+            await write(services, WriteOp(Key(CLUSTER_ROLES, ACME, "", "mine"), mine))
             rest = await page(services, resource, f"continue={first['metadata']['continue']}")
             assert names(first) + names(rest) == whole
 
 
 async def test_a_shared_crd_replaces_the_tenants_own_and_gives_it_back(tmp_path: Path) -> None:
-    def crd(tenant: TenantId, **labels: str) -> Op:
+    def crd(tenant: TenantId, **labels: str) -> WriteOp:
         made = body("CustomResourceDefinition", "a", tenant, f"{tenant}-a", labels)
-        return Op(Key(CRDS, tenant, "", "a"), made)
+        return WriteOp(Key(CRDS, tenant, "", "a"), made)
 
     async with running(tmp_path) as services:
         mirror = Mirror(services, CRDS).list().watch()
@@ -233,7 +235,7 @@ async def test_a_shared_crd_replaces_the_tenants_own_and_gives_it_back(tmp_path:
         await write(services, crd(ACME, hidden="yes"))
         await write(services, crd(SYSTEM, **{LABEL: "forced", "more": "yes"}))
         assert mirror.told[3:] == [("MODIFIED", "a")]
-        await write(services, Op(Key(CRDS, SYSTEM, "", "a"), None))
+        await write(services, WriteOp(Key(CRDS, SYSTEM, "", "a"), None))
         assert mirror.told[4:] == [("DELETED", "a"), ("ADDED", "a")]
         assert mirror.objects["a"]["metadata"]["labels"] == {"hidden": "yes"}
         mirror.stop()
@@ -243,8 +245,8 @@ async def test_a_tenant_hears_nothing_of_what_ring0_does_not_share(tmp_path: Pat
     async with running(tmp_path) as services:
         mirror = Mirror(services, CRDS).list().watch()
         made = body("CustomResourceDefinition", "secret", SYSTEM, "s", {})
-        await write(services, Op(Key(CRDS, SYSTEM, "", "secret"), made))
-        await write(services, Op(Key(CRDS, SYSTEM, "", "secret"), None))
+        await write(services, WriteOp(Key(CRDS, SYSTEM, "", "secret"), made))
+        await write(services, WriteOp(Key(CRDS, SYSTEM, "", "secret"), None))
         again = Mirror(services, CRDS)
         again.revision = mirror.revision
         again.watch()
@@ -257,6 +259,6 @@ async def test_a_watch_of_one_gathering_role_tells_of_what_it_gathers(tmp_path: 
         mirror.watch(f"resourceVersion={mirror.revision}&fieldSelector=metadata.name%3Dview")
         rules = [{"apiGroups": ["sea.example"], "resources": ["ships"], "verbs": ["get"]}]
         made = body("ClusterRole", "sailors", ACME, "s", {TO_VIEW: "true"}, rules=rules)
-        await write(services, Op(Key(CLUSTER_ROLES, ACME, "", "sailors"), made))
+        await write(services, WriteOp(Key(CLUSTER_ROLES, ACME, "", "sailors"), made))
         assert ("MODIFIED", "view") in mirror.told and {name for _, name in mirror.told} == {"view"}
         assert "ships" in json.dumps(mirror.objects["view"]["rules"])

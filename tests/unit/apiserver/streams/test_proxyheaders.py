@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from alcove.apiserver.streams.proxy_targets import ProxyPath
 from alcove.apiserver.streams.proxyheaders import answer_headers, length_of, relocated, request_headers
-from alcove.apiserver.streams.proxynames import Path
 from alcove.http.messages import HttpRequest
 
 PREFIX = "/api/v1/namespaces/a/pods/p/proxy"
 
 
 @pytest.mark.parametrize(
-    ("rest", "location", "told"),
+    ("rest", "location", "message"),
     [
         ("/", "/x", "./x"),
         ("/a", "/x?y#z", "./x?y#z"),
@@ -29,8 +29,8 @@ PREFIX = "/api/v1/namespaces/a/pods/p/proxy"
         ("/a", "/b:c", "./b:c"),
     ],
 )
-def test_redirects(rest: str, location: str, told: str) -> None:
-    assert relocated(location, Path(PREFIX, rest), "h:1") == told
+def test_redirects(rest: str, location: str, message: str) -> None:
+    assert relocated(location, ProxyPath(PREFIX, rest), "h:1") == message
 
 
 def test_what_the_backend_is_not_told() -> None:
@@ -48,7 +48,7 @@ def test_what_the_backend_is_not_told() -> None:
         "accept": "*/*",
     }
     request = HttpRequest("DELETE", f"{PREFIX}/x", "", headers, address="2.2.2.2")
-    assert request_headers(request, Path(PREFIX, "/x")) == {
+    assert request_headers(request, ProxyPath(PREFIX, "/x")) == {
         "host": "h:1",
         "accept": "*/*",
         "x-forwarded-for": "1.1.1.1, 2.2.2.2",
@@ -71,7 +71,7 @@ def test_what_the_client_is_told() -> None:
         (b"Access-Control-Allow-Origin", b"*"),
         (b"Upgrade", b"websocket"),
     ]
-    path = Path(PREFIX, "/x")
+    path = ProxyPath(PREFIX, "/x")
     assert answer_headers(fields, False, path, "h") == [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")]
     upgraded = answer_headers(fields, True, path, "h")
     assert (b"Connection", b"Upgrade") in upgraded

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from alcove.api.errors import NotFound, ServiceUnavailable
+from alcove.apiserver.streams.agent_addresses import AgentAddress
 from alcove.apiserver.streams.agents import ask, error_of
-from alcove.apiserver.streams.places import Place
-from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, Body, Relay
+from alcove.apiserver.streams.relays import IDLE_SECONDS_MAX, BodyRelay, StreamRelay
 from alcove.http.client import HttpClientConnection
 from alcove.http.messages import HttpRequest, HttpResponse
 from alcove.http.server import HttpServer
@@ -20,7 +20,7 @@ LOG = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ASK = b"GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
-PLACE = Place("n", "127.0.0.1", 0)
+PLACE = AgentAddress("n", "127.0.0.1", 0)
 
 
 class Ended:
@@ -51,9 +51,9 @@ async def relayed(
             ended.count += 1
 
         if asked.status == 101:
-            return HttpResponse(101, Relay(asked, done, idle_seconds_max), b"")
+            return HttpResponse(101, StreamRelay(asked, done, idle_seconds_max), b"")
         if asked.status == 200:
-            return HttpResponse(200, Body(asked, done), b"text/plain")
+            return HttpResponse(200, BodyRelay(asked, done), b"text/plain")
         raise await error_of(asked)
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -212,13 +212,13 @@ async def test_a_log_that_breaks_off_does_not_look_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (b'{"kind":"Status","code":404,"reason":"NotFound","message":"no such pod"}', "no such pod"),
         (b"<html>", "answered with status 404"),
     ],
 )
-async def test_an_agents_refusal_is_the_clients(answer: bytes, told: str) -> None:
+async def test_an_agents_refusal_is_the_clients(answer: bytes, message: str) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 404 Status\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
@@ -229,8 +229,8 @@ async def test_an_agents_refusal_is_the_clients(answer: bytes, told: str) -> Non
         _, asked = await asyncio.get_running_loop().create_connection(HttpClientConnection, "127.0.0.1", port)
         await ask(asked, PLACE, "GET", "/", {})
         error = await error_of(asked)
-        assert told in error.message
-        assert isinstance(error, NotFound) or "status" in told
+        assert message in error.message
+        assert isinstance(error, NotFound) or "status" in message
         asked.close()
 
 

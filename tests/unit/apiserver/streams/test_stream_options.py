@@ -39,7 +39,7 @@ def test_more_parameters_than_anybody_needs_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("tailLines=-1", "tailLines"),
         ("limitBytes=0", "limitBytes"),
@@ -50,8 +50,8 @@ def test_more_parameters_than_anybody_needs_are_refused() -> None:
         ("stream=Stdout&tailLines=1", "mutually exclusive"),
     ],
 )
-def test_logs_that_cannot_be(query: str, told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_logs_that_cannot_be(query: str, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         options.check("log", options.parse("log", query))
 
 
@@ -76,7 +76,7 @@ def test_the_container_that_is_meant(given: Object, wanted: str, expected: str) 
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "told"),
+    ("given", "wanted", "message"),
     [
         (pod("a"), "b", "container b is not valid for pod web"),
         (pod("a", "b"), "", "a container name must be specified for pod web, choose one of: [a b]"),
@@ -88,23 +88,23 @@ def test_the_container_that_is_meant(given: Object, wanted: str, expected: str) 
         ),
     ],
 )
-def test_a_container_that_is_not_clear(given: Object, wanted: str, told: str) -> None:
+def test_a_container_that_is_not_clear(given: Object, wanted: str, message: str) -> None:
     with pytest.raises(ApiError) as refused:
         options.container_of(given, {"container": wanted} if wanted else {})
-    assert refused.value.message == told
+    assert refused.value.message == message
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "message"),
     [
         ({"waiting": {"reason": "ErrImagePull"}}, "is waiting to start: ErrImagePull"),
         ({"terminated": {"exitCode": 1}}, "is terminated"),
         ({}, "is waiting to start: ContainerCreating"),
     ],
 )
-def test_why_there_is_no_log_yet(state: Object, told: str) -> None:
+def test_why_there_is_no_log_yet(state: Object, message: str) -> None:
     given = pod("main") | {"status": {"containerStatuses": [{"name": "main", "state": state}]}}
-    assert options.waiting(given, "main") == f'container "main" in pod "web" {told}'
+    assert options.waiting(given, "main") == f'container "main" in pod "web" {message}'
 
 
 def test_the_node_is_told_what_was_understood_and_nothing_else() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.controllers.autoscaling import samples
-from alcove.controllers.autoscaling.samples import Sample, Unknown
+from alcove.controllers.autoscaling.samples import MetricSample, MetricsUnavailable
 
 
 def item(name: str, **containers: Object) -> Object:
@@ -15,8 +15,11 @@ def item(name: str, **containers: Object) -> Object:
 
 def test_the_sum_of_all_containers_or_one() -> None:
     items = [item("a", web={"cpu": "250m"}, side={"cpu": "1500u"}), item("b", web={"cpu": "1"})]
-    assert samples.read(items, "cpu") == {"a": Sample(252, 100.0, 30.0), "b": Sample(1000, 100.0, 30.0)}
-    assert samples.read(items, "cpu", "side") == {"a": Sample(2, 100.0, 30.0)}
+    assert samples.read(items, "cpu") == {
+        "a": MetricSample(252, 100.0, 30.0),
+        "b": MetricSample(1000, 100.0, 30.0),
+    }
+    assert samples.read(items, "cpu", "side") == {"a": MetricSample(2, 100.0, 30.0)}
 
 
 def test_a_pod_that_lacks_a_figure_is_left_out() -> None:
@@ -50,5 +53,5 @@ def test_requests() -> None:
     pod = {"metadata": {"name": "p"}, "spec": spec}
     assert samples.requests([pod], "cpu") == {"p": 150}
     assert samples.requests([pod], "cpu", "web") == {"p": 100}
-    with pytest.raises(Unknown, match="missing request for memory in container web of Pod p"):
+    with pytest.raises(MetricsUnavailable, match="missing request for memory in container web of Pod p"):
         samples.requests([pod], "memory")

@@ -5,8 +5,8 @@ import pytest
 from alcove.api import meta
 from alcove.api.objects import Object
 from alcove.controllers.autoscaling import usage
-from alcove.controllers.autoscaling.samples import Sample, Samples, Unknown
-from alcove.controllers.autoscaling.usage import Target, Tolerance
+from alcove.controllers.autoscaling.samples import MetricSample, MetricsUnavailable, Samples
+from alcove.controllers.autoscaling.usage import MetricTarget, Tolerance
 
 NOW = 1_700_000_000.0
 LONG_AGO = NOW - 3_600
@@ -33,15 +33,20 @@ def pods(count: int) -> list[Object]:
 
 
 def measured(*milli: int) -> Samples:
-    return {f"p{number}": Sample(each, NOW, 60.0) for number, each in enumerate(milli)}
+    return {f"p{number}": MetricSample(each, NOW, 60.0) for number, each in enumerate(milli)}
 
 
-def by_share(percent: int, asked: int = 1000, count: int = 10) -> Target:
-    return Target(percent=percent, requests={f"p{number}": asked for number in range(count)})
+def by_share(percent: int, asked: int = 1000, count: int = 10) -> MetricTarget:
+    return MetricTarget(percent=percent, requests={f"p{number}": asked for number in range(count)})
 
 
 def size(
-    current: int, found: list[Object], known: Samples, target: Target, resource: str = "cpu", up: float = 0.1
+    current: int,
+    found: list[Object],
+    known: Samples,
+    target: MetricTarget,
+    resource: str = "cpu",
+    up: float = 0.1,
 ) -> int:
     return usage.replicas(current, found, known, resource, target, Tolerance(up=up), NOW).replicas
 
@@ -70,7 +75,7 @@ def test_by_share_of_requests(current: int, milli: tuple[int, ...], percent: int
     [(3, (20_000, 10_000, 30_000), 15_000, 4), (5, (10_000,) * 5, 20_000, 3), (2, (105, 105), 100, 2)],
 )
 def test_by_amount(current: int, milli: tuple[int, ...], aimed: int, expected: int) -> None:
-    assert size(current, pods(current), measured(*milli), Target(milli=aimed), "memory") == expected
+    assert size(current, pods(current), measured(*milli), MetricTarget(milli=aimed), "memory") == expected
 
 
 def test_going_up_unknown_pods_use_nothing() -> None:
@@ -82,7 +87,7 @@ def test_going_up_unknown_pods_use_nothing() -> None:
 def test_going_down_unknown_pods_use_all_that_they_should() -> None:
     assert size(4, pods(4), measured(100, 100), by_share(50)) == 4
     assert size(5, pods(5), measured(0, 0, 0, 0), by_share(100)) == 1
-    assert size(4, pods(4), measured(10, 10), Target(milli=100), "memory") == 3
+    assert size(4, pods(4), measured(10, 10), MetricTarget(milli=100), "memory") == 3
 
 
 def test_going_up_starting_pods_use_nothing() -> None:
@@ -113,7 +118,7 @@ def test_which_pods_are_starting(given: Object, counts: bool) -> None:
     if counts:
         assert size(1, [given], known, by_share(50)) == 2
     else:
-        with pytest.raises(Unknown, match="pods might be unready"):
+        with pytest.raises(MetricsUnavailable, match="pods might be unready"):
             size(1, [given], known, by_share(50))
     # Memory is what it is from the first moment.
     assert size(1, [given], known, by_share(50), "memory") == 2
@@ -127,9 +132,9 @@ def test_pods_that_are_over_do_not_count() -> None:
 
 
 def test_what_cannot_be_known() -> None:
-    with pytest.raises(Unknown, match="no pods returned by selector"):
+    with pytest.raises(MetricsUnavailable, match="no pods returned by selector"):
         size(1, [], measured(1), by_share(50))
-    with pytest.raises(Unknown, match="no metrics returned matched known pods"):
+    with pytest.raises(MetricsUnavailable, match="no metrics returned matched known pods"):
         size(1, pods(1), measured(1), by_share(50, count=0))
 
 

@@ -30,7 +30,7 @@ def node(**statuses: str) -> Object:
     ],
 )
 def test_time_of_grace(statuses: dict[str, str], silent_seconds: float, left: float) -> None:
-    assert health.judge(node(**statuses), NOW - silent_seconds, NOW) == health.Health(None, left)
+    assert health.judge(node(**statuses), NOW - silent_seconds, NOW) == health.NodeHealth(None, left)
 
 
 def test_after_it_all_that_the_node_kept_is_unknown() -> None:
@@ -53,4 +53,4 @@ def test_after_it_all_that_the_node_kept_is_unknown() -> None:
 def test_what_was_said_once_is_not_said_again() -> None:
     lost = node(Ready="True")
     lost["status"]["conditions"] = health.judge(lost, NOW - 50, NOW).conditions
-    assert health.judge(lost, NOW - 90, NOW + 40) == health.Health(None, None)
+    assert health.judge(lost, NOW - 90, NOW + 40) == health.NodeHealth(None, None)

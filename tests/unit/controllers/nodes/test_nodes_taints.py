@@ -35,11 +35,11 @@ def short(found: list[Object]) -> list[str]:
     ],
 )
 def test_of_conditions(statuses: dict[str, str], evicts: str, expected: list[str]) -> None:
-    assert short(taints.wanted(node(statuses), evicts, NOW)) == expected
+    assert short(taints.desired_taints(node(statuses), evicts, NOW)) == expected
 
 
 def test_a_cordoned_node_takes_no_pods() -> None:
-    found = taints.wanted(node({"Ready": "True"}, unschedulable=True), "", NOW)
+    found = taints.desired_taints(node({"Ready": "True"}, unschedulable=True), "", NOW)
     assert short(found) == ["unschedulable:NoSchedule"]
     assert found[0]["timeAdded"] == "2023-11-14T22:13:20Z"
 
@@ -47,9 +47,9 @@ def test_a_cordoned_node_takes_no_pods() -> None:
 def test_what_is_there_stays_and_what_is_over_goes() -> None:
     old = {"key": taints.NOT_READY, "effect": "NoSchedule", "timeAdded": "2020-01-01T00:00:00Z"}
     both = [OWN, old, {"key": taints.NOT_READY, "effect": "NoExecute"}]
-    assert taints.wanted(node({"Ready": "False"}, *both), "", NOW) == [OWN, old]
-    assert taints.wanted(node({"Ready": "True"}, *both), "", NOW) == [OWN]
-    swapped = taints.wanted(node({"Ready": "Unknown"}, *both), taints.UNREACHABLE, NOW)
+    assert taints.desired_taints(node({"Ready": "False"}, *both), "", NOW) == [OWN, old]
+    assert taints.desired_taints(node({"Ready": "True"}, *both), "", NOW) == [OWN]
+    swapped = taints.desired_taints(node({"Ready": "Unknown"}, *both), taints.UNREACHABLE, NOW)
     assert short(swapped) == ["example.com/gpu:NoExecute", "unreachable:NoSchedule", "unreachable:NoExecute"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from alcove.api.objects import Object
-from alcove.controllers.nodes.zones import STOPPED_SECONDS, Fleet, Zone, rate, zone_of
+from alcove.controllers.nodes.zones import STOPPED_SECONDS, NodeZone, NodeZones, rate, zone_of
 
 
 def node(name: str, ready: bool, zone: str = "") -> Object:
@@ -31,7 +31,7 @@ def test_rates(ready: int, lost: int, expected: float) -> None:
 
 
 def test_one_node_at_a_time_in_each_zone() -> None:
-    fleet = Fleet()
+    fleet = NodeZones()
     for zone in "ab":
         for number in range(5):
             fleet.put(node(f"{zone}{number}", number > 0, zone))
@@ -44,7 +44,7 @@ def test_one_node_at_a_time_in_each_zone() -> None:
 
 
 def test_nobody_is_given_up_where_most_are_lost() -> None:
-    fleet = Fleet()
+    fleet = NodeZones()
     for number in range(6):
         fleet.put(node(f"n{number}", number < 2))
     assert not fleet.is_lost
@@ -55,7 +55,7 @@ def test_nobody_is_given_up_where_most_are_lost() -> None:
 
 
 def test_the_fleet_is_lost_when_nobody_is_ready() -> None:
-    fleet = Fleet()
+    fleet = NodeZones()
     assert not fleet.is_lost
     fleet.put(node("a", False, "a"))
     fleet.put(node("b", True, "b"))
@@ -69,6 +69,6 @@ def test_the_fleet_is_lost_when_nobody_is_ready() -> None:
 
 
 def test_zones_by_labels_old_and_new() -> None:
-    assert zone_of(node("n", True)) == Zone("", "")
+    assert zone_of(node("n", True)) == NodeZone("", "")
     old = {"failure-domain.beta.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
-    assert zone_of({"metadata": {"name": "n", "labels": old}}) == Zone("r", "z")
+    assert zone_of({"metadata": {"name": "n", "labels": old}}) == NodeZone("r", "z")

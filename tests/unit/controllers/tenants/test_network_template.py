@@ -32,7 +32,7 @@ def test_the_network_is_the_tenants_own_whatever_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "neither JSON nor YAML"),
         ("[]", "has no spec"),
@@ -42,13 +42,13 @@ def test_the_network_is_the_tenants_own_whatever_it_says() -> None:
         ("metadata: []\nspec: {}\n", "flat"),
     ],
 )
-def test_what_is_no_network_is_told_at_once(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_network_is_told_at_once(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "template"
     path.write_text(text)
-    if told == "flat":
+    if message == "flat":
         assert NetworkTemplate.load(path).render(ACME)["metadata"]["name"] == "default"
         return
-    with pytest.raises(BadTemplate, match=told):
+    with pytest.raises(BadTemplate, match=message):
         NetworkTemplate.load(path)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from alcove.api import localvolumes
+from alcove.api import local_volumes
 from alcove.api.objects import Object
 from alcove.controllers.volumes import facts, local
 
@@ -42,7 +42,7 @@ def test_when_one_is_wanted(wanted: Object, chosen: Object | None, expected: boo
 
 
 @pytest.mark.parametrize(
-    ("wanted", "chosen", "told"),
+    ("wanted", "chosen", "message"),
     [
         (claim(), CLASS, ""),
         (claim(accessModes=["ReadWriteOncePod"]), CLASS, ""),
@@ -53,15 +53,15 @@ def test_when_one_is_wanted(wanted: Object, chosen: Object | None, expected: boo
         (claim(), {**CLASS, "volumeBindingMode": "Immediate"}, "WaitForFirstConsumer"),
     ],
 )
-def test_what_cannot_be_had(wanted: Object, chosen: Object, told: str) -> None:
+def test_what_cannot_be_had(wanted: Object, chosen: Object, message: str) -> None:
     found = local.fault(wanted, chosen)
-    assert told in found and bool(told) == bool(found)
+    assert message in found and bool(message) == bool(found)
 
 
 def test_the_volume() -> None:
     made = local.volume(claim(), CLASS, "n1")
-    assert made["metadata"]["name"] == "pvc-u" and localvolumes.is_local(made)
-    assert localvolumes.node_of(made) == "n1" and localvolumes.FINALIZER in made["metadata"]["finalizers"]
+    assert made["metadata"]["name"] == "pvc-u" and local_volumes.is_local(made)
+    assert local_volumes.node_of(made) == "n1" and local_volumes.FINALIZER in made["metadata"]["finalizers"]
     assert facts.is_meant_for(made, claim()) and facts.capacity(made) == facts.requested(claim())
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
     retained = local.volume(claim(), {**CLASS, "reclaimPolicy": "Retain"}, "n1")

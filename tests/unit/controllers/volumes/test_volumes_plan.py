@@ -6,7 +6,7 @@ import pytest
 
 from alcove.api.objects import Object
 from alcove.controllers.volumes import facts, plan
-from alcove.controllers.volumes.plan import Around, Bind, Fate, Lost, Wait
+from alcove.controllers.volumes.plan import BindClaim, ClaimContext, ClaimLost, VolumePhase, WaitForVolume
 
 
 def claim(name: str = "c", *, uid: str = "u", annotations: Object | None = None, **spec: Any) -> Object:
@@ -57,8 +57,8 @@ PICKED = {facts.SELECTED_NODE: "node"}
     ],
 )
 def test_the_smallest_that_fits(wanted: Object, free: list[Object], expected: str | None) -> None:
-    next_ = plan.for_claim(wanted, Around(free=free, chosen=a_class()))
-    assert (next_.volume["metadata"]["name"] if isinstance(next_, Bind) else None) == expected
+    next_ = plan.for_claim(wanted, ClaimContext(free=free, chosen=a_class()))
+    assert (next_.volume["metadata"]["name"] if isinstance(next_, BindClaim) else None) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,23 @@ def test_the_smallest_that_fits(wanted: Object, free: list[Object], expected: st
 def test_a_volume_that_names_the_claim_comes_first(meant: Object, takes: bool) -> None:
     free = [volume("smaller")]
     for chosen in (a_class(), DELAYED):
-        next_ = plan.for_claim(claim(), Around(meant=[meant], free=free, chosen=chosen))
-        assert (next_ == Bind(meant)) is takes
+        next_ = plan.for_claim(claim(), ClaimContext(meant=[meant], free=free, chosen=chosen))
+        assert (next_ == BindClaim(meant)) is takes
 
 
 def test_free_volumes_of_a_class_that_waits_are_the_schedulers() -> None:
     wanted = claim(storageClassName="k")
-    around = Around(free=[volume(storageClassName="k")], chosen=DELAYED)
+    around = ClaimContext(free=[volume(storageClassName="k")], chosen=DELAYED)
     told = plan.for_claim(wanted, around)
-    assert isinstance(told, Wait) and told.told is not None and told.told.reason == "WaitForFirstConsumer"
+    assert (
+        isinstance(told, WaitForVolume)
+        and told.event is not None
+        and told.event.reason == "WaitForFirstConsumer"
+    )
     user = {"metadata": {"name": "web"}}
-    told = plan.for_claim(wanted, Around(chosen=DELAYED, user=user))
-    assert isinstance(told, Wait) and told.told is not None
-    assert (told.told.reason, told.told.message) == (
+    told = plan.for_claim(wanted, ClaimContext(chosen=DELAYED, user=user))
+    assert isinstance(told, WaitForVolume) and told.event is not None
+    assert (told.event.reason, told.event.message) == (
         "WaitForPodScheduled",
         "waiting for pod web to be scheduled",
     )
@@ -96,45 +100,55 @@ def test_free_volumes_of_a_class_that_waits_are_the_schedulers() -> None:
 @pytest.mark.parametrize(
     ("wanted", "around", "reason", "provisioner"),
     [
-        (claim(), Around(), "FailedBinding", ""),
-        (claim(storageClassName=""), Around(default_class="k"), "FailedBinding", ""),
-        (claim(storageClassName="k"), Around(), "ProvisioningFailed", ""),
-        (claim(storageClassName="k"), Around(chosen=a_class("ebs")), "ExternalProvisioning", "ebs"),
-        (claim(storageClassName="k"), Around(chosen=a_class(facts.NO_PROVISIONER)), "ProvisioningFailed", ""),
-        (claim(storageClassName="k", annotations=PICKED), Around(chosen=DELAYED), "", "alcove.io/local"),
-        (claim(volumeName="v"), Around(), "", ""),
-        (claim(volumeName="v"), Around(named=volume(size="1Mi")), "VolumeMismatch", ""),
-        (claim(volumeName="v"), Around(named=volume(claimRef=ref("other"))), "FailedBinding", ""),
+        (claim(), ClaimContext(), "FailedBinding", ""),
+        (claim(storageClassName=""), ClaimContext(default_class="k"), "FailedBinding", ""),
+        (claim(storageClassName="k"), ClaimContext(), "ProvisioningFailed", ""),
+        (claim(storageClassName="k"), ClaimContext(chosen=a_class("ebs")), "ExternalProvisioning", "ebs"),
+        (
+            claim(storageClassName="k"),
+            ClaimContext(chosen=a_class(facts.NO_PROVISIONER)),
+            "ProvisioningFailed",
+            "",
+        ),
+        (
+            claim(storageClassName="k", annotations=PICKED),
+            ClaimContext(chosen=DELAYED),
+            "",
+            "alcove.io/local",
+        ),
+        (claim(volumeName="v"), ClaimContext(), "", ""),
+        (claim(volumeName="v"), ClaimContext(named=volume(size="1Mi")), "VolumeMismatch", ""),
+        (claim(volumeName="v"), ClaimContext(named=volume(claimRef=ref("other"))), "FailedBinding", ""),
     ],
 )
-def test_what_a_claim_waits_for(wanted: Object, around: Around, reason: str, provisioner: str) -> None:
+def test_what_a_claim_waits_for(wanted: Object, around: ClaimContext, reason: str, provisioner: str) -> None:
     next_ = plan.for_claim(wanted, around)
-    assert isinstance(next_, Wait)
-    assert (next_.told.reason if next_.told else "", next_.provisioner) == (reason, provisioner)
+    assert isinstance(next_, WaitForVolume)
+    assert (next_.event.reason if next_.event else "", next_.provisioner) == (reason, provisioner)
 
 
 def test_a_claim_without_a_class_takes_the_default_once_there_is_one() -> None:
-    assert plan.for_claim(claim(), Around(default_class="k")) == Wait(takes_class="k")
+    assert plan.for_claim(claim(), ClaimContext(default_class="k")) == WaitForVolume(takes_class="k")
 
 
 @pytest.mark.parametrize(
     ("named", "expected"),
     [
-        (volume(), Bind),
-        (volume(claimRef=ref()), Bind),
-        (volume(claimRef=ref(uid="")), Bind),
+        (volume(), BindClaim),
+        (volume(claimRef=ref()), BindClaim),
+        (volume(claimRef=ref(uid="")), BindClaim),
         (volume(claimRef=ref(uid="another")), "ClaimMisbound"),
         (volume(claimRef=ref("other", "x")), "ClaimMisbound"),
         (None, "ClaimLost"),
     ],
 )
 def test_a_claim_that_was_bound(named: Object | None, expected: Any) -> None:
-    next_ = plan.for_claim(claim(annotations=DONE, volumeName="v"), Around(named=named))
-    assert next_.told.reason == expected if isinstance(next_, Lost) else isinstance(next_, expected)
+    next_ = plan.for_claim(claim(annotations=DONE, volumeName="v"), ClaimContext(named=named))
+    assert next_.event.reason == expected if isinstance(next_, ClaimLost) else isinstance(next_, expected)
 
 
 def test_a_bound_claim_that_names_nothing_is_lost() -> None:
-    assert isinstance(plan.for_claim(claim(annotations=DONE), Around()), Lost)
+    assert isinstance(plan.for_claim(claim(annotations=DONE), ClaimContext()), ClaimLost)
 
 
 MADE = {facts.PROVISIONED_BY: "p"}
@@ -143,24 +157,24 @@ MADE = {facts.PROVISIONED_BY: "p"}
 @pytest.mark.parametrize(
     ("found", "its_claim", "fate"),
     [
-        (volume(), None, Fate.FREE),
-        (volume(claimRef=ref(uid="")), None, Fate.FREE),
-        (volume(claimRef=ref()), None, Fate.RELEASED),
-        (volume(claimRef=ref()), claim(uid="another"), Fate.RELEASED),
-        (volume(claimRef=ref()), claim(), Fate.HELD),
-        (volume(claimRef=ref()), claim(volumeName="v"), Fate.BOUND),
-        (volume(claimRef=ref()), claim(volumeName="w"), Fate.UNBOUND),
+        (volume(), None, VolumePhase.FREE),
+        (volume(claimRef=ref(uid="")), None, VolumePhase.FREE),
+        (volume(claimRef=ref()), None, VolumePhase.RELEASED),
+        (volume(claimRef=ref()), claim(uid="another"), VolumePhase.RELEASED),
+        (volume(claimRef=ref()), claim(), VolumePhase.HELD),
+        (volume(claimRef=ref()), claim(volumeName="v"), VolumePhase.BOUND),
+        (volume(claimRef=ref()), claim(volumeName="w"), VolumePhase.UNBOUND),
         (
             volume(claimRef=ref(), annotations=MADE, persistentVolumeReclaimPolicy="Delete"),
             claim(volumeName="w"),
-            Fate.RELEASED,
+            VolumePhase.RELEASED,
         ),
         (
             volume(claimRef=ref(), annotations=MADE, persistentVolumeReclaimPolicy="Retain"),
             claim(volumeName="w"),
-            Fate.UNBOUND,
+            VolumePhase.UNBOUND,
         ),
     ],
 )
-def test_the_fate_of_a_volume(found: Object, its_claim: Object | None, fate: Fate) -> None:
+def test_the_fate_of_a_volume(found: Object, its_claim: Object | None, fate: VolumePhase) -> None:
     assert plan.for_volume(found, its_claim) is fate

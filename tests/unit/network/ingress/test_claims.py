@@ -7,7 +7,7 @@ from alcove.api.ids import TenantId
 from alcove.network.ingress.claims import (
     HOSTS_ANNOTATION,
     HOSTS_MAX,
-    Claim,
+    HostClaim,
     entitled,
     holders,
     hosts_of,
@@ -19,8 +19,8 @@ from alcove.network.ingress.claims import (
 BLUE, RED, GREEN = TenantId("blue"), TenantId("red"), TenantId("green")
 
 
-def claim(tenant: TenantId, day: int) -> Claim:
-    return Claim(f"2026-01-{day:02}T00:00:00Z", f"uid-{tenant}", tenant)
+def claim(tenant: TenantId, day: int) -> HostClaim:
+    return HostClaim(f"2026-01-{day:02}T00:00:00Z", f"uid-{tenant}", tenant)
 
 
 def test_the_oldest_gets_what_nobody_has() -> None:
@@ -40,7 +40,7 @@ HOSTS = ("a.example", "b.example", "*.example", "c.b.example", "*.b.example")
 
 @settings(deadline=None)
 @given(st.fixed_dictionaries(dict.fromkeys(HOSTS, claims)), st.dictionaries(st.sampled_from(HOSTS), tenants))
-def test_a_name_is_one_tenants(asked: dict[str, list[Claim]], held: dict[str, TenantId]) -> None:
+def test_a_name_is_one_tenants(asked: dict[str, list[HostClaim]], held: dict[str, TenantId]) -> None:
     won = {
         tenant: entitled(
             tenant,

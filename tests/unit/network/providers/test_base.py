@@ -6,7 +6,7 @@ from alcove.api.objects import Object
 from alcove.network.providers.all import PROVIDERS
 from alcove.network.providers.flat import FlatNetworks
 from alcove.network.providers.vpc import VpcNetworks
-from alcove.vpc.errors import Unavailable
+from alcove.vpc.errors import AddressUnavailable
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_the_last_provider_has_every_vpc_that_is_no_others(name: str, provider: 
 
 @pytest.mark.parametrize("network", [{"spec": {"type": "bridge"}}, {}])
 def test_a_network_of_a_type_without_a_provider_waits_for_one(network: Object) -> None:
-    with pytest.raises(Unavailable, match="no provider"):
+    with pytest.raises(AddressUnavailable, match="no provider"):
         PROVIDERS.of(network)

@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.network.owners import NetworkId
+from alcove.network.owners import TenantNetworkId
 from alcove.network.providers.base import NetworkLayout, SubnetLayout
 from alcove.network.providers.flat import FlatNetworks, node_layout
 
@@ -23,7 +23,10 @@ def divider(**annotations: str) -> Object:
 def test_a_flat_network_has_a_number_of_its_own_and_no_bouncers() -> None:
     marked = divider(**{"arktos.futurewei.com/network": "acme/default"})
     assert node_layout(marked, shared()) == NetworkLayout(
-        owner=NetworkId(TenantId("acme"), "default"), vni=99, network=RANGE, subnets=(SubnetLayout(RANGE),)
+        owner=TenantNetworkId(TenantId("acme"), "default"),
+        vni=99,
+        network=RANGE,
+        subnets=(SubnetLayout(RANGE),),
     )
     assert node_layout(divider(), shared()) is None, "nobody's"
     assert node_layout(marked, shared("Init")) is None, "the shared subnet is not there yet"

@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.network.owners import NetworkId
+from alcove.network.owners import TenantNetworkId
 from alcove.network.providers.base import SubnetLayout
 from alcove.network.providers.vpc import node_layout
 
@@ -36,7 +36,7 @@ def test_a_vpc_with_its_subnets_and_who_knows_them() -> None:
         [duty("d0", "b"), duty("flat", "a", vni=99)],
     )
     assert found is not None
-    assert (found.owner, found.vni) == (NetworkId(TenantId("acme"), "blue"), 7)
+    assert (found.owner, found.vni) == (TenantNetworkId(TenantId("acme"), "blue"), 7)
     assert (found.network, found.dividers) == (ip_network("10.0.0.0/16"), ("b",))
     assert found.subnets == (
         SubnetLayout(ip_network("10.0.1.0/24"), ("a", "b")),

@@ -9,11 +9,11 @@ import pytest
 from alcove.api.addresses import Network
 from alcove.api.ids import TenantId
 from alcove.api.objects import Object
-from alcove.network.owners import NETWORK_MARK, NetworkId, mark_made
-from alcove.network.providers.vpc_plan import Plan, Seen, SubnetPlan, plan, vpc_name
-from alcove.vpc.errors import Refused, Unavailable
+from alcove.network.owners import NETWORK_MARK, TenantNetworkId, mark_made
+from alcove.network.providers.vpc_plan import NetworkPlan, ObservedVpc, SubnetPlan, plan, vpc_name
+from alcove.vpc.errors import AddressUnavailable, RequestRefused
 
-OWNER = NetworkId(TenantId("acme"), "blue")
+OWNER = TenantNetworkId(TenantId("acme"), "blue")
 FRESH = ip_network("10.7.0.0/16")
 
 
@@ -44,29 +44,31 @@ def subnet(name: str, cidr: str, vpc_name: str = "vpc01", **meta: Any) -> Object
 
 def decide(
     wanted: Object, there: Object | None = None, subnets: Sequence[Object] = (), named: Sequence[Object] = ()
-) -> Plan:
+) -> NetworkPlan:
     """`named`: subnets of other VPCs that have a name the network names."""
     own = [each for each in subnets if each["metadata"]["name"] in wanted["spec"].get("subnets", ())]
-    seen = Seen(vpc=there, subnets=subnets, named={each["metadata"]["name"]: each for each in (*own, *named)})
+    seen = ObservedVpc(
+        vpc=there, subnets=subnets, named={each["metadata"]["name"]: each for each in (*own, *named)}
+    )
     return plan(OWNER, wanted, seen, fresh)
 
 
 @pytest.mark.parametrize(
     ("owner", "given", "expected"),
     [
-        (NetworkId(TenantId("acme"), "default"), "", "acme-default-network"),
-        (NetworkId(TenantId("acme"), "my-network"), "", "acme-my-network"),
-        (NetworkId(TenantId("acme"), "default"), "vpc-1", "vpc-1"),
+        (TenantNetworkId(TenantId("acme"), "default"), "", "acme-default-network"),
+        (TenantNetworkId(TenantId("acme"), "my-network"), "", "acme-my-network"),
+        (TenantNetworkId(TenantId("acme"), "default"), "vpc-1", "vpc-1"),
     ],
 )
-def test_the_vpcs_name(owner: NetworkId, given: str, expected: str) -> None:
+def test_the_vpcs_name(owner: TenantNetworkId, given: str, expected: str) -> None:
     assert vpc_name(owner, network(vpcID=given)) == expected
 
 
 def made(
     *subnets: tuple[str, str], name: str = "vpc01", cidr: str = "10.0.0.0/16", services: str = "10.96.0.0/16"
-) -> Plan:
-    return Plan(
+) -> NetworkPlan:
+    return NetworkPlan(
         vpc=name,
         make=ip_network(cidr),
         subnets=tuple(SubnetPlan(each, ip_network(part)) for each, part in subnets),
@@ -99,7 +101,7 @@ def made(
         ),
     ],
 )  # fmt: skip
-def test_a_vpc_that_is_not_there_is_made(wanted: Object, expected: Plan) -> None:
+def test_a_vpc_that_is_not_there_is_made(wanted: Object, expected: NetworkPlan) -> None:
     assert decide(wanted) == expected
 
 
@@ -133,7 +135,7 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "there", "subnets", "told"),
+    ("wanted", "there", "subnets", "message"),
     [
         (network(vpcID="vpc01"), vpc(owner="other/net"), [], 'VPC "vpc01" is owned by a network of another tenant'),
         (network(vpcID="vpc01"), vpc(owner="acme/green"), [], 'VPC "vpc01" is used by network "green" already'),
@@ -147,26 +149,26 @@ GOING: dict[str, Any] = {"deletionTimestamp": "2024-05-01T10:00:00Z"}
         (network(vpcID="vpc01", subnets=["a", "b"]), vpc(made=True), [subnet("a", "10.0.0.0/16")], 'no room for subnet "b" (/17) in 10.0.0.0/16'),
     ],
 )  # fmt: skip
-def test_what_is_refused(wanted: Object, there: Object | None, subnets: list[Object], told: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_what_is_refused(wanted: Object, there: Object | None, subnets: list[Object], message: str) -> None:
+    with pytest.raises(RequestRefused) as refused:
         decide(wanted, there, subnets)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("there", [vpc("vpc0"), None])
 def test_a_vpc_of_another_provider_is_refused_even_before_it_is_there(there: Object | None) -> None:
-    seen = Seen(vpc=there, subnets=(), named={}, shared_by="flat")
-    with pytest.raises(Refused, match='VPC "vpc0" is shared by all flat networks'):
+    seen = ObservedVpc(vpc=there, subnets=(), named={}, shared_by="flat")
+    with pytest.raises(RequestRefused, match='VPC "vpc0" is shared by all flat networks'):
         plan(OWNER, network(vpcID="vpc0"), seen, fresh)
 
 
 def test_a_subnet_of_another_vpc_is_refused() -> None:
-    with pytest.raises(Refused, match='subnet "net1" is not of VPC "vpc01"'):
+    with pytest.raises(RequestRefused, match='subnet "net1" is not of VPC "vpc01"'):
         decide(network(vpcID="vpc01", subnets=["net1"]), vpc(), [], [subnet("net1", "10.0.1.0/24", "vpc02")])
 
 
 @pytest.mark.parametrize(
-    ("wanted", "there", "subnets", "told"),
+    ("wanted", "there", "subnets", "message"),
     [
         (network(vpcID="vpc01"), vpc(**GOING), [], 'VPC "vpc01" is being deleted'),
         (network(vpcID="vpc01", subnets=["net9"]), vpc(), [], 'subnet "net9" of VPC "vpc01" not found'),
@@ -174,10 +176,10 @@ def test_a_subnet_of_another_vpc_is_refused() -> None:
         (network(vpcID="vpc01"), {"metadata": {"name": "vpc01"}, "spec": {}}, [], "to have a range"),
     ],
 )  # fmt: skip
-def test_what_is_waited_for(wanted: Object, there: Object, subnets: list[Object], told: str) -> None:
-    with pytest.raises(Unavailable) as waits:
+def test_what_is_waited_for(wanted: Object, there: Object, subnets: list[Object], message: str) -> None:
+    with pytest.raises(AddressUnavailable) as waits:
         decide(wanted, there, subnets)
-    assert told in str(waits.value)
+    assert message in str(waits.value)
 
 
 def test_a_fresh_range_avoids_the_networks_own_services() -> None:
@@ -188,5 +190,5 @@ def test_a_fresh_range_avoids_the_networks_own_services() -> None:
         return FRESH
 
     wanted = network(service={"cidrs": ["10.0.0.0/16"]})
-    plan(OWNER, wanted, Seen(vpc=None, subnets=(), named={}), note)
+    plan(OWNER, wanted, ObservedVpc(vpc=None, subnets=(), named={}), note)
     assert avoided == [ip_network("10.0.0.0/16")]

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from alcove.processes.machine import claims, cluster
-from alcove.processes.machine.cluster import NODES_MAX, TOKENS, BadCluster, Cluster
+from alcove.processes.machine import cluster, cluster_numbers
+from alcove.processes.machine.cluster import NODES_MAX, TOKENS, BadCluster, LocalCluster
 from alcove.processes.machine.components import components
 
 
-def made(data: Path, **more: object) -> Cluster:
+def made(data: Path, **more: object) -> LocalCluster:
     given: dict[str, object] = {"data": data, "name": "c", "number": 0, "port": 6443, **more}
-    return Cluster(**given)  # type: ignore[arg-type]
+    return LocalCluster(**given)  # type: ignore[arg-type]
 
 
 def test_no_two_clusters_share_a_name_in_the_kernel(tmp_path: Path) -> None:
@@ -74,47 +74,47 @@ class TestClaims:
     def own_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         run = tmp_path / "run"
         monkeypatch.setattr(cluster, "RUN", run)
-        monkeypatch.setattr(claims, "RUN", run)
-        monkeypatch.setattr(claims, "routes", list)
+        monkeypatch.setattr(cluster_numbers, "RUN", run)
+        monkeypatch.setattr(cluster_numbers, "routes", list)
         return run
 
-    def cluster_in(self, folder: Path, number: int) -> Cluster:
+    def cluster_in(self, folder: Path, number: int) -> LocalCluster:
         folder.mkdir(parents=True, exist_ok=True)
         asked = made(folder, number=number)
         asked.save()
         return asked
 
     def test_a_number_is_one_clusters_until_it_is_given_back(self, tmp_path: Path, own_run: Path) -> None:
-        one = claims.claim(self.cluster_in(tmp_path / "one", 5))
+        one = cluster_numbers.claim(self.cluster_in(tmp_path / "one", 5))
         assert one.number == 5
-        assert claims.claim(one) == one
-        two = claims.claim(self.cluster_in(tmp_path / "two", 5))
+        assert cluster_numbers.claim(one) == one
+        two = cluster_numbers.claim(self.cluster_in(tmp_path / "two", 5))
         assert two.number == 6
         two.save()
-        assert claims.others(one) == [two.token]
-        assert [each.number for each in claims.held_by(tmp_path / "two")] == [6]
-        claims.release(one)
-        claims.release(one)
-        assert claims.claim(self.cluster_in(tmp_path / "three", 5)).number == 5
-        claims.release(two)
+        assert cluster_numbers.others(one) == [two.token]
+        assert [each.number for each in cluster_numbers.held_by(tmp_path / "two")] == [6]
+        cluster_numbers.release(one)
+        cluster_numbers.release(one)
+        assert cluster_numbers.claim(self.cluster_in(tmp_path / "three", 5)).number == 5
+        cluster_numbers.release(two)
         assert own_run.exists()
 
     def test_a_claim_whose_cluster_is_gone_counts_no_more(self, tmp_path: Path) -> None:
-        one = claims.claim(self.cluster_in(tmp_path / "one", 5))
+        one = cluster_numbers.claim(self.cluster_in(tmp_path / "one", 5))
         (one.data / "cluster.json").unlink()
-        assert claims.claim(self.cluster_in(tmp_path / "two", 5)).number == 5
+        assert cluster_numbers.claim(self.cluster_in(tmp_path / "two", 5)).number == 5
 
     def test_a_kill_between_the_steps_of_claiming_does_no_harm(self, tmp_path: Path) -> None:
         asked = self.cluster_in(tmp_path / "one", 5)
         asked.run.mkdir(parents=True)
-        assert claims.claim(asked).number == 5
+        assert cluster_numbers.claim(asked).number == 5
 
     def test_a_range_that_the_machine_uses_is_left_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = self.cluster_in(tmp_path / "one", 5)
-        monkeypatch.setattr(claims, "routes", lambda: [asked.underlay])
-        assert claims.claim(asked).number == 6
-        monkeypatch.setattr(claims, "routes", lambda: [cluster.RANGE])
-        with pytest.raises(claims.NothingFree):
-            claims.claim(self.cluster_in(tmp_path / "two", 5))
+        monkeypatch.setattr(cluster_numbers, "routes", lambda: [asked.underlay])
+        assert cluster_numbers.claim(asked).number == 6
+        monkeypatch.setattr(cluster_numbers, "routes", lambda: [cluster.RANGE])
+        with pytest.raises(cluster_numbers.NoFreeNumber):
+            cluster_numbers.claim(self.cluster_in(tmp_path / "two", 5))

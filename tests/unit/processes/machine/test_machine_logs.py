@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from alcove.processes.machine import logs, mounts, sweep
-from alcove.processes.machine.findings import dropping, existing, nameservers
+from alcove.processes.machine import cleanup, logs, mounts
+from alcove.processes.machine.preflight import dropping, existing, nameservers
 
 
 @pytest.mark.parametrize("count", [1, 3, 5000, 30000])
@@ -52,7 +52,7 @@ def test_only_nodes_own_programs_are_ended(tmp_path: Path) -> None:
     theirs = subprocess.Popen(["/bin/sh", "-c", "sleep 60; :", f"{folder}/node-1/x"])
     other = subprocess.Popen([sys.executable, "-c", sleep, f"{folder}-2/x"])
     try:
-        assert sweep.programs_of(folder) == [ours.pid]
+        assert cleanup.programs_of(folder) == [ours.pid]
     finally:
         for process in (ours, theirs, other):
             process.kill()
@@ -68,7 +68,7 @@ def test_what_resolv_conf_names(tmp_path: Path) -> None:
 
 
 def test_a_firewall_that_forwards_nothing_is_named() -> None:
-    told = """table ip filter {
+    message = """table ip filter {
 \tchain FORWARD {
 \t\ttype filter hook forward priority filter; policy drop;
 \t}
@@ -84,4 +84,4 @@ table inet other {
 \t}
 }
 """
-    assert dropping(told) == ["ip filter"]
+    assert dropping(message) == ["ip filter"]

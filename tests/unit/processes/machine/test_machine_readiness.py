@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from alcove.processes.leading import identity
+from alcove.processes.leadership import identity
 from alcove.processes.machine.readiness import pid_of
 
 

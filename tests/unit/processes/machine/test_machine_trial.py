@@ -9,38 +9,42 @@ import msgspec
 import pytest
 
 from alcove.agent.cgroups import Cgroups
-from alcove.agent.runtime.base import HandlerName, Runtime
-from alcove.agent.runtime.handlers import TRIED, Handlers, prove_all
+from alcove.agent.runtime.base import ContainerRuntime, HandlerName
+from alcove.agent.runtime.handlers import TRIED, RuntimeHandlers, prove_all
 from alcove.agent.runtime.hollow import HollowRuntime
-from alcove.processes.machine import findings, trial
-from alcove.processes.machine.findings import Finding, State
+from alcove.processes.machine import preflight, trial
+from alcove.processes.machine.preflight import CheckState, PreflightFinding
 from alcove.testing import containers, needs
 
 LACKING = containers.lacking() or needs.tools("runsc", "crun", "conmon", "unshare")
 DOCTOR = [sys.executable, "-m", "alcove.processes.main", "doctor", "-o", "json"]
 
 
-def handlers(proven: str, failed: dict[str, str]) -> Handlers:
-    runtimes: dict[HandlerName, Runtime] = {HandlerName(name): HollowRuntime() for name in proven.split()}
-    return Handlers(runtimes, {HandlerName(name): why for name, why in failed.items()})
+def handlers(proven: str, failed: dict[str, str]) -> RuntimeHandlers:
+    runtimes: dict[HandlerName, ContainerRuntime] = {
+        HandlerName(name): HollowRuntime() for name in proven.split()
+    }
+    return RuntimeHandlers(runtimes, {HandlerName(name): why for name, why in failed.items()})
 
 
 @pytest.mark.parametrize(
-    ("proven", "failed", "state", "told"),
+    ("proven", "failed", "state", "message"),
     [
-        ("crun gvisor runc", {}, State.OK, "each has run a container"),
-        ("gvisor", {}, State.OK, "gvisor"),
-        ("crun", {}, State.WARNING, "share this machine's kernel"),
-        ("gvisor", {"crun": "no such cgroup"}, State.WARNING, "crun: no such cgroup"),
-        ("crun", {"gvisor": "unknown platform: systrap"}, State.NO_TENANTS, "unknown platform: systrap"),
-        ("", {"gvisor": "it died", "crun": "it died"}, State.HOLLOW, "gvisor: it died"),
-        ("", {}, State.HOLLOW, "no OCI runtime is installed"),
+        ("crun gvisor runc", {}, CheckState.OK, "each has run a container"),
+        ("gvisor", {}, CheckState.OK, "gvisor"),
+        ("crun", {}, CheckState.WARNING, "share this machine's kernel"),
+        ("gvisor", {"crun": "no such cgroup"}, CheckState.WARNING, "crun: no such cgroup"),
+        ("crun", {"gvisor": "unknown platform: systrap"}, CheckState.NO_TENANTS, "unknown platform: systrap"),
+        ("", {"gvisor": "it died", "crun": "it died"}, CheckState.HOLLOW, "gvisor: it died"),
+        ("", {}, CheckState.HOLLOW, "no OCI runtime is installed"),
     ],
 )
-def test_what_a_trial_means_for_pods(proven: str, failed: dict[str, str], state: State, told: str) -> None:
+def test_what_a_trial_means_for_pods(
+    proven: str, failed: dict[str, str], state: CheckState, message: str
+) -> None:
     finding = trial.judge(handlers(proven, failed))
-    assert finding.state is state and told in finding.detail
-    assert bool(finding.fix) == (state is not State.OK)
+    assert finding.state is state and message in finding.detail
+    assert bool(finding.fix) == (state is not CheckState.OK)
 
 
 def test_a_missing_monitor_is_what_the_fix_names() -> None:
@@ -54,7 +58,7 @@ def test_long_complaints_end_on_one_line() -> None:
 
 
 async def test_a_proof_is_handed_over_only_while_it_holds(tmp_path: Path) -> None:
-    async def runs_well(_runtime: Runtime) -> None:
+    async def runs_well(_runtime: ContainerRuntime) -> None:
         return
 
     if not any(flavors[0].find() for flavors in TRIED.values()) or needs.tools("conmon"):
@@ -105,7 +109,7 @@ def doctor_with(runsc: str, folder: Path) -> "tuple[int, dict[str, str], str]":
 )
 def test_the_doctor_calls_a_gvisor_that_starts_nothing_what_it_is(runsc: str, tmp_path: Path) -> None:
     code, row, complaint = doctor_with(runsc, tmp_path)
-    assert code == 1 and row["state"] == State.NO_TENANTS.value, row
+    assert code == 1 and row["state"] == CheckState.NO_TENANTS.value, row
     assert "gVisor fails its trial" in row["detail"] and "crun" in row["detail"]
     assert "backports" in row["fix"] and "runtimes" in complaint and "canary" not in complaint
 
@@ -115,10 +119,12 @@ def test_without_root_nothing_is_tried_and_the_doctor_says_so(tmp_path: Path) ->
     if was == 0:
         os.seteuid(65534)
     try:
-        finding = findings.runtimes(findings.Place(tmp_path, 1, False))
+        finding = preflight.runtimes(preflight.DataDirectory(tmp_path, 1, False))
     finally:
         os.seteuid(was)
-    assert finding == Finding("runtimes", State.HOLLOW, "cannot be tried without root", "run it with sudo")
+    assert finding == PreflightFinding(
+        "runtimes", CheckState.HOLLOW, "cannot be tried without root", "run it with sudo"
+    )
 
 
 @pytest.mark.root

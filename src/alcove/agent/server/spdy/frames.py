@@ -35,7 +35,7 @@ class Opened(Struct, frozen=True):
     is_ended: bool
 
 
-class Data(Struct, frozen=True):
+class DataFrame(Struct, frozen=True):
     """Something for a stream; `is_ended`: its last."""
 
     stream: int
@@ -57,10 +57,10 @@ class GoneAway(Struct, frozen=True):
     """The other side opens no streams any more."""
 
 
-Event = Opened | Data | Reset | Pinged | GoneAway
+Event = Opened | DataFrame | Reset | Pinged | GoneAway
 
 
-class Reader:
+class FrameReader:
     """Bytes in, events out."""
 
     def __init__(self) -> None:
@@ -97,12 +97,12 @@ class Reader:
                 self._unread = self._unread[_HEAD_BYTES:]
                 self._stream, self._data_left, self._data_ends = first, length, bool(flags & _FIN)
                 if not length:
-                    yield Data(first, b"", self._data_ends)
+                    yield DataFrame(first, b"", self._data_ends)
 
-    def _piece(self) -> Data:
+    def _piece(self) -> DataFrame:
         piece, self._unread = self._unread[: self._data_left], self._unread[self._data_left :]
         self._data_left -= len(piece)
-        return Data(self._stream, piece, self._data_ends and not self._data_left)
+        return DataFrame(self._stream, piece, self._data_ends and not self._data_left)
 
     def _control(self, first: int, flags: int, body: bytes) -> Event | None:
         version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
@@ -131,7 +131,7 @@ class Reader:
         return Opened(_number(body) & _STREAM_ID, headers, bool(flags & _FIN))
 
 
-class Writer:
+class FrameWriter:
     """What to say, as bytes."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from typing import Protocol
 from alcove.agent.server.inbox import Inbox
 from alcove.agent.server.pings import pinging
 from alcove.agent.server.spdy.frames import (
-    Data,
+    DataFrame,
+    FrameReader,
+    FrameWriter,
     GoneAway,
     Opened,
     Pinged,
     ProtocolError,
-    Reader,
     Reset,
-    Writer,
 )
 
 STREAMS_MAX = 512
@@ -39,8 +39,8 @@ class Wire(Protocol):
         ...
 
 
-class Stream:
-    def __init__(self, session: Session, id: int, headers: dict[str, str]) -> None:
+class SpdyStream:
+    def __init__(self, session: SpdySession, id: int, headers: dict[str, str]) -> None:
         self.id = id
         self.headers = headers
         self.inbox = Inbox()
@@ -75,21 +75,21 @@ class Stream:
         self.inbox.discard()
 
 
-class Session:
+class SpdySession:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.writer = Writer()
-        self._streams: dict[int, Stream] = {}
-        self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self.writer = FrameWriter()
+        self._streams: dict[int, SpdyStream] = {}
+        self._opened: asyncio.Queue[SpdyStream | None] = asyncio.Queue()
         self._last = 0
 
-    async def accept(self) -> Stream | None:
+    async def accept(self) -> SpdyStream | None:
         """The next stream that the client opens; None when it opens no more."""
         return await self._opened.get()
 
     async def run(self) -> None:
         """Returns when the connection ends."""
-        reader = Reader()
+        reader = FrameReader()
         try:
             async with pinging(self._ping):
                 while data := await self.wire.read():
@@ -107,14 +107,14 @@ class Session:
         if any(each.inbox.is_full for each in self._streams.values()):
             await self.wire.write(self.writer.ping(_OWN_PING))
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: SpdyStream) -> None:
         self._streams.pop(stream.id, None)
 
-    async def _take(self, event: Opened | Data | Reset | Pinged | GoneAway) -> None:
+    async def _take(self, event: Opened | DataFrame | Reset | Pinged | GoneAway) -> None:
         match event:
             case Opened():
                 await self._open(event)
-            case Data():
+            case DataFrame():
                 await self._deliver(event)
             case Reset():
                 stream = self._streams.pop(event.stream, None)
@@ -134,14 +134,14 @@ class Session:
         if max(len(self._streams), self._opened.qsize()) >= STREAMS_MAX:
             await self.wire.write(self.writer.reset(event.stream, _REFUSED))
             return
-        stream = Stream(self, event.stream, event.headers)
+        stream = SpdyStream(self, event.stream, event.headers)
         if event.is_ended:
             stream.inbox.end()
         self._streams[event.stream] = stream
         await self.wire.write(self.writer.reply(event.stream))
         self._opened.put_nowait(stream)
 
-    async def _deliver(self, event: Data) -> None:
+    async def _deliver(self, event: DataFrame) -> None:
         stream = self._streams.get(event.stream)
         if stream is None:
             return

@@ -29,7 +29,7 @@ CHECK_COST = 2_000
 """One question: some microseconds of reading roles."""
 
 
-class Question(Struct, frozen=True):
+class AuthorizationQuery(Struct, frozen=True):
     """Who wants what. An empty service account stands for the caller of the request."""
 
     service_account: tuple[str, str] = ("", "")
@@ -43,20 +43,20 @@ class Question(Struct, frozen=True):
     name: str = ""
 
 
-class Answer(Struct, frozen=True):
+class AuthorizationDecision(Struct, frozen=True):
     allowed: bool
     reason: str = ""
     error: str = ""
 
 
-Ask = Callable[[Question], Answer]
+Ask = Callable[[AuthorizationQuery], AuthorizationDecision]
 
 
 class AuthorizerValue(Opaque):
     __slots__ = ("ask", "question")
     cel_type = AUTHORIZER
 
-    def __init__(self, ask: Ask, question: Question = Question()) -> None:  # noqa: B008  # it is frozen
+    def __init__(self, ask: Ask, question: AuthorizationQuery = AuthorizationQuery()) -> None:  # noqa: B008  # it is frozen
         self.ask = ask
         self.question = question
 
@@ -80,7 +80,7 @@ class DecisionValue(Opaque):
     __slots__ = ("answer",)
     cel_type = DECISION
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: AuthorizationDecision) -> None:
         self.answer = answer
 
 

@@ -11,7 +11,7 @@ from alcove.api.cel.declarations import Library
 from alcove.api.cel.errors import CelError
 from alcove.api.cel.library.numbers import double_text
 from alcove.api.cel.times import Duration, Timestamp
-from alcove.api.cel.types import DYN, STRING, Type, list_of
+from alcove.api.cel.types import DYN, STRING, CelType, list_of
 from alcove.api.cel.values import Uint, type_of, weight
 
 FORMATTING = Library()
@@ -124,7 +124,7 @@ def text(value: Any) -> str:
             return value.decode(errors="replace")
         case int() | Timestamp() | Duration():
             return str(value)
-        case Type():
+        case CelType():
             return value.name
         case list():
             return f"[{', '.join(map(_nested, value))}]"

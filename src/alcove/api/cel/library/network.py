@@ -64,8 +64,8 @@ def parse_ip(text: str) -> _Address:
     if "%" in text:
         raise CelError(f'IP address "{text}" with zone value is not allowed')
     if len(text) > 64 or not (is_ipv4(text) or is_ipv6(text)):
-        told = f'ParseAddr("{text}"): unable to parse IP'
-        raise CelError(f'IP Address "{text}" parse error during conversion from string: {told}')
+        message = f'ParseAddr("{text}"): unable to parse IP'
+        raise CelError(f'IP Address "{text}" parse error during conversion from string: {message}')
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')

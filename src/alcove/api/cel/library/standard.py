@@ -25,7 +25,7 @@ from alcove.api.cel.types import (
     UINT,
     A,
     B,
-    Type,
+    CelType,
     list_of,
     map_of,
     type_of_type,
@@ -90,7 +90,7 @@ for _sized in (BYTES, STRING, _LIST, _MAP):
 
 
 @_function("type", (A,), type_of_type(A))
-def _type(value: Any) -> Type:
+def _type(value: Any) -> CelType:
     return type_of(value)
 
 

@@ -39,8 +39,8 @@ def _param_ref(reference: Object, path: str) -> list[FieldError]:
     if selector is not None:
         faults += validate_label_selector(selector, f"{path}.selector")
     if name and selector is not None:
-        told = "name and selector are mutually exclusive"
-        faults += [forbidden(f"{path}.{field}", told) for field in ("name", "selector")]
+        message = "name and selector are mutually exclusive"
+        faults += [forbidden(f"{path}.{field}", message) for field in ("name", "selector")]
     if not name and selector is None:
         faults.append(required(path, "one of name or selector must be specified"))
     action = reference.get("parameterNotFoundAction", "")
@@ -56,11 +56,11 @@ def validate_validating_binding(binding: Object) -> list[FieldError]:
         if action in actions[:index]:
             faults.append(duplicate(f"{path}[{index}]", action))
     if "Deny" in actions and "Warn" in actions:
-        told = (
+        message = (
             "must not contain both Deny and Warn (repeating the same validation failure information "
             "in the API response and headers serves no purpose)"
         )
-        faults.append(invalid(path, actions, told))
+        faults.append(invalid(path, actions, message))
     if not actions:
         faults.append(required(path, "at least one validation action is required"))
     return faults

@@ -3,7 +3,7 @@
 import re
 
 from alcove.api import names
-from alcove.api.cel.words import KEYWORDS
+from alcove.api.cel.reserved_words import KEYWORDS
 from alcove.api.fields import FieldError, duplicate, invalid, not_supported, required
 from alcove.api.kind import CLIENT_METADATA, Strategy
 from alcove.api.kinds.admissionregistration.rules import (
@@ -69,8 +69,8 @@ def _param_kind(kind: Object, path: str) -> list[FieldError]:
     if not given:
         faults.append(required(f"{path}.kind"))
     elif wrong := names.dns_1035_label(given.lower()):
-        told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-        faults.append(invalid(f"{path}.kind", given, told))
+        message = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+        faults.append(invalid(f"{path}.kind", given, message))
     return faults
 
 
@@ -96,8 +96,8 @@ def validate_validating_policy(policy: Object) -> list[FieldError]:
     for index, validation in enumerate(validations):
         faults += _validation(validation, f"spec.validations[{index}]")
     if len(annotations) > AUDIT_ANNOTATIONS_MAX:
-        told = f"must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations"
-        faults.append(invalid("spec.auditAnnotations", annotations, told))
+        message = f"must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations"
+        faults.append(invalid("spec.auditAnnotations", annotations, message))
     seen: set[str] = set()
     for index, annotation in enumerate(annotations):
         path, key = f"spec.auditAnnotations[{index}]", annotation.get("key", "")
@@ -134,8 +134,8 @@ def _audit_annotation(annotation: Object, policy: str, path: str) -> list[FieldE
     if not expression:
         faults.append(required(where, "valueExpression is not specified"))
     elif len(expression.encode()) > VALUE_EXPRESSION_LENGTH_MAX_BYTES:
-        told = f"must not exceed {VALUE_EXPRESSION_LENGTH_MAX_BYTES} bytes in length"
-        faults.append(required(where, told))
+        message = f"must not exceed {VALUE_EXPRESSION_LENGTH_MAX_BYTES} bytes in length"
+        faults.append(required(where, message))
     return faults
 
 
@@ -179,8 +179,8 @@ def _mutation(mutation: Object, path: str) -> list[FieldError]:
         faults.append(required(f"{path}.{own}.expression"))
     for other in _PATCHES.values():
         if other != own and mutation.get(other) is not None:
-            told = f"must not be specified when patchType is {kind}"
-            faults.append(invalid(f"{path}.{other}", f"{{{other}}}", told))
+            message = f"must not be specified when patchType is {kind}"
+            faults.append(invalid(f"{path}.{other}", f"{{{other}}}", message))
     return faults
 
 

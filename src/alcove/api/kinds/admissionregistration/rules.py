@@ -68,8 +68,8 @@ def _resources(resources: list[str], path: str) -> list[FieldError]:
     if len(resources) > 1 and "*/*" in resources:
         faults.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     if "*" in resources and any(text and text != "*" and "/" not in text for text in resources):
-        told = "if '*' is present, must not specify other resources without subresources"
-        faults.append(invalid(path, resources, told))
+        message = "if '*' is present, must not specify other resources without subresources"
+        faults.append(invalid(path, resources, message))
     return faults
 
 

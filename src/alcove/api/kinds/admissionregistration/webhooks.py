@@ -68,14 +68,14 @@ def _webhook(webhook: Object, path: str) -> list[FieldError]:
         if field in webhook:
             faults += one_of(webhook[field], supported, f"{path}.{field}")
     if "sideEffects" not in webhook:
-        told = f"must specify one of {', '.join(SIDE_EFFECTS)}"
-        faults.append(required(f"{path}.sideEffects", told))
+        message = f"must specify one of {', '.join(SIDE_EFFECTS)}"
+        faults.append(required(f"{path}.sideEffects", message))
     else:
         faults += one_of(webhook["sideEffects"], SIDE_EFFECTS, f"{path}.sideEffects")
     seconds = webhook.get("timeoutSeconds", TIMEOUT_SECONDS_DEFAULT)
     if not 1 <= seconds <= TIMEOUT_SECONDS_MAX:
-        told = f"the timeout value must be between 1 and {TIMEOUT_SECONDS_MAX} seconds"
-        faults.append(invalid(f"{path}.timeoutSeconds", seconds, told))
+        message = f"the timeout value must be between 1 and {TIMEOUT_SECONDS_MAX} seconds"
+        faults.append(invalid(f"{path}.timeoutSeconds", seconds, message))
     for field in ("namespaceSelector", "objectSelector"):
         faults += validate_label_selector(webhook.get(field), f"{path}.{field}")
     faults += validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
@@ -88,8 +88,8 @@ def _full_name(name: str, path: str) -> list[FieldError]:
     if wrong := names.dns_subdomain(name):
         return [invalid(path, name, ",".join(wrong))]
     if name.count(".") < 2:
-        told = "should be a domain with at least three segments separated by dots"
-        return [invalid(path, name, told)]
+        message = "should be a domain with at least three segments separated by dots"
+        return [invalid(path, name, message)]
     return []
 
 

@@ -29,11 +29,11 @@ def approval_faults(crd: Object) -> list[FieldError]:
     group = (crd.get("spec") or {}).get("group", "")
     if not is_protected(group) or (text and _is_approved(text)):
         return []
-    told = f'protected groups must have approval annotation "{ANNOTATION}"'
+    message = f'protected groups must have approval annotation "{ANNOTATION}"'
     if not text:
-        return [required(_PATH, f"{told}, {_SEE}")]
+        return [required(_PATH, f"{message}, {_SEE}")]
     how = 'with either a URL or a reason starting with "unapproved"'
-    return [invalid(_PATH, text, f"{told} {how}, {_SEE}")]
+    return [invalid(_PATH, text, f"{message} {how}, {_SEE}")]
 
 
 def changed_approval_faults(new: Object, old: Object) -> list[FieldError]:

@@ -34,9 +34,9 @@ def validate_conversion(spec: Object) -> list[FieldError]:
     versions = (conversion.get("webhook") or {}).get("conversionReviewVersions") or []
     faults = one_of_required(strategy, STRATEGIES_OF_CONVERSION, "spec.conversion.strategy")
     if strategy != "Webhook":
-        told = "should not be set when strategy is not set to Webhook"
+        message = "should not be set when strategy is not set to Webhook"
         given = ((_CLIENT, client), (_VERSIONS, versions))
-        return faults + [forbidden(path, told) for path, value in given if value]
+        return faults + [forbidden(path, message) for path, value in given if value]
     if client is None:
         faults.append(required(_CLIENT, "required when strategy is set to Webhook"))
     else:
@@ -54,8 +54,8 @@ def _review_versions(versions: list[str]) -> list[FieldError]:
         else:
             faults += named(version, names.dns_1035_label, f"{_VERSIONS}[{index}]")
     if not set(versions) & set(REVIEW_VERSIONS):
-        told = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
-        faults.append(invalid(_VERSIONS, versions, told))
+        message = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
+        faults.append(invalid(_VERSIONS, versions, message))
     return faults
 
 

@@ -51,8 +51,8 @@ def validate_definition(crd: Object) -> list[FieldError]:
     given = spec.get("names") or {}
     faults: list[FieldError] = []
     if name(crd) != f"{given.get('plural', '')}.{spec.get('group', '')}":
-        told = 'must be spec.names.plural+"."+spec.group'
-        faults.append(invalid("metadata.name", name(crd), told))
+        message = 'must be spec.names.plural+"."+spec.group'
+        faults.append(invalid("metadata.name", name(crd), message))
     faults += _group(spec.get("group", ""))
     faults += one_of_required(spec.get("scope", ""), ("Cluster", "Namespaced"), "spec.scope")
     faults += validate_versions(spec)
@@ -64,11 +64,11 @@ def validate_definition(crd: Object) -> list[FieldError]:
     faults += validate_names(given, "spec.names")
     faults += validate_conversion(spec)
     if spec.get("preserveUnknownFields"):
-        told = (
+        message = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
             "spec.versions[*].schema instead"
         )
-        faults.append(invalid("spec.preserveUnknownFields", True, told))
+        faults.append(invalid("spec.preserveUnknownFields", True, message))
     return faults
 
 
@@ -90,11 +90,11 @@ def validate_names(given: Object, path: str) -> list[FieldError]:
             faults.append(invalid(f"{path}.{field}", given[field], ",".join(wrong)))
     for field in ("kind", "listKind"):
         if given.get(field) and (wrong := names.dns_1035_label(given[field].lower())):
-            told = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
-            faults.append(invalid(f"{path}.{field}", given[field], told))
+            message = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+            faults.append(invalid(f"{path}.{field}", given[field], message))
     if given.get("kind") and given["kind"] == given.get("listKind"):
-        told = "kind and listKind may not be the same"
-        faults.append(invalid(f"{path}.listKind", given["listKind"], told))
+        message = "kind and listKind may not be the same"
+        faults.append(invalid(f"{path}.listKind", given["listKind"], message))
     for field in ("shortNames", "categories"):
         for index, text in enumerate(given.get(field) or ()):
             if wrong := names.dns_1035_label(text):

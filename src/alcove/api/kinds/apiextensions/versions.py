@@ -22,8 +22,8 @@ def validate_versions(spec: Object) -> list[FieldError]:
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         if _schema(version) is None:
-            told = "schemas are required"
-            faults.append(required(f"{path}.schema.openAPIV3Schema", told))
+            message = "schemas are required"
+            faults.append(required(f"{path}.schema.openAPIV3Schema", message))
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         if wrong := names.dns_1035_label(version.get("name", "")):
@@ -33,8 +33,8 @@ def validate_versions(spec: Object) -> list[FieldError]:
     if len(set(given)) < len(given):
         faults.append(invalid("spec.versions", versions, "must contain unique version names"))
     if sum(1 for version in versions if version.get("storage")) != 1:
-        told = "must have exactly one version marked as storage version"
-        faults.append(invalid("spec.versions", versions, told))
+        message = "must have exactly one version marked as storage version"
+        faults.append(invalid("spec.versions", versions, message))
     faults += _each(versions, "subresources", _subresources)
     faults += _each(versions, "additionalPrinterColumns", _columns)
     return faults + _each(versions, "selectableFields", _selectable)
@@ -61,30 +61,30 @@ def _deprecation(version: Object, path: str) -> list[FieldError]:
     warning = version.get("deprecationWarning")
     if warning is None:
         return []
-    told = []
+    messages = []
     if not version.get("deprecated"):
-        told.append("can only be set for deprecated versions")
+        messages.append("can only be set for deprecated versions")
     elif len(warning.encode()) > WARNING_LENGTH_MAX_BYTES:
-        told.append("must be <= 256 characters long")
+        messages.append("must be <= 256 characters long")
     elif not warning:
-        told.append("must not be an empty string")
+        messages.append("must not be an empty string")
     elif not warning.isprintable():
         at = next(index for index, character in enumerate(warning) if not character.isprintable())
         offset = len(warning[:at].encode())
-        told.append(
+        messages.append(
             f"must only contain printable UTF-8 characters; non-printable character found at index {offset}"
         )
-    return [invalid(f"{path}.deprecationWarning", warning, each) for each in told]
+    return [invalid(f"{path}.deprecationWarning", warning, each) for each in messages]
 
 
 def _simple_path(text: str, path: str) -> list[FieldError]:
     return [] if text.startswith(".") else [invalid(path, text, "must be a simple json path starting with .")]
 
 
-def _path_under(text: str, roots: tuple[str, ...], told: str, path: str) -> list[FieldError]:
+def _path_under(text: str, roots: tuple[str, ...], message: str, path: str) -> list[FieldError]:
     if faults := _simple_path(text, path):
         return faults
-    return [] if text.startswith(roots) else [invalid(path, text, told)]
+    return [] if text.startswith(roots) else [invalid(path, text, message)]
 
 
 def _subresources(version: Object, path: str) -> list[FieldError]:
@@ -99,9 +99,9 @@ def _subresources(version: Object, path: str) -> list[FieldError]:
         else:
             faults += _path_under(scale[field], (f"{root}.",), f"should be a json path under {root}", where)
     if scale.get("labelSelectorPath"):
-        told = "should be a json path under either .spec or .status"
+        message = "should be a json path under either .spec or .status"
         where = f"{path}.scale.labelSelectorPath"
-        faults += _path_under(scale["labelSelectorPath"], (".spec.", ".status."), told, where)
+        faults += _path_under(scale["labelSelectorPath"], (".spec.", ".status."), message, where)
     return faults
 
 
@@ -135,17 +135,17 @@ def _selectable(version: Object, path: str) -> list[FieldError]:
         steps = field_steps(text)
         found = _schema_at(_schema(version), steps)
         if not steps or found is None:
-            told = "is an invalid path: does not refer to a valid field"
-            faults.append(invalid(where, text, told))
+            message = "is an invalid path: does not refer to a valid field"
+            faults.append(invalid(where, text, message))
             continue
         if steps[0] == "metadata":
             faults.append(invalid(where, text, "must not point to fields in metadata"))
         if found.get("type") not in ("string", "boolean", "integer"):
-            told = (
+            message = (
                 "must point to a field of type string, boolean or integer. "
                 "Enum string fields and strings with formats are allowed."
             )
-            faults.append(invalid(where, text, told))
+            faults.append(invalid(where, text, message))
         if steps in seen:
             faults.append(duplicate(where, text))
         seen.add(steps)

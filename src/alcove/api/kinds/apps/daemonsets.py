@@ -91,11 +91,11 @@ def _update_strategy(strategy: Object, path: str) -> list[FieldError]:
         faults += check(surge, f"{path}.rollingUpdate.maxSurge")
     some, more = int_or_percent_value(unavailable) != 0, int_or_percent_value(surge) != 0
     if some and more:
-        told = "may not be set when maxUnavailable is non-zero"
-        faults.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, told))
+        message = "may not be set when maxUnavailable is non-zero"
+        faults.append(invalid(f"{path}.rollingUpdate.maxSurge", surge, message))
     if not some and not more:
-        told = "cannot be 0 when maxSurge is 0"
-        faults.append(required(f"{path}.rollingUpdate.maxUnavailable", told))
+        message = "cannot be 0 when maxSurge is 0"
+        faults.append(required(f"{path}.rollingUpdate.maxUnavailable", message))
     return faults
 
 

@@ -59,8 +59,8 @@ def validate_deployment(obj: Object) -> list[FieldError]:
     faults += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
-        told = "must be greater than minReadySeconds"
-        faults.append(invalid("spec.progressDeadlineSeconds", deadline, told))
+        message = "must be greater than minReadySeconds"
+        faults.append(invalid("spec.progressDeadlineSeconds", deadline, message))
     return faults
 
 
@@ -82,8 +82,8 @@ def _rolling(rolling: Object, path: str) -> list[FieldError]:
     faults = positive_int_or_percent(unavailable, f"{path}.maxUnavailable")
     faults += positive_int_or_percent(surge, f"{path}.maxSurge")
     if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
-        told = "may not be 0 when `maxSurge` is 0"
-        faults.append(invalid(f"{path}.maxUnavailable", unavailable, told))
+        message = "may not be 0 when `maxSurge` is 0"
+        faults.append(invalid(f"{path}.maxUnavailable", unavailable, message))
     return faults + at_most_100_percent(unavailable, f"{path}.maxUnavailable")
 
 

@@ -160,8 +160,8 @@ def validate_stateful_set_status(new: Object, old: Object) -> list[FieldError]:
     counters = ("replicas", *bounded, "observedGeneration", "collisionCount")
     faults = not_negative(status, "status", *counters)
     faults += not_over(status, "replicas", "cannot be greater than status.replicas", "status", *bounded)
-    told = "cannot be greater than status.readyReplicas"
-    faults += not_over(status, "readyReplicas", told, "status", "availableReplicas")
+    message = "cannot be greater than status.readyReplicas"
+    faults += not_over(status, "readyReplicas", message, "status", "availableReplicas")
     return faults + not_decremented(status, old.get("status") or {}, "status", "collisionCount")
 
 

@@ -50,8 +50,8 @@ def _schedule(schedule: str, path: str) -> list[FieldError]:
     if not schedule:
         return [required(path)]
     if "TZ" in schedule:
-        told = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        return [invalid(path, schedule, told)]
+        message = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        return [invalid(path, schedule, message)]
     try:
         cron.parse(schedule)
     except cron.CronError as error:
@@ -66,8 +66,8 @@ def _time_zone(zone: str, path: str) -> list[FieldError]:
         if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
             return [invalid(path, zone, f"unknown time zone {zone}")]
     if zone.lower() == "local":
-        told = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        return [invalid(path, zone, told)]
+        message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [invalid(path, zone, message)]
     try:
         cron.load_zone(zone)
     except cron.CronError as error:

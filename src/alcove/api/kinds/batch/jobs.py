@@ -65,8 +65,8 @@ def validate_job(job: Object) -> list[FieldError]:
     if is_indexed(spec) and completions > 0:
         hostname = f"{name(job)}-{completions - 1}"
         if names.dns_label(hostname):
-            told = f"will not able to create pod with invalid DNS label: {hostname}"
-            faults.append(invalid("metadata.name", name(job), told))
+            message = f"will not able to create pod with invalid DNS label: {hostname}"
+            faults.append(invalid("metadata.name", name(job), message))
     return faults
 
 
@@ -86,11 +86,11 @@ def _generated_selector(job: Object, spec: Object) -> list[FieldError]:
         faults.append(required("metadata.uid"))
     expected, given = _made_labels(job), get(spec, "template", "metadata", "labels", default={})
     for key in ("controller-uid", "job-name", UID_LABEL, NAME_LABEL):
-        path, told = f"spec.template.metadata.labels[{key}]", f"must be '{expected[key]}'"
+        path, message = f"spec.template.metadata.labels[{key}]", f"must be '{expected[key]}'"
         if key not in given:
-            faults.append(required(path, told))
+            faults.append(required(path, message))
         elif given[key] != expected[key]:
-            faults.append(invalid(path, given, told))
+            faults.append(invalid(path, given, message))
     selector = _compiled(spec)
     if selector is not None and not selector.matches(expected):
         faults.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
@@ -104,8 +104,8 @@ def _selector(spec: Object) -> list[FieldError]:
         faults = validate_label_selector(spec["selector"], "spec.selector")
     selector, given = _compiled(spec), get(spec, "template", "metadata", "labels")
     if selector is not None and not selector.matches(given or {}):
-        told = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", given, told))
+        message = "`selector` does not match template `labels`"
+        faults.append(invalid("spec.template.metadata.labels", given, message))
     return faults
 
 
@@ -124,8 +124,8 @@ def _completions(now: Object, before: Object) -> list[FieldError]:
     completions = now.get("completions")
     if completions in (None, before.get("completions"), now.get("parallelism")):
         return []
-    told = "can only be modified in tandem with spec.parallelism"
-    return [invalid("spec.completions", completions, told)]
+    message = "can only be modified in tandem with spec.parallelism"
+    return [invalid("spec.completions", completions, message)]
 
 
 def _may_change_template(old: Object) -> bool:

@@ -67,9 +67,11 @@ def _managed_by(value: str, path: str) -> list[FieldError]:
     return faults
 
 
-def _at_most(spec: Object, field: str, most: int, told: str, path: str) -> list[FieldError]:
+def _at_most(spec: Object, field: str, most: int, message: str, path: str) -> list[FieldError]:
     over = spec.get(field, 0) > most
-    return [invalid(f"{path}.{field}", spec[field], f"must be less than or equal to {told}")] if over else []
+    return (
+        [invalid(f"{path}.{field}", spec[field], f"must be less than or equal to {message}")] if over else []
+    )
 
 
 def _indexed(spec: Object, path: str) -> list[FieldError]:
@@ -77,8 +79,8 @@ def _indexed(spec: Object, path: str) -> list[FieldError]:
     faults: list[FieldError] = []
     if completions is None:
         faults.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    told = f"{PARALLELISM_MAX} when completion mode is Indexed"
-    faults += _at_most(spec, "parallelism", PARALLELISM_MAX, told, path)
+    message = f"{PARALLELISM_MAX} when completion mode is Indexed"
+    faults += _at_most(spec, "parallelism", PARALLELISM_MAX, message, path)
     if completions is not None:
         faults += _at_most(spec, "maxFailedIndexes", completions, "completions", path)
     faults += _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_MAX, str(FAILED_INDEXES_MAX), path)
@@ -90,13 +92,13 @@ def _indexed(spec: Object, path: str) -> list[FieldError]:
 def _many_indexes(spec: Object, path: str) -> list[FieldError]:
     faults: list[FieldError] = []
     if "maxFailedIndexes" not in spec:
-        told = f"must be specified when completions is above {COMPLETIONS_HIGH}"
-        faults.append(required(f"{path}.maxFailedIndexes", told))
+        message = f"must be specified when completions is above {COMPLETIONS_HIGH}"
+        faults.append(required(f"{path}.maxFailedIndexes", message))
     when = f"when completions are above {COMPLETIONS_HIGH} and used with backoff limit per index"
-    told = f"{PARALLELISM_OF_HIGH_MAX} {when}"
-    faults += _at_most(spec, "parallelism", PARALLELISM_OF_HIGH_MAX, told, path)
-    told = f"{FAILED_INDEXES_OF_HIGH_MAX} {when}"
-    return faults + _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_OF_HIGH_MAX, told, path)
+    message = f"{PARALLELISM_OF_HIGH_MAX} {when}"
+    faults += _at_most(spec, "parallelism", PARALLELISM_OF_HIGH_MAX, message, path)
+    message = f"{FAILED_INDEXES_OF_HIGH_MAX} {when}"
+    return faults + _at_most(spec, "maxFailedIndexes", FAILED_INDEXES_OF_HIGH_MAX, message, path)
 
 
 def _not_indexed(spec: Object, path: str) -> list[FieldError]:
@@ -122,6 +124,6 @@ def _restart_policy(spec: Object, pod: Object, path: str) -> list[FieldError]:
     if policy not in ("OnFailure", "Never"):
         return [not_supported(path, policy, ("OnFailure", "Never"))]
     if spec.get("podFailurePolicy") is not None and policy != "Never":
-        told = 'only "Never" is supported when podFailurePolicy is specified'
-        return [invalid(path, policy, told)]
+        message = 'only "Never" is supported when podFailurePolicy is specified'
+        return [invalid(path, policy, message)]
     return []

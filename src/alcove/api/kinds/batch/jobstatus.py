@@ -66,16 +66,16 @@ def _exclusive(now: Object, before: Object) -> list[FieldError]:
     if complete and target and _turned(now, before, "Complete", "FailureTarget"):
         faults.append(refused(_CONDITIONS, "cannot set Complete=True and FailureTarget=true conditions"))
     if failed and not target and (_turned(now, before, "Failed") or _changed(now, before, "failedIndexes")):
-        told = "cannot set Failed=True condition without the FailureTarget=true condition"
-        faults.append(refused(_CONDITIONS, told))
+        message = "cannot set Failed=True condition without the FailureTarget=true condition"
+        faults.append(refused(_CONDITIONS, message))
     if complete and not met and _turned(now, before, "Complete", "SuccessCriteriaMet"):
-        told = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        faults.append(refused(_CONDITIONS, told))
+        message = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
+        faults.append(refused(_CONDITIONS, message))
     if met and failed:
         faults.append(refused(_CONDITIONS, "cannot set SuccessCriteriaMet=True and Failed=true conditions"))
     if met and target:
-        told = "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"
-        faults.append(refused(_CONDITIONS, told))
+        message = "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"
+        faults.append(refused(_CONDITIONS, message))
     return faults
 
 
@@ -85,8 +85,8 @@ def _times(spec: Object, now: Object, before: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     if _turned(now, before, "Complete") or _changed(now, before, "completionTime"):
         if ended and not complete:
-            told = "cannot set completionTime when there is no Complete=True condition"
-            faults.append(invalid(path, ended, told))
+            message = "cannot set completionTime when there is no Complete=True condition"
+            faults.append(invalid(path, ended, message))
         if complete and not ended:
             faults.append(required(path, "completionTime is required for Complete jobs"))
     if _changed(now, before, "startTime", "completionTime") and started and ended and _before(ended, started):
@@ -100,8 +100,8 @@ def _times(spec: Object, now: Object, before: Object) -> list[FieldError]:
         and not spec.get("suspend")
         and not resuming
     ):
-        told = "field is immutable for unsuspended job once set"
-        faults.append(invalid("status.startTime", started, told))
+        message = "field is immutable for unsuspended job once set"
+        faults.append(invalid("status.startTime", started, message))
     return faults
 
 
@@ -125,16 +125,16 @@ def _finished(spec: Object, now: Object, before: Object) -> list[FieldError]:
         faults.append(invalid("status.active", active, "active>0 is invalid for finished job"))
     terminating = now.get("terminating", 0)
     if terminating > 0 and (ending or _changed(now, before, "terminating")):
-        told = "terminating>0 is invalid for finished job"
-        faults.append(invalid("status.terminating", terminating, told))
+        message = "terminating>0 is invalid for finished job"
+        faults.append(invalid("status.terminating", terminating, message))
     never_to_start = spec.get("suspend") and spec.get("completions") == 0
     if not now.get("startTime") and not never_to_start and (ending or _changed(now, before, "startTime")):
         faults.append(required("status.startTime", "startTime is required for finished job"))
     uncounted = now.get("uncountedTerminatedPods") or {}
     left = uncounted.get("succeeded") or uncounted.get("failed")
     if left and (ending or _changed(now, before, "uncountedTerminatedPods")):
-        told = "must be empty for finished job"
-        faults.append(invalid("status.uncountedTerminatedPods", uncounted, told))
+        message = "must be empty for finished job"
+        faults.append(invalid("status.uncountedTerminatedPods", uncounted, message))
     return faults
 
 
@@ -150,11 +150,11 @@ def _indexes(spec: Object, now: Object, before: Object) -> list[FieldError]:
     if failed_changed and completions is not None and by_index and failed is not None:
         faults += _format(failed, completions, "failedIndexes")
     if done_changed and done and spec.get("completionMode") != "Indexed":
-        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        faults.append(invalid("status.completedIndexes", done, told))
+        message = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        faults.append(invalid("status.completedIndexes", done, message))
     if failed_changed and failed is not None and not by_index:
-        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        faults.append(invalid("status.failedIndexes", failed, told))
+        message = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        faults.append(invalid("status.failedIndexes", failed, message))
     if (done_changed or failed_changed) and completions is not None and failed is not None:
         faults += _overlap(done, failed, completions)
     return faults
@@ -175,8 +175,8 @@ def _overlap(done: str, failed: str, completions: int) -> list[FieldError]:
         return []
     if shared is None:
         return []
-    told = f"failedIndexes and completedIndexes overlap at index: {shared}"
-    return [invalid("status.failedIndexes", failed, told)]
+    message = f"failedIndexes and completedIndexes overlap at index: {shared}"
+    return [invalid("status.failedIndexes", failed, message)]
 
 
 def _transitions(spec: Object, now: Object, before: Object) -> list[FieldError]:
@@ -186,12 +186,12 @@ def _transitions(spec: Object, now: Object, before: Object) -> list[FieldError]:
         if is_true(before, kind) and not is_true(now, kind)
     ]
     if now.get("failed", 0) < before.get("failed", 0):
-        told = "cannot decrease the failed counter"
-        faults.append(invalid("status.failed", now.get("failed", 0), told))
+        message = "cannot decrease the failed counter"
+        faults.append(invalid("status.failed", now.get("failed", 0), message))
     scalable = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     if now.get("succeeded", 0) < before.get("succeeded", 0) and not scalable:
-        told = "cannot decrease the succeeded counter"
-        faults.append(invalid("status.succeeded", now.get("succeeded", 0), told))
+        message = "cannot decrease the succeeded counter"
+        faults.append(invalid("status.succeeded", now.get("succeeded", 0), message))
     if is_true(before, "SuccessCriteriaMet") and not is_true(now, "SuccessCriteriaMet"):
         faults.append(refused(_CONDITIONS, "cannot disable the SuccessCriteriaMet=True condition"))
     if (
@@ -199,6 +199,6 @@ def _transitions(spec: Object, now: Object, before: Object) -> list[FieldError]:
         and not is_true(before, "SuccessCriteriaMet")
         and is_true(now, "SuccessCriteriaMet")
     ):
-        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-        faults.append(refused(_CONDITIONS, told))
+        message = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        faults.append(refused(_CONDITIONS, message))
     return faults

@@ -48,8 +48,8 @@ def _failure_rule(rule: Object, by_index: bool, containers: set[str], path: str)
     if not action:
         faults.append(required(f"{path}.action", _valid_values(ACTIONS)))
     elif action == "FailIndex" and not by_index:
-        told = "requires the backoffLimitPerIndex to be set"
-        faults.append(invalid(f"{path}.action", action, told))
+        message = "requires the backoffLimitPerIndex to be set"
+        faults.append(invalid(f"{path}.action", action, message))
     else:
         faults += one_of(action, ACTIONS, f"{path}.action")
     if codes is not None:
@@ -71,8 +71,8 @@ def _exit_codes(codes: Object, containers: set[str], path: str) -> list[FieldErr
     elif operator not in OPERATORS:
         faults.append(not_supported(f"{path}.operator", operator, OPERATORS))
     if "containerName" in codes and codes["containerName"] not in containers:
-        told = "must be one of the container or initContainer names in the pod template"
-        faults.append(invalid(f"{path}.containerName", codes["containerName"], told))
+        message = "must be one of the container or initContainer names in the pod template"
+        faults.append(invalid(f"{path}.containerName", codes["containerName"], message))
     if not values:
         faults.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
     elif len(values) > EXIT_CODES_MAX:
@@ -80,8 +80,8 @@ def _exit_codes(codes: Object, containers: set[str], path: str) -> list[FieldErr
     seen: set[int] = set()
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
-            told = "must not be 0 for the In operator"
-            faults.append(invalid(f"{path}.values[{index}]", value, told))
+            message = "must not be 0 for the In operator"
+            faults.append(invalid(f"{path}.values[{index}]", value, message))
         if value in seen:
             faults.append(duplicate(f"{path}.values[{index}]", value))
         seen.add(value)
@@ -108,8 +108,8 @@ def validate_success_policy(spec: Object, path: str) -> list[FieldError]:
     rules = spec["successPolicy"].get("rules") or []
     faults: list[FieldError] = []
     if not rules:
-        told = "at least one rules must be specified when the successPolicy is specified"
-        faults.append(required(f"{path}.rules", told))
+        message = "at least one rules must be specified when the successPolicy is specified"
+        faults.append(required(f"{path}.rules", message))
     if len(rules) > RULES_MAX:
         faults.append(too_many(f"{path}.rules", len(rules), RULES_MAX))
     for index, rule in enumerate(rules):
@@ -120,8 +120,8 @@ def validate_success_policy(spec: Object, path: str) -> list[FieldError]:
 def _success_rule(rule: Object, completions: int, path: str) -> list[FieldError]:
     faults: list[FieldError] = []
     if "succeededCount" not in rule and "succeededIndexes" not in rule:
-        told = "at least one of succeededCount or succeededIndexes must be specified"
-        return [required(path, told)]
+        message = "at least one of succeededCount or succeededIndexes must be specified"
+        return [required(path, message)]
     total = 0
     if "succeededIndexes" in rule:
         text, where = rule["succeededIndexes"], f"{path}.succeededIndexes"
@@ -135,12 +135,12 @@ def _success_rule(rule: Object, completions: int, path: str) -> list[FieldError]
         faults += not_negative(rule, path, "succeededCount")
         count, where = rule["succeededCount"], f"{path}.succeededCount"
         if count > completions:
-            told = f"must be less than or equal to {completions} (the number of specified completions)"
-            faults.append(invalid(where, count, told))
+            message = f"must be less than or equal to {completions} (the number of specified completions)"
+            faults.append(invalid(where, count, message))
         if "succeededIndexes" in rule and count > total:
-            told = (
+            message = (
                 f"must be less than or equal to {total} "
                 "(the number of indexes in the specified succeededIndexes field)"
             )
-            faults.append(invalid(where, count, told))
+            faults.append(invalid(where, count, message))
     return faults

@@ -90,8 +90,8 @@ def _check_data_sources(spec: Object, path: str, faults: Faults) -> None:
     if source is None or reference is None:
         return
     if reference.get("namespace"):
-        told = "may not be specified when dataSourceRef.namespace is specified"
-        faults.append(invalid(path, {}, told))
+        message = "may not be specified when dataSourceRef.namespace is specified"
+        faults.append(invalid(path, {}, message))
     elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
         faults.append(invalid(path, {}, "must match dataSourceRef"))
 
@@ -103,5 +103,5 @@ def _check_data_source(source: Object, path: str, faults: Faults) -> None:
     if group:
         check_value(group, names.dns_subdomain, f"{path}.apiGroup", faults)
     elif source.get("kind") != "PersistentVolumeClaim":
-        told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        faults.append(invalid(path, source.get("kind", ""), told))
+        message = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        faults.append(invalid(path, source.get("kind", ""), message))

@@ -16,8 +16,8 @@ def _validate(config: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     texts, binaries = config.get("data", {}), config.get("binaryData", {})
     check_keys(texts, "data", faults)
-    told = "duplicate of key present in binaryData"
-    faults += [invalid(f"data[{key}]", key, told) for key in texts if key in binaries]
+    message = "duplicate of key present in binaryData"
+    faults += [invalid(f"data[{key}]", key, message) for key in texts if key in binaries]
     check_keys(binaries, "binaryData", faults)
     if text_bytes(texts) + base64_bytes(binaries) > SIZE_MAX_BYTES:
         faults.append(too_long("[]", SIZE_MAX_BYTES))

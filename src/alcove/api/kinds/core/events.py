@@ -16,13 +16,13 @@ _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"
 def _validate(event: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     namespace, about = namespace_of(event), get(event, "involvedObject", "namespace", default="")
-    told = "does not match event.namespace"
+    message = "does not match event.namespace"
     if event.get("eventTime"):
         if not about and namespace not in ("default", "kube-system"):
-            faults.append(invalid("involvedObject.namespace", about, told))
+            faults.append(invalid("involvedObject.namespace", about, message))
         _check_reported(event, faults)
     elif namespace != about and (about or namespace not in ("", "default")):
-        faults.append(invalid("involvedObject.namespace", about, told))
+        faults.append(invalid("involvedObject.namespace", about, message))
     check_value(namespace, names.dns_subdomain, "namespace", faults)
     return faults
 

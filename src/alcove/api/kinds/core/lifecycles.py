@@ -29,8 +29,8 @@ def check_finalizers(space: Object, faults: Faults, *, indexed: bool = False) ->
         field = f"spec.finalizers[{index}]" if indexed else "spec.finalizers"
         check_value(finalizer, names.qualified_name, field, faults)
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            told = "name is neither a standard finalizer name nor is it fully qualified"
-            faults.append(invalid(field, finalizer, told))
+            message = "name is neither a standard finalizer name nor is it fully qualified"
+            faults.append(invalid(field, finalizer, message))
 
 
 def validate_finalize(new: Object, _old: Object) -> list[FieldError]:
@@ -50,9 +50,9 @@ def validate_phase(new: Object, _old: Object) -> list[FieldError]:
     phase = get(new, "status", "phase", default="")
     if not get(new, "metadata", "deletionTimestamp"):
         if phase != "Active":
-            told = "may only be 'Active' if `deletionTimestamp` is empty"
-            return [invalid("status.Phase", phase, told)]
+            message = "may only be 'Active' if `deletionTimestamp` is empty"
+            return [invalid("status.Phase", phase, message)]
     elif phase != "Terminating":
-        told = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-        return [invalid("status.Phase", phase, told)]
+        message = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+        return [invalid("status.Phase", phase, message)]
     return []

@@ -61,8 +61,8 @@ def _validate(limit_range: Object) -> list[FieldError]:
 
 
 def _check_type(kind: str, seen: set[str], path: str, faults: Faults) -> None:
-    if told := names.qualified_name(kind):
-        faults += [invalid(path, kind, each) for each in told]
+    if messages := names.qualified_name(kind):
+        faults += [invalid(path, kind, each) for each in messages]
     elif "/" not in kind and kind not in _TYPES:
         faults.append(invalid(path, kind, "must be a standard limit type or fully qualified"))
     if kind in seen:
@@ -77,8 +77,8 @@ def _check_limit(limit: Object, kind: str, path: str, faults: Faults) -> None:
         read[field] = {}
         if kind == "Pod" and field in ("default", "defaultRequest"):
             if limit.get(field):
-                told = "may not be specified when `type` is 'Pod'"
-                faults.append(forbidden(f"{path}.{field}", told))
+                message = "may not be specified when `type` is 'Pod'"
+                faults.append(forbidden(f"{path}.{field}", message))
             continue
         for resource, value in limit.get(field, {}).items():
             rule(resource, f"{path}.{field}[{resource}]", faults)
@@ -86,8 +86,8 @@ def _check_limit(limit: Object, kind: str, path: str, faults: Faults) -> None:
             if amount is not None:
                 read[field][resource] = amount
     if kind == "PersistentVolumeClaim" and "storage" not in read["min"] and "storage" not in read["max"]:
-        told = "either minimum or maximum storage value is required, but neither was provided"
-        faults.append(required(f"{path}.limits", told))
+        message = "either minimum or maximum storage value is required, but neither was provided"
+        faults.append(required(f"{path}.limits", message))
     for resource in dict.fromkeys(resource for amounts in read.values() for resource in amounts):
         own = {field: amounts[resource] for field, amounts in read.items() if resource in amounts}
         _check_order(own, resource, path, faults)
@@ -96,10 +96,10 @@ def _check_limit(limit: Object, kind: str, path: str, faults: Faults) -> None:
 
 def _check_order(own: dict[str, Quantity], resource: str, path: str, faults: Faults) -> None:
     """min ≤ defaultRequest ≤ default ≤ max, as far as each is given."""
-    for low, high, where, shown, told in _ORDER:
+    for low, high, where, shown, message in _ORDER:
         if low in own and high in own and own[low] > own[high]:
             field = f"{path}.{where}[{resource}]"
-            faults.append(invalid(field, str(own[shown]), told.format(own[low], own[high])))
+            faults.append(invalid(field, str(own[shown]), message.format(own[low], own[high])))
     default, request = own.get("default"), own.get("defaultRequest")
     if default is not None and request is not None and default != request and not allows_overcommit(resource):
         both = f"default value {default} must equal to defaultRequest value {request} in {resource}"

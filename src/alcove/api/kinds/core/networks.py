@@ -38,7 +38,7 @@ def refuse_two_networks(spec: Object, own_labels: Mapping[str, str], path: str) 
 def check_network_unchanged(new: Object, old: Object, faults: Faults) -> None:
     """An object stays in the network it was made in: its address is of that network."""
     if network_of(new) != network_of(old):
-        told = f'the network may not change after creation (it is "{network_of(old)}")'
+        message = f'the network may not change after creation (it is "{network_of(old)}")'
         is_labelled = not get(new, "spec", "network") and not get(old, "spec", "network")
         field = f"metadata.labels[{NETWORK_LABEL}]" if is_labelled else "spec.network"
-        faults.append(invalid(field, network_of(new), told))
+        faults.append(invalid(field, network_of(new), message))

@@ -44,8 +44,8 @@ def _validate(node: Object) -> list[FieldError]:
         faults += addresses.cidr_faults(f"spec.podCIDRs[{index}]", cidr)
     families = {addresses.ip_family(cidr) for cidr in ranges}
     if len(ranges) > 2 or (len(ranges) == 2 and families != {"IPv4", "IPv6"}):
-        told = "may specify no more than one CIDR for each IP family"
-        faults.append(invalid("spec.podCIDRs", ranges, told))
+        message = "may specify no more than one CIDR for each IP family"
+        faults.append(invalid("spec.podCIDRs", ranges, message))
     return faults
 
 
@@ -55,8 +55,8 @@ def _check_taints(taints: Sequence[Object], faults: Faults) -> None:
     for index, taint in enumerate(taints):
         path, key, value = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("value", "")
         check_value(key, names.label_key, f"{path}.key", faults)
-        if told := names.label_value(value):
-            faults.append(invalid(f"{path}.value", value, ";".join(told)))
+        if messages := names.label_value(value):
+            faults.append(invalid(f"{path}.value", value, ";".join(messages)))
         effect = taint.get("effect", "")
         check_required_choice(effect, TAINT_EFFECTS, f"{path}.effect", faults)
         if (key, effect) in seen:
@@ -82,8 +82,8 @@ def _status_faults(node: Object) -> list[FieldError]:
 def _check_features(features: Sequence[str], faults: Faults) -> None:
     for index, feature in enumerate(features):
         field = f"status.declaredFeatures[{index}]"
-        if told := _feature_fault(feature):
-            faults.append(invalid(field, feature, f"invalid feature name {quote(feature)}: {told}"))
+        if message := _feature_fault(feature):
+            faults.append(invalid(field, feature, f"invalid feature name {quote(feature)}: {message}"))
         if index and features[index - 1] == feature:
             faults.append(duplicate(field, feature))
         elif index and features[index - 1] > feature:
@@ -106,8 +106,8 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     spec, before = new.get("spec", {}), old.get("spec", {})
     for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(field) and spec.get(field) != before[field]:
-            told = f'node updates may not change {shown} except from "" to valid'
-            faults.append(forbidden(f"spec.{field}", told))
+            message = f'node updates may not change {shown} except from "" to valid'
+            faults.append(forbidden(f"spec.{field}", message))
     if spec.get("externalID", "") != before.get("externalID", ""):
         faults.append(forbidden("spec.externalID", "may not be updated"))
     return faults

@@ -10,8 +10,8 @@ def check_node_selector(selector: Object, path: str, faults: Faults) -> None:
     """A required selector: at least one term."""
     terms = selector.get("nodeSelectorTerms", ())
     if not terms:
-        told = "must have at least one node selector term"
-        faults.append(required(f"{path}.nodeSelectorTerms", told))
+        message = "must have at least one node selector term"
+        faults.append(required(f"{path}.nodeSelectorTerms", message))
     for index, term in enumerate(terms):
         check_node_selector_term(term, f"{path}.nodeSelectorTerms[{index}]", faults)
 
@@ -28,16 +28,16 @@ def _check_labels(requirement: Object, any_values: bool, path: str, faults: Faul
     operator, values = requirement.get("operator", ""), requirement.get("values", ())
     if operator in ("In", "NotIn"):
         if not values:
-            told = "must be specified when `operator` is 'In' or 'NotIn'"
-            faults.append(required(f"{path}.values", told))
+            message = "must be specified when `operator` is 'In' or 'NotIn'"
+            faults.append(required(f"{path}.values", message))
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            told = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            faults.append(forbidden(f"{path}.values", told))
+            message = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            faults.append(forbidden(f"{path}.values", message))
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            faults.append(required(f"{path}.values", told))
+            message = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            faults.append(required(f"{path}.values", message))
     else:
         faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     check_value(requirement.get("key", ""), names.label_key, f"{path}.key", faults)
@@ -52,8 +52,8 @@ def _check_fields(requirement: Object, path: str, faults: Faults) -> None:
     if operator not in ("In", "NotIn"):
         faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     elif len(values) != 1:
-        told = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        faults.append(required(f"{path}.values", told))
+        message = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        faults.append(required(f"{path}.values", message))
     key = requirement.get("key", "")
     if key != "metadata.name":
         faults.append(invalid(f"{path}.key", key, "not a valid field selector key"))

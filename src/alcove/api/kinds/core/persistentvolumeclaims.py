@@ -80,11 +80,11 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     _check_class_annotation(new, old, faults)
     allowed = _with_allowed_changes(new, old)
     if not same(allowed, spec):
-        told = (
+        message = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName "
             f"for bound claims\n{difference(allowed, spec)}"
         )
-        faults.append(forbidden("spec", told))
+        faults.append(forbidden("spec", message))
     size = _storage(new, "spec", "resources", "requests", "storage")
     is_less = size < _storage(old, "spec", "resources", "requests", "storage")
     if is_less and size <= _storage(old, "status", "capacity", "storage"):
@@ -133,8 +133,8 @@ def _check_attributes(spec: Object, before: Object, old: Object, faults: Faults)
     if get(old, "status", "currentVolumeAttributesClassName") is None or spec.get(_ATTRIBUTES):
         return
     what = "nil" if _ATTRIBUTES not in spec else "empty string"
-    told = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-    faults.append(forbidden(f"spec.{_ATTRIBUTES}", told))
+    message = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    faults.append(forbidden(f"spec.{_ATTRIBUTES}", message))
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
@@ -161,8 +161,8 @@ def _check_amount(amount: Any, path: str, faults: Faults) -> None:
 
 
 def _check_resource(resource: str, path: str, faults: Faults) -> bool:
-    if told := names.qualified_name(resource):
-        faults += [invalid(path, resource, each) for each in told]
+    if messages := names.qualified_name(resource):
+        faults += [invalid(path, resource, each) for each in messages]
         return False
     if is_native(resource) and resource != "storage":
         faults.append(not_supported(path, resource, ("storage",)))

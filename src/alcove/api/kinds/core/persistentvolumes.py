@@ -70,8 +70,8 @@ def _validate(volume: Object) -> list[FieldError]:
         _check_node_affinity(spec["nodeAffinity"], faults)
     _check_source(volume.get("metadata", {}).get("name", ""), spec, faults)
     if policy == "Recycle" and _is_root(spec.get("hostPath", {}).get("path", "")):
-        told = "may not be 'recycle' for a hostPath mount of '/'"
-        faults.append(forbidden("spec.persistentVolumeReclaimPolicy", told))
+        message = "may not be 'recycle' for a hostPath mount of '/'"
+        faults.append(forbidden("spec.persistentVolumeReclaimPolicy", message))
     if class_name := spec.get("storageClassName"):
         check_value(class_name, names.dns_subdomain, "spec.storageClassName", faults)
     if "volumeMode" in spec:
@@ -95,8 +95,8 @@ def _check_capacity(capacity: Object, faults: Faults) -> None:
         if read is None:
             continue
         if read.nano < 0:
-            told = "must be a valid resource quantity"
-            faults.append(invalid(f"spec.capacity[{resource}]", read.value, told))
+            message = "must be a valid resource quantity"
+            faults.append(invalid(f"spec.capacity[{resource}]", read.value, message))
         if read.nano <= 0:
             faults.append(invalid(f"spec.capacity[{resource}]", str(read), NOT_POSITIVE))
 
@@ -105,8 +105,8 @@ def _check_node_affinity(affinity: Object, faults: Faults) -> None:
     if "required" in affinity:
         check_node_selector(affinity["required"], "spec.nodeAffinity.required", faults)
     else:
-        told = "must specify required node constraints"
-        faults.append(required("spec.nodeAffinity.required", told))
+        message = "must specify required node constraints"
+        faults.append(required("spec.nodeAffinity.required", message))
 
 
 def _check_source(name: str, spec: Object, faults: Faults) -> None:
@@ -126,19 +126,19 @@ def _check_source(name: str, spec: Object, faults: Faults) -> None:
     if chosen == "iscsi" and "initiatorName" in spec["iscsi"]:
         portal = spec["iscsi"].get("targetPortal", "")
         if len(f"{name}:{portal}") > 64:
-            told = (
+            message = (
                 "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
                 "if iscsi.initiatorName is specified."
             )
-            faults.append(invalid("spec.iscsi.targetportal", portal, told))
+            faults.append(invalid("spec.iscsi.targetportal", portal, message))
 
 
 def _glusterfs(source: Object, path: str, faults: Faults) -> None:
     ATTACHED["glusterfs"](source, path, faults)
     namespace = source.get("endpointsNamespace")
     if namespace == "":
-        told = "if the endpointnamespace is set, it must be a valid namespace name"
-        faults.append(invalid(f"{path}.endpointsNamespace", namespace, told))
+        message = "if the endpointnamespace is set, it must be a valid namespace name"
+        faults.append(invalid(f"{path}.endpointsNamespace", namespace, message))
     elif namespace is not None:
         check_value(namespace, names.dns_label, f"{path}.endpointsNamespace", faults)
 
@@ -228,15 +228,17 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
         csi = {field: value for field, value in source["csi"].items() if field != "controllerExpandSecretRef"}
         source = {**source, "csi": csi}
     if not same(source, source_before):
-        told = f"spec.persistentvolumesource is immutable after creation\n{difference(source_before, source)}"
-        faults.append(forbidden("spec.persistentvolumesource", told))
+        message = (
+            f"spec.persistentvolumesource is immutable after creation\n{difference(source_before, source)}"
+        )
+        faults.append(forbidden("spec.persistentvolumesource", message))
     immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", faults)
     if "nodeAffinity" in before and not _same_affinity(spec.get("nodeAffinity"), before["nodeAffinity"]):
-        told = "field is immutable, except for updating from beta label to GA"
-        faults.append(invalid("nodeAffinity", spec.get("nodeAffinity"), told))
+        message = "field is immutable, except for updating from beta label to GA"
+        faults.append(invalid("nodeAffinity", spec.get("nodeAffinity"), message))
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-        told = "update from non-nil value to nil is forbidden"
-        faults.append(forbidden("spec.volumeAttributesClassName", told))
+        message = "update from non-nil value to nil is forbidden"
+        faults.append(forbidden("spec.volumeAttributesClassName", message))
     return faults
 
 

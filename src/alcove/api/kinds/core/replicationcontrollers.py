@@ -45,15 +45,15 @@ def _validate(controller: Object) -> list[FieldError]:
 def _check_template(template: Object, selector: Object, faults: Faults) -> None:
     labels = get(template, "metadata", "labels", default={})
     if any(labels.get(key) != value for key, value in selector.items()):
-        told = "`selector` does not match template `labels`"
-        faults.append(invalid("spec.template.metadata.labels", labels, told))
+        message = "`selector` does not match template `labels`"
+        faults.append(invalid("spec.template.metadata.labels", labels, message))
     faults += validate_pod_template(template, "spec.template")
     policy = get(template, "spec", "restartPolicy", default="")
     if policy != "Always":
         faults.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     if get(template, "spec", "activeDeadlineSeconds") is not None:
-        told = "activeDeadlineSeconds in ReplicationController is not Supported"
-        faults.append(forbidden("spec.template.spec.activeDeadlineSeconds", told))
+        message = "activeDeadlineSeconds in ReplicationController is not Supported"
+        faults.append(forbidden("spec.template.spec.activeDeadlineSeconds", message))
 
 
 def _validate_status(new: Object, _old: Object) -> list[FieldError]:
@@ -68,8 +68,8 @@ def _validate_status(new: Object, _old: Object) -> list[FieldError]:
             faults.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
     available = status.get("availableReplicas", 0)
     if available > ready:
-        told = "cannot be greater than readyReplicas"
-        faults.append(invalid("status.availableReplicas", available, told))
+        message = "cannot be greater than readyReplicas"
+        faults.append(invalid("status.availableReplicas", available, message))
     return faults
 
 

@@ -47,8 +47,8 @@ def _validate(quota: Object) -> list[FieldError]:
             break
         if scope not in _SCOPES:
             faults.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        told = "unsupported scope applied to resource"
-        faults += [invalid("spec.scopes", scopes, told) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
+        message = "unsupported scope applied to resource"
+        faults += [invalid("spec.scopes", scopes, message) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
     _check_opposites(scopes, scopes, "spec.scopes", faults)
     if selector := spec.get("scopeSelector"):
         _check_selector(selector, spec, faults)
@@ -97,18 +97,18 @@ def _check_selector(selector: Object, spec: Object, faults: Faults) -> None:
         values = expression.get("values", [])
         if scope not in _SCOPES:
             faults.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        told = "unsupported scope applied to resource"
-        faults += [invalid(path, selector, told) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
+        message = "unsupported scope applied to resource"
+        faults += [invalid(path, selector, message) for _ in _uncountable(scope, spec)[:_FAULTS_MAX]]
         if scope in _UNVALUED and operator != "Exists":
             faults.append(invalid(f"{path}.operator", operator, _EXISTS_ONLY))
         if operator in ("In", "NotIn"):
             if not values:
-                told = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                faults.append(required(f"{path}.values", told))
+                message = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                faults.append(required(f"{path}.values", message))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                told = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                faults.append(invalid(f"{path}.values", values, told))
+                message = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                faults.append(invalid(f"{path}.values", values, message))
         else:
             faults.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     selected = [expression.get("scopeName", "") for expression in expressions]

@@ -120,8 +120,8 @@ def _check_huge_pages(resource: str, amount: Quantity, field: str, faults: Fault
     except QuantityError:
         page = quantity.ZERO
     if page.nano <= 0 or page.nano % ONE or amount.value % page.value:
-        told = f"{amount} is not positive integer multiple of {resource}"
-        faults.append(invalid(field, str(amount), told))
+        message = f"{amount} is not positive integer multiple of {resource}"
+        faults.append(invalid(field, str(amount), message))
 
 
 def check_requirements(
@@ -141,8 +141,8 @@ def check_requirements(
         if resource in ceilings:
             _check_against_limit(resource, amount, ceilings[resource], f"{path}.requests", faults)
         elif not allows_overcommit(resource):
-            told = "Limit must be set for non overcommitable resources"
-            faults.append(required(f"{path}.limits", told))
+            message = "Limit must be set for non overcommitable resources"
+            faults.append(required(f"{path}.limits", message))
     if any(map(is_huge_page, (*limits, *requests))) and not {"cpu", "memory"} & {*limits, *requests}:
         faults.append(forbidden(path, "HugePages require cpu or memory"))
     if claims := requirements.get("claims"):
@@ -164,11 +164,11 @@ def _check_against_limit(
     if amount is None or limit is None:
         return
     if amount.nano != limit.nano and not allows_overcommit(resource):
-        told = f"must be equal to {resource} limit of {limit}"
-        faults.append(invalid(path, str(amount), told))
+        message = f"must be equal to {resource} limit of {limit}"
+        faults.append(invalid(path, str(amount), message))
     elif amount.nano > limit.nano:
-        told = f"must be less than or equal to {resource} limit of {limit}"
-        faults.append(invalid(path, str(amount), told))
+        message = f"must be less than or equal to {resource} limit of {limit}"
+        faults.append(invalid(path, str(amount), message))
 
 
 def _check_claims(claims: Sequence[Object], claim_names: Collection[str], path: str, faults: Faults) -> None:
@@ -185,8 +185,8 @@ def _check_claims(claims: Sequence[Object], claim_names: Collection[str], path: 
         _check_claim_repeats(name, request, seen, parted, field, faults)
         if name not in claim_names:
             missing = not_found(field, name)
-            told = f"{missing.body}: must be one of the names in pod.spec.resourceClaims{known}"
-            faults.append(FieldError(missing.fault, field, told))
+            message = f"{missing.body}: must be one of the names in pod.spec.resourceClaims{known}"
+            faults.append(FieldError(missing.fault, field, message))
 
 
 def _check_claim_repeats(

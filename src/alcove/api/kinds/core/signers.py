@@ -18,15 +18,15 @@ def check_signer_name(signer: str, field: str, faults: Faults) -> None:
         return
     domain, slash, name = signer.partition("/")
     if not slash or "/" in name:
-        told = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        faults.append(invalid(field, signer, told))
+        message = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        faults.append(invalid(field, signer, message))
         return
     if len(domain.encode()) > names.SUBDOMAIN_LENGTH_MAX:
         faults.append(too_long(field, names.SUBDOMAIN_LENGTH_MAX))
     _check_labels(domain, names.dns_label, field, faults)
     if "." not in domain:
-        told = "should be a domain with at least two segments separated by dots"
-        faults.append(invalid(field, domain, told))
+        message = "should be a domain with at least two segments separated by dots"
+        faults.append(invalid(field, domain, message))
     _check_labels(name, names.dns_subdomain, field, faults)
     if len(signer.encode()) > _SIGNER_LENGTH_MAX:
         faults.append(too_long(field, _SIGNER_LENGTH_MAX))
@@ -35,6 +35,6 @@ def check_signer_name(signer: str, field: str, faults: Faults) -> None:
 def _check_labels(part: str, check: names.Check, field: str, faults: Faults) -> None:
     """Tells of the first bad label only: the others' faults would read the same."""
     for label in part.split("."):
-        if told := check(label):
-            faults += [invalid(field, part, f"validating label {quote(label)}: {each}") for each in told]
+        if messages := check(label):
+            faults += [invalid(field, part, f"validating label {quote(label)}: {each}") for each in messages]
             return

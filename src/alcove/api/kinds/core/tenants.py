@@ -72,8 +72,8 @@ def _check_minima(quota: Object, faults: Faults) -> None:
     hard = quota.get("hard") or {}
     for resource, amount in (quota.get("min") or {}).items():
         if resource in hard and _is_more(amount, hard[resource]):
-            told = f"must not be more than spec.quota.hard[{resource}]"
-            faults.append(invalid(f"spec.quota.min[{resource}]", amount, told))
+            message = f"must not be more than spec.quota.hard[{resource}]"
+            faults.append(invalid(f"spec.quota.min[{resource}]", amount, message))
 
 
 def _is_more(amount: str, other: str) -> bool:

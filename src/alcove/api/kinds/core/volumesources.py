@@ -54,8 +54,8 @@ def _partitioned(name: str) -> Source:
     def check(source: Object, path: str, faults: Faults) -> None:
         check_present(source.get(name), f"{path}.{name}", faults)
         if not 0 <= source.get("partition", 0) <= 255:
-            told = names.out_of_range(1, 255)
-            faults.append(invalid(f"{path}.partition", source["partition"], told))
+            message = names.out_of_range(1, 255)
+            faults.append(invalid(f"{path}.partition", source["partition"], message))
 
     return check
 
@@ -95,8 +95,8 @@ def _flocker(source: Object, path: str, faults: Faults) -> None:
     if not name and not uuid:
         faults.append(required(path, "one of datasetName and datasetUUID is required"))
     if name and uuid:
-        told = "datasetName and datasetUUID can not be specified simultaneously"
-        faults.append(invalid(path, "resource", told))
+        message = "datasetName and datasetUUID can not be specified simultaneously"
+        faults.append(invalid(path, "resource", message))
     if "/" in name:
         faults.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
@@ -113,8 +113,8 @@ def _quobyte(source: Object, path: str, faults: Faults) -> None:
     if not registry:
         faults.append(required(f"{path}.registry", pairs))
     elif len(source.get("tenant", "")) >= 65:
-        told = "must be a UUID and may not exceed a length of 64 characters"
-        faults.append(required(f"{path}.tenant", told))
+        message = "must be a UUID and may not exceed a length of 64 characters"
+        faults.append(required(f"{path}.tenant", message))
     else:
         faults += [
             invalid(f"{path}.registry", registry, pairs)
@@ -127,11 +127,11 @@ def _quobyte(source: Object, path: str, faults: Faults) -> None:
 def _fc(source: Object, path: str, faults: Faults) -> None:
     targets, ids = source.get("targetWWNs"), source.get("wwids")
     if not targets and not ids:
-        told = "must specify either targetWWNs or wwids, but not both"
-        faults.append(required(f"{path}.targetWWNs", told))
+        message = "must specify either targetWWNs or wwids, but not both"
+        faults.append(required(f"{path}.targetWWNs", message))
     if targets and ids:
-        told = "targetWWNs and wwids can not be specified simultaneously"
-        faults.append(invalid(f"{path}.targetWWNs", targets, told))
+        message = "targetWWNs and wwids can not be specified simultaneously"
+        faults.append(invalid(f"{path}.targetWWNs", targets, message))
     if not targets:
         return
     if "lun" not in source:
@@ -145,8 +145,8 @@ def _flex(source: Object, path: str, faults: Faults) -> None:
     for option in source.get("options", ()):
         domain = "." + option.partition("/")[0].lower()
         if domain.endswith((".kubernetes.io", ".k8s.io")):
-            told = "kubernetes.io and k8s.io namespaces are reserved"
-            faults.append(invalid(f"{path}.options[{option}]", option, told))
+            message = "kubernetes.io and k8s.io namespaces are reserved"
+            faults.append(invalid(f"{path}.options[{option}]", option, message))
 
 
 def _azure_disk(source: Object, path: str, faults: Faults) -> None:
@@ -186,7 +186,7 @@ def check_csi_driver(driver: str, field: str, faults: Faults) -> None:
         return
     if len(driver.encode()) > _CSI_DRIVER_LENGTH_MAX:
         faults.append(too_long(field, _CSI_DRIVER_LENGTH_MAX))
-    faults += [invalid(field, driver, told) for told in names.dns_subdomain(driver.lower())]
+    faults += [invalid(field, driver, message) for message in names.dns_subdomain(driver.lower())]
 
 
 ATTACHED: dict[str, Source] = {

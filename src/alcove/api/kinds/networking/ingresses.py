@@ -19,8 +19,8 @@ def validate_ingress(ingress: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     backend, rules = spec.get("defaultBackend"), spec.get("rules") or ()
     if not rules and backend is None:
-        told = "either `defaultBackend` or `rules` must be specified"
-        faults.append(invalid("spec", spec.get("rules"), told))
+        message = "either `defaultBackend` or `rules` must be specified"
+        faults.append(invalid("spec", spec.get("rules"), message))
     if backend is not None:
         faults += _backend(backend, "spec.defaultBackend")
     for index, rule in enumerate(rules):
@@ -37,8 +37,8 @@ def validate_new_ingress(ingress: Object) -> list[FieldError]:
     chosen = (ingress.get("spec") or {}).get("ingressClassName")
     if asked is None or chosen is None or asked == chosen:
         return []
-    told = "must match `ingressClassName` when both are specified"
-    return [invalid(f"annotations.{CLASS_ANNOTATION}", asked, told)]
+    message = "must match `ingressClassName` when both are specified"
+    return [invalid(f"annotations.{CLASS_ANNOTATION}", asked, message)]
 
 
 def _host(host: str, path: str) -> list[FieldError]:
@@ -107,7 +107,7 @@ def _backend(backend: Object, path: str) -> list[FieldError]:
         faults += named(name, names.port_name, f"{path}.service.port.name")
     elif number:
         where = f"{path}.service.port.number"
-        faults += [invalid(where, number, told) for told in names.port_number(number)]
+        faults += [invalid(where, number, message) for message in names.port_number(number)]
     else:
         faults.append(required(path, "port name or number is required"))
     return faults

@@ -34,8 +34,8 @@ def validate_policy(policy: Object) -> list[FieldError]:
                 faults += _peer(peer, f"{path}.{peers}[{at}]")
     types = spec.get("policyTypes") or ()
     if len(types) > len(POLICY_TYPES):
-        told = "may not specify more than two policyTypes"
-        return [*faults, invalid("spec.policyTypes", types, told)]
+        message = "may not specify more than two policyTypes"
+        return [*faults, invalid("spec.policyTypes", types, message)]
     for index, kind in enumerate(types):
         faults += one_of(kind, POLICY_TYPES, f"spec.policyTypes[{index}]")
     return faults
@@ -48,20 +48,20 @@ def _port(port: Object, path: str) -> list[FieldError]:
     number, end = port.get("port"), port.get("endPort")
     if number is None:
         if end is not None:
-            told = "may not be specified when `port` is not specified"
-            faults.append(invalid(f"{path}.endPort", end, told))
+            message = "may not be specified when `port` is not specified"
+            faults.append(invalid(f"{path}.endPort", end, message))
         return faults
     if isinstance(number, str):
         if end is not None:
-            told = "may not be specified when `port` is non-numeric"
-            faults.append(invalid(f"{path}.endPort", end, told))
+            message = "may not be specified when `port` is non-numeric"
+            faults.append(invalid(f"{path}.endPort", end, message))
         return faults + named(number, names.port_name, f"{path}.port")
-    faults += [invalid(f"{path}.port", number, told) for told in names.port_number(number)]
+    faults += [invalid(f"{path}.port", number, message) for message in names.port_number(number)]
     if end is not None:
         if end < number:
-            told = "must be greater than or equal to `port`"
-            faults.append(invalid(f"{path}.endPort", number, told))
-        faults += [invalid(f"{path}.endPort", end, told) for told in names.port_number(end)]
+            message = "must be greater than or equal to `port`"
+            faults.append(invalid(f"{path}.endPort", number, message))
+        faults += [invalid(f"{path}.endPort", end, message) for message in names.port_number(end)]
     return faults
 
 

@@ -121,8 +121,8 @@ def _exact(request: Object, path: str) -> list[FieldError]:
     if mode not in MODES:
         faults.append(not_supported(f"{path}.allocationMode", mode, MODES))
     elif mode == "All" and count:
-        told = "must not be specified when allocationMode is 'All'"
-        faults.append(invalid(f"{path}.count", count, told))
+        message = "must not be specified when allocationMode is 'All'"
+        faults.append(invalid(f"{path}.count", count, message))
     elif mode == "ExactCount" and count <= 0:
         faults.append(invalid(f"{path}.count", count, NOT_POSITIVE))
     for index, toleration in enumerate(request.get("tolerations") or ()):
@@ -134,8 +134,8 @@ def _constraint(constraint: Object, known: Requests, path: str) -> list[FieldErr
     faults = _references(constraint, known, path)
     given = [field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None]
     if len(given) != 1:
-        told = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
-        return [*faults, required(path, told)]
+        message = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+        return [*faults, required(path, message)]
     return faults + full_name(constraint[given[0]], f"{path}.{given[0]}")
 
 
@@ -165,11 +165,11 @@ def validate_claim_status(new: Object, old: Object) -> list[FieldError]:
     )
     allocation, known = status.get("allocation"), before.get("allocation")
     if reserved and allocation is None:
-        told = "may not be specified when `allocated` is not set"
-        faults.append(forbidden("status.reservedFor", told))
+        message = "may not be specified when `allocated` is not set"
+        faults.append(forbidden("status.reservedFor", message))
     elif get(new, "metadata", "deletionTimestamp") and _added(reserved, before.get("reservedFor") or []):
-        told = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        faults.append(forbidden("status.reservedFor", told))
+        message = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        faults.append(forbidden("status.reservedFor", message))
     if allocation is None:
         return faults
     if known is not None:

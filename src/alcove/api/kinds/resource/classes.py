@@ -13,8 +13,8 @@ def validate_class(obj: Object) -> list[FieldError]:
     faults += each(spec.get("config") or (), CONFIGS_MAX, validate_config, "spec.config")
     name = spec.get("extendedResourceName")
     if name is not None and not is_extended(name):
-        told = "must be a valid extended resource name"
-        faults.append(invalid("spec.extendedResourceName", name, told))
+        message = "must be a valid extended resource name"
+        faults.append(invalid("spec.extendedResourceName", name, message))
     return faults
 
 

@@ -64,8 +64,8 @@ def qualified_name(name: str, path: str) -> list[FieldError]:
 def full_name(name: str, path: str) -> list[FieldError]:
     faults = qualified_name(name, path)
     if "/" not in name:
-        told = "a fully qualified name must be a domain and a name separated by a slash"
-        faults.append(invalid(path, name, told))
+        message = "a fully qualified name must be a domain and a name separated by a slash"
+        faults.append(invalid(path, name, message))
     return faults
 
 

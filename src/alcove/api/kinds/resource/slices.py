@@ -63,8 +63,8 @@ def _pool(pool: Object) -> list[FieldError]:
         path, count = "spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0)
         faults.append(invalid(path, count, NOT_POSITIVE))
     if pool.get("generation", 0) < 0:
-        told = "must be greater than or equal to zero"
-        faults.append(invalid("spec.pool.generation", pool["generation"], told))
+        message = "must be greater than or equal to zero"
+        faults.append(invalid("spec.pool.generation", pool["generation"], message))
     return faults
 
 
@@ -72,24 +72,24 @@ def _nodes(spec: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     given = [f"`{field}`" for field in _WHERE if spec.get(field)]
     if spec.get("nodeName") == "":
-        told = "must be either unset or set to a non-empty string"
-        faults.append(invalid("spec.nodeName", "", told))
+        message = "must be either unset or set to a non-empty string"
+        faults.append(invalid("spec.nodeName", "", message))
     elif "nodeName" in spec:
         faults += named(spec["nodeName"], names.dns_subdomain, "spec.nodeName")
     if spec.get("nodeSelector") is not None:
         check_node_selector(spec["nodeSelector"], "spec.nodeSelector", faults)
         terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
         if len(terms) != 1:
-            told = "must have exactly one node selector term"
-            faults.append(invalid("spec.nodeSelector.nodeSelectorTerms", terms, told))
+            message = "must have exactly one node selector term"
+            faults.append(invalid("spec.nodeSelector.nodeSelectorTerms", terms, message))
     for field in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(field) is False:
             faults.append(invalid(f"spec.{field}", False, "must be either unset or set to true"))
     if not given:
         faults.append(required("spec", _ONE_OF))
     elif len(given) > 1:
-        told = f"{_ONE_OF}, but multiple fields are set"
-        faults.append(invalid("spec", f"{{{', '.join(given)}}}", told))
+        message = f"{_ONE_OF}, but multiple fields are set"
+        faults.append(invalid("spec", f"{{{', '.join(given)}}}", message))
     return faults
 
 
@@ -97,10 +97,10 @@ def _device(device: Object, path: str) -> list[FieldError]:
     faults = named(device.get("name", ""), names.dns_label, f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > ATTRIBUTES_AND_CAPACITIES_MAX:
-        told = (
+        message = (
             f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES_MAX}"
         )
-        faults.append(invalid(path, len(attributes) + len(capacity), told))
+        faults.append(invalid(path, len(attributes) + len(capacity), message))
     for key, attribute in attributes.items():
         where = f"{path}.attributes[{key}]"
         faults += qualified_name(key, where) + _attribute(attribute, where)

@@ -3,10 +3,10 @@
 `update` is called on every other write, `apply` carries out an apply patch.
 """
 
-from alcove.api.patch.apply.applying import apply
+from alcove.api.patch.apply.applying import apply_configuration
 from alcove.api.patch.apply.fieldset import FieldSet
 from alcove.api.patch.apply.managed import restore_times
-from alcove.api.patch.apply.updating import update
+from alcove.api.patch.apply.ownership import update_managed_fields
 from alcove.api.patch.apply.versions import Convert, between
 
-__all__ = ["Convert", "FieldSet", "apply", "between", "restore_times", "update"]
+__all__ = ["Convert", "FieldSet", "apply_configuration", "between", "restore_times", "update_managed_fields"]

@@ -6,22 +6,22 @@ from alcove.api.objects import Object
 from alcove.api.patch.apply import check, conflicts, lastapplied, managed
 from alcove.api.patch.apply.conflicts import Conflicts
 from alcove.api.patch.apply.fieldset import FieldSet, difference, exclude, intersection
-from alcove.api.patch.apply.managed import Entry, Managed, Owner
+from alcove.api.patch.apply.managed import FieldOwner, Managed, ManagedFieldsEntry
 from alcove.api.patch.apply.merge import merge
+from alcove.api.patch.apply.ownership import NOTHING
 from alcove.api.patch.apply.prune import prune
 from alcove.api.patch.apply.reconcile import reconcile
-from alcove.api.patch.apply.updating import NOTHING
-from alcove.api.patch.apply.versions import Changes, Convert, Versions
+from alcove.api.patch.apply.versions import Convert, ObjectVersions, VersionChanges
 from alcove.api.patch.document import bounded, copy, type_name
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 
 @bounded
-def apply(
+def apply_configuration(
     live: Object | None,
     config: Object,
     *,
-    node: Node,
+    node: SchemaNode,
     manager: str,
     api_version: str,
     now: str,
@@ -38,12 +38,12 @@ def apply(
     that this write cannot set.
     """
     _check(config, node, api_version)
-    versions = Versions(api_version, node, convert)
-    owner = Owner.applier(manager, subresource)
+    versions = ObjectVersions(api_version, node, convert)
+    owner = FieldOwner.applier(manager, subresource)
     owned = _owned(live, versions, subresource, now, reset)
     previous = owned.pop(owner, None)
     claimed = exclude(versions.shape.applied(config) or {}, reset.trie)
-    entry = Entry(api_version, now, claimed)
+    entry = ManagedFieldsEntry(api_version, now, claimed)
 
     before = _bare(live) if live is not None else {"apiVersion": api_version, "kind": config.get("kind")}
     merged = copy(before)
@@ -51,7 +51,7 @@ def apply(
     if previous is not None and difference(previous.trie, claimed):
         merged = prune(merged, previous, {**owned, owner: entry}, versions)
 
-    owned, found = _settle(owned, Changes(before, merged, versions, reset))
+    owned, found = _settle(owned, VersionChanges(before, merged, versions, reset))
     if found and not force:
         if manager == lastapplied.KUBECTL:
             found = conflicts.without(found, lastapplied.allowed(before, node, api_version))
@@ -65,7 +65,7 @@ def apply(
     return merged
 
 
-def _check(config: Object, node: Node, api_version: str) -> None:
+def _check(config: Object, node: SchemaNode, api_version: str) -> None:
     if type(config) is not dict:
         raise BadRequest(f"error decoding patch: a configuration must be an object, got {type_name(config)}")
     version = config.get("apiVersion")
@@ -81,8 +81,8 @@ def _check(config: Object, node: Node, api_version: str) -> None:
         where = (
             f"{objects.namespace(config)}/{objects.name(config)}; {api_version}, Kind={config.get('kind')}"
         )
-        told = faults[0] if len(faults) == 1 else "errors:\n  " + "\n  ".join(faults)
-        raise BadRequest(f"failed to create typed patch object ({where}): {told}")
+        message = faults[0] if len(faults) == 1 else "errors:\n  " + "\n  ".join(faults)
+        raise BadRequest(f"failed to create typed patch object ({where}): {message}")
 
 
 def _bare(obj: Object) -> Object:
@@ -90,15 +90,17 @@ def _bare(obj: Object) -> Object:
     return {**obj, "metadata": meta}
 
 
-def _owned(live: Object | None, versions: Versions, subresource: str, now: str, reset: FieldSet) -> Managed:
+def _owned(
+    live: Object | None, versions: ObjectVersions, subresource: str, now: str, reset: FieldSet
+) -> Managed:
     """Who owns what before the apply. What is there without an owner belongs to "before-first-apply"."""
     if live is None:
         return {}
     owned = managed.read(objects.get(live, "metadata", "managedFields"))
     if not owned:
-        owner = Owner.updater(managed.BEFORE_FIRST_APPLY, versions.api_version, subresource)
+        owner = FieldOwner.updater(managed.BEFORE_FIRST_APPLY, versions.api_version, subresource)
         there = exclude(versions.shape.created(live), reset.trie)
-        owned[owner] = Entry(versions.api_version, now, there)
+        owned[owner] = ManagedFieldsEntry(versions.api_version, now, there)
     for owner, entry in owned.items():
         seen = versions.at(live, entry.api_version)
         if seen is not None:
@@ -106,7 +108,7 @@ def _owned(live: Object | None, versions: Versions, subresource: str, now: str, 
     return owned
 
 
-def _settle(owned: Managed, changes: Changes) -> tuple[Managed, Conflicts]:
+def _settle(owned: Managed, changes: VersionChanges) -> tuple[Managed, Conflicts]:
     """What the others own after the change, and what they lose by it against their will."""
     after: Managed = {}
     found: Conflicts = {}
@@ -121,5 +123,5 @@ def _settle(owned: Managed, changes: Changes) -> tuple[Managed, Conflicts]:
     return after, found
 
 
-def _says_the_same(left: Entry, right: Entry) -> bool:
+def _says_the_same(left: ManagedFieldsEntry, right: ManagedFieldsEntry) -> bool:
     return left.api_version == right.api_version and left.trie == right.trie

@@ -8,32 +8,32 @@ from alcove.api.objects import Object
 from alcove.api.patch.apply import elements, shape
 from alcove.api.patch.apply.shape import ItemList
 from alcove.api.patch.document import type_name
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
-_EXPECTED: dict[Type, tuple[str, tuple[type, ...]]] = {
-    Type.OBJECT: ("map", (dict,)),
-    Type.MAP: ("map", (dict,)),
-    Type.LIST: ("list", (list,)),
-    Type.STRING: ("string", (str,)),
-    Type.INTEGER: ("numeric (int or float)", (int, float)),
-    Type.NUMBER: ("numeric (int or float)", (int, float)),
-    Type.BOOLEAN: ("boolean", (bool,)),
-    Type.INT_OR_STRING: ("any scalar", (int, str, float)),
-    Type.QUANTITY: ("any scalar", (int, str, float)),
+_EXPECTED: dict[SchemaType, tuple[str, tuple[type, ...]]] = {
+    SchemaType.OBJECT: ("map", (dict,)),
+    SchemaType.MAP: ("map", (dict,)),
+    SchemaType.LIST: ("list", (list,)),
+    SchemaType.STRING: ("string", (str,)),
+    SchemaType.INTEGER: ("numeric (int or float)", (int, float)),
+    SchemaType.NUMBER: ("numeric (int or float)", (int, float)),
+    SchemaType.BOOLEAN: ("boolean", (bool,)),
+    SchemaType.INT_OR_STRING: ("any scalar", (int, str, float)),
+    SchemaType.QUANTITY: ("any scalar", (int, str, float)),
 }
 
 
 Fault = tuple[tuple[str, ...], str]
 
 
-def faults(config: Object, node: Node) -> list[str]:
+def faults(config: Object, node: SchemaNode) -> list[str]:
     """What is wrong, each as `.path: message`."""
     return [f"{elements.shown(path)}: {message}" for path, message in _field_faults(config, node)]
 
 
-def _faults(value: Any, node: Node) -> Sequence[Fault]:
+def _faults(value: Any, node: SchemaNode) -> Sequence[Fault]:
     """Paths are put together on the way up: most of the time there is nothing to tell."""
-    if type(value) is node.exact or value is None or node.type is Type.ANY:
+    if type(value) is node.exact or value is None or node.type is SchemaType.ANY:
         return ()
     expected, types = _EXPECTED[node.type]
     if type(value) not in types:
@@ -45,7 +45,7 @@ def _faults(value: Any, node: Node) -> Sequence[Fault]:
     return ()
 
 
-def _field_faults(value: Object, node: Node) -> Sequence[Fault]:
+def _field_faults(value: Object, node: SchemaNode) -> Sequence[Fault]:
     found: list[Fault] = []
     properties, others = node.properties, node.values
     for name, part in value.items():
@@ -58,7 +58,7 @@ def _field_faults(value: Object, node: Node) -> Sequence[Fault]:
     return found
 
 
-def _item_faults(items: list[Any], node: Node, item_node: Node) -> Sequence[Fault]:
+def _item_faults(items: list[Any], node: SchemaNode, item_node: SchemaNode) -> Sequence[Fault]:
     found: list[Fault] = []
     listed = shape.of(node)
     seen: set[str] = set()

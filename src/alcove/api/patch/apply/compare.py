@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct as Record
 
 from alcove.api.objects import Object
-from alcove.api.patch.apply.elements import OWN
+from alcove.api.patch.apply.elements import MEMBER
 from alcove.api.patch.apply.fieldset import LEAF, Trie
-from alcove.api.patch.apply.shape import ItemList, Shape, Struct
+from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 
 
 class Comparison(Record):
@@ -42,7 +42,7 @@ def _struct(old: Object, new: Object, shape: Struct, changed: Trie, removed: Tri
             shape.add_field(removed, name, old[name])
 
 
-def _value(old: Any, new: Any, element: str, shape: Shape, changed: Trie, removed: Trie) -> None:
+def _value(old: Any, new: Any, element: str, shape: ValueShape, changed: Trie, removed: Trie) -> None:
     """One field that both have, with values that are not the same."""
     below_changed: Trie = {}
     below_removed: Trie = {}
@@ -56,7 +56,7 @@ def _value(old: Any, new: Any, element: str, shape: Shape, changed: Trie, remove
     elif isinstance(shape, ItemList):
         _items(was or [], now or [], shape, below_changed, below_removed)
     if was is None or now is None:
-        changed[element] = {OWN: LEAF, **below_changed} if below_changed else LEAF
+        changed[element] = {MEMBER: LEAF, **below_changed} if below_changed else LEAF
     elif below_changed:
         changed[element] = below_changed
     if below_removed:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from alcove.api.errors import Cause, Conflict, Details
+from alcove.api.errors import Conflict, Details, StatusCause
 from alcove.api.fields import quote
 from alcove.api.patch.apply import elements, fieldset
 from alcove.api.patch.apply.fieldset import Trie
-from alcove.api.patch.apply.managed import UPDATE, Owner
+from alcove.api.patch.apply.managed import UPDATE, FieldOwner
 
-Conflicts = dict[Owner, Trie]
+Conflicts = dict[FieldOwner, Trie]
 
 
 def without(conflicts: Conflicts, allowed: Trie) -> Conflicts:
@@ -21,14 +21,14 @@ def error(conflicts: Conflicts) -> Conflict:
     """The 409 that tells a client what to take out of its configuration, or to force."""
     ordered = sorted(conflicts.items(), key=lambda found: (found[0].manager, found[0].operation))
     causes = tuple(
-        Cause("FieldManagerConflict", f"conflict with {_told(owner)}", path)
+        StatusCause("FieldManagerConflict", f"conflict with {_told(owner)}", path)
         for owner, trie in ordered
         for path in _paths(trie)
     )
     return Conflict(_message(ordered, causes), Details(causes=causes))
 
 
-def _message(ordered: list[tuple[Owner, Trie]], causes: tuple[Cause, ...]) -> str:
+def _message(ordered: list[tuple[FieldOwner, Trie]], causes: tuple[StatusCause, ...]) -> str:
     if len(causes) == 1:
         return f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     lines: list[str] = []
@@ -42,8 +42,8 @@ def _paths(trie: Trie) -> Iterator[str]:
     return map(elements.shown, fieldset.paths(trie))
 
 
-def _told(owner: Owner) -> str:
-    told = quote(owner.manager)
+def _told(owner: FieldOwner) -> str:
+    message = quote(owner.manager)
     if owner.subresource:
-        told += f" with subresource {quote(owner.subresource)}"
-    return f"{told} using {owner.api_version}" if owner.operation == UPDATE else told
+        message += f" with subresource {quote(owner.subresource)}"
+    return f"{message} using {owner.api_version}" if owner.operation == UPDATE else message

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-OWN = "."
+MEMBER = "."
 """Not an element: in a field set it says that the path up to here is itself a member."""
 
 _NUMBER, _STRING, _BOOLEAN, _LIST, _MAP, _NULL = range(6)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from alcove.api.patch.apply import elements
-from alcove.api.patch.apply.elements import OWN
+from alcove.api.patch.apply.elements import MEMBER
 
 Trie = dict[str, Any]
 Path = tuple[str, ...]
@@ -88,7 +88,7 @@ def _single(path: list[str]) -> Trie:
 
 def is_member(node: Trie) -> bool:
     """Whether the path that leads to this node is itself in the set."""
-    return not node or OWN in node
+    return not node or MEMBER in node
 
 
 def contains(trie: Trie, path: Path) -> bool:
@@ -100,7 +100,7 @@ def contains(trie: Trie, path: Path) -> bool:
 
 def paths(trie: Trie, prefix: Path = ()) -> Iterator[Path]:
     """Every member; those of a level come before what is below them."""
-    inner = {element: node for element, node in trie.items() if element != OWN}
+    inner = {element: node for element, node in trie.items() if element != MEMBER}
     for element, node in inner.items():
         if is_member(node):
             yield (*prefix, element)
@@ -129,7 +129,7 @@ def union(left: Trie, right: Trie) -> Trie:
 def _join(left: Trie, right: Trie) -> Trie:
     if not left and not right:
         return LEAF
-    return union(left or {OWN: LEAF}, right or {OWN: LEAF})
+    return union(left or {MEMBER: LEAF}, right or {MEMBER: LEAF})
 
 
 def intersection(left: Trie, right: Trie) -> Trie:
@@ -171,14 +171,14 @@ def _subtract(left: Trie, right: Trie) -> Trie | None:
         return None
     if not left:
         return None if is_member(right) else left
-    rest = difference(left, right or {OWN: LEAF})
+    rest = difference(left, right or {MEMBER: LEAF})
     if rest is left:
         return left
     return _tidy(rest) if rest else None
 
 
 def _tidy(node: Trie) -> Trie:
-    return LEAF if len(node) == 1 and OWN in node else node
+    return LEAF if len(node) == 1 and MEMBER in node else node
 
 
 def exclude(left: Trie, right: Trie) -> Trie:
@@ -220,7 +220,7 @@ def parse(fields: Any) -> Trie:
     """A set from `fieldsV1` that is not known to be canonical. Raises ValueError."""
     trie = _parse(fields)
     # Nobody owns the object as a whole.
-    return {element: node for element, node in trie.items() if element != OWN} if OWN in trie else trie
+    return {element: node for element, node in trie.items() if element != MEMBER} if MEMBER in trie else trie
 
 
 def _parse(fields: Any) -> Trie:
@@ -228,8 +228,8 @@ def _parse(fields: Any) -> Trie:
         raise ValueError("fieldsV1 must be an object")
     parsed: Trie = {}
     for text, node in fields.items():
-        if text == OWN:
-            parsed[OWN] = LEAF
+        if text == MEMBER:
+            parsed[MEMBER] = LEAF
         elif (element := elements.parse(text)) is not None:
             there = parsed.get(element)
             below = _parse(node)

@@ -13,14 +13,14 @@ from alcove.api.patch.apply import check, fieldset
 from alcove.api.patch.apply.compare import compare
 from alcove.api.patch.apply.fieldset import Trie
 from alcove.api.patch.apply.shape import root
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 KUBECTL = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 
-def allowed(live: Object, node: Node, api_version: str) -> Trie:
+def allowed(live: Object, node: SchemaNode, api_version: str) -> Trie:
     """The fields that the annotation on `live` says are kubectl's: it set them, and nobody since."""
     try:
         applied = orjson.loads(objects.annotations(live).get(ANNOTATION, ""))

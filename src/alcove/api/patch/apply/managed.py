@@ -28,7 +28,7 @@ SUBRESOURCE_LENGTH_MAX = 256
 _STRINGS = ("manager", "operation", "apiVersion", "time", "fieldsType", "subresource")
 
 
-class Owner(Struct, frozen=True):
+class FieldOwner(Struct, frozen=True):
     """Who an entry belongs to."""
 
     manager: str
@@ -38,15 +38,15 @@ class Owner(Struct, frozen=True):
     subresource: str = ""
 
     @classmethod
-    def applier(cls, manager: str, subresource: str) -> Owner:
+    def applier(cls, manager: str, subresource: str) -> FieldOwner:
         return cls(manager, APPLY, "", subresource)
 
     @classmethod
-    def updater(cls, manager: str, api_version: str, subresource: str) -> Owner:
+    def updater(cls, manager: str, api_version: str, subresource: str) -> FieldOwner:
         return cls(manager or "unknown", UPDATE, api_version, subresource)
 
 
-class Entry(Struct, frozen=True):
+class ManagedFieldsEntry(Struct, frozen=True):
     """What an owner owns. `source` is the entry this was read from, as long as it says the same."""
 
     api_version: str
@@ -54,11 +54,11 @@ class Entry(Struct, frozen=True):
     trie: Trie
     source: Object | None = None
 
-    def with_trie(self, trie: Trie) -> Entry:
+    def with_trie(self, trie: Trie) -> ManagedFieldsEntry:
         return self if trie is self.trie else structs.replace(self, trie=trie, source=None)
 
 
-Managed = dict[Owner, Entry]
+Managed = dict[FieldOwner, ManagedFieldsEntry]
 
 
 def read(entries: Any) -> Managed:
@@ -66,7 +66,9 @@ def read(entries: Any) -> Managed:
     managed: Managed = {}
     for entry in entries or ():
         owner = _owner(entry)
-        managed[owner] = Entry(entry["apiVersion"], entry.get("time"), entry.get("fieldsV1") or {}, entry)
+        managed[owner] = ManagedFieldsEntry(
+            entry["apiVersion"], entry.get("time"), entry.get("fieldsV1") or {}, entry
+        )
     return managed
 
 
@@ -88,7 +90,7 @@ def parse(entries: Any) -> Managed:
         if fields_type != FIELDS_V1:
             raise ValueError(f'invalid fieldsType "{fields_type}" in managed fields entry {place}')
         trie = fieldset.parse(entry.get("fieldsV1") or {})
-        managed[_owner(entry)] = Entry(entry["apiVersion"], entry.get("time"), trie)
+        managed[_owner(entry)] = ManagedFieldsEntry(entry["apiVersion"], entry.get("time"), trie)
     return managed
 
 
@@ -97,10 +99,10 @@ def is_reset(entries: Any) -> bool:
     return type(entries) is list and (not entries or entries == [{}])
 
 
-def _owner(entry: Object) -> Owner:
+def _owner(entry: Object) -> FieldOwner:
     api_version = "" if entry["operation"] == APPLY else entry["apiVersion"]
     manager, subresource = entry.get("manager") or "", entry.get("subresource") or ""
-    return Owner(manager, entry["operation"], api_version, subresource)
+    return FieldOwner(manager, entry["operation"], api_version, subresource)
 
 
 def write(obj: Object, managed: Managed) -> None:
@@ -115,7 +117,7 @@ def write(obj: Object, managed: Managed) -> None:
         meta.pop("managedFields", None)
 
 
-def _written(owner: Owner, entry: Entry) -> Object:
+def _written(owner: FieldOwner, entry: ManagedFieldsEntry) -> Object:
     if entry.source is not None:
         return entry.source
     written: Object = {"manager": owner.manager} if owner.manager else {}
@@ -148,7 +150,7 @@ def limit(managed: Managed) -> Managed:
         return managed
     updaters.sort(key=lambda owner: (managed[owner].time or "", structs.astuple(owner)))
     limited = dict(managed)
-    first: dict[str, Owner] = {}
+    first: dict[str, FieldOwner] = {}
     for owner in updaters:
         if surplus <= 0:
             break
@@ -156,10 +158,10 @@ def limit(managed: Managed) -> Managed:
         if version not in first:
             first[version] = owner
             continue
-        bucket = Owner(ANCIENT, UPDATE, version)
+        bucket = FieldOwner(ANCIENT, UPDATE, version)
         kept = limited.get(bucket) or limited.pop(first[version])
         added = limited.pop(owner)
-        limited[bucket] = Entry(version, added.time, fieldset.union(kept.trie, added.trie))
+        limited[bucket] = ManagedFieldsEntry(version, added.time, fieldset.union(kept.trie, added.trie))
         surplus -= 1
     return limited
 

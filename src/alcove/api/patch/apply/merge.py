@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from alcove.api.objects import Object
-from alcove.api.patch.apply.shape import ItemList, Shape, Struct
+from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 
 
 def merge(obj: Object, config: Object, shape: Struct) -> None:
@@ -14,7 +14,7 @@ def merge(obj: Object, config: Object, shape: Struct) -> None:
         obj[name] = _value(obj[name], value, shape.field(name)[1]) if name in obj else value
 
 
-def _value(there: Any, given: Any, shape: Shape) -> Any:
+def _value(there: Any, given: Any, shape: ValueShape) -> Any:
     if isinstance(shape, Struct) and type(there) is dict and there:
         if type(given) is dict:
             merge(there, given, shape)

@@ -3,16 +3,16 @@
 from typing import Any
 
 from alcove.api.objects import Object
-from alcove.api.patch.apply.elements import OWN
+from alcove.api.patch.apply.elements import MEMBER
 from alcove.api.patch.apply.fieldset import LEAF, Trie, difference, intersection, is_member, union
-from alcove.api.patch.apply.managed import Entry, Managed
-from alcove.api.patch.apply.shape import ItemList, Shape, Struct
-from alcove.api.patch.apply.versions import Versions
+from alcove.api.patch.apply.managed import Managed, ManagedFieldsEntry
+from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
+from alcove.api.patch.apply.versions import ObjectVersions
 
 _NOTHING = object()
 
 
-def prune(obj: Object, last: Entry, owned: Managed, versions: Versions) -> Object:
+def prune(obj: Object, last: ManagedFieldsEntry, owned: Managed, versions: ObjectVersions) -> Object:
     """`obj`, a merged object, without those fields of `last` that nobody owns; `obj` stays as it is.
 
     `last` is what the applier owned before, `owned` what everybody, it included, owns from now on. An
@@ -39,7 +39,7 @@ def prune(obj: Object, last: Entry, owned: Managed, versions: Versions) -> Objec
     return back[0]
 
 
-def _by_version(owned: Managed, last: Entry, versions: Versions) -> dict[str, Trie]:
+def _by_version(owned: Managed, last: ManagedFieldsEntry, versions: ObjectVersions) -> dict[str, Trie]:
     """All that is owned, by version; that of `last` comes first, so that the others find a whole object."""
     by_version: dict[str, Trie] = {versions.distinct(last.api_version): {}}
     for entry in owned.values():
@@ -48,7 +48,7 @@ def _by_version(owned: Managed, last: Entry, versions: Versions) -> dict[str, Tr
     return by_version
 
 
-def _restored(obj: Object, left: Object, api_version: str, owned: Trie, versions: Versions) -> Object:
+def _restored(obj: Object, left: Object, api_version: str, owned: Trie, versions: ObjectVersions) -> Object:
     """`obj` without what is neither in `left` nor owned at a version."""
     whole, rest = versions.at(obj, api_version), versions.at(left, api_version)
     if whole is None or rest is None:
@@ -63,7 +63,7 @@ def _everything(obj: Object, shape: Struct) -> Trie:
     return with_parents(shape.applied(obj) or {}, shape)
 
 
-def with_parents(trie: Trie, shape: Shape) -> Trie:
+def with_parents(trie: Trie, shape: ValueShape) -> Trie:
     """The set, and every declared field that leads to a member of it."""
     if isinstance(shape, Struct):
         return {element: _with_parent(node, *_declared(element, shape)) for element, node in trie.items()}
@@ -71,19 +71,19 @@ def with_parents(trie: Trie, shape: Shape) -> Trie:
     return {element: with_parents(node, item) if node else LEAF for element, node in trie.items()}
 
 
-def _declared(element: str, shape: Struct) -> tuple[Shape, bool]:
+def _declared(element: str, shape: Struct) -> tuple[ValueShape, bool]:
     name = element[2:]
     return shape.field(name)[1], name in shape.fields
 
 
-def _with_parent(node: Trie, shape: Shape, is_declared: bool) -> Trie:
+def _with_parent(node: Trie, shape: ValueShape, is_declared: bool) -> Trie:
     if not node:
         return LEAF
     below = with_parents(node, shape)
-    return {OWN: LEAF, **below} if is_declared and OWN not in below else below
+    return {MEMBER: LEAF, **below} if is_declared and MEMBER not in below else below
 
 
-def remove(value: Any, gone: Trie, shape: Shape, owned: Trie | None = None) -> Any:
+def remove(value: Any, gone: Trie, shape: ValueShape, owned: Trie | None = None) -> Any:
     """`value` without the members of `gone`, as a new value where anything is removed.
 
     Objects and lists that become empty: null, as a marker that they were there. With `owned`, they are left
@@ -118,7 +118,7 @@ def _remove_items(value: list[Any], gone: Trie, shape: ItemList, owned: Trie | N
     return left or (None if owned is None else [])
 
 
-def _kept(part: Any, gone: Trie | None, shape: Shape, owned: Trie | None, element: str) -> Any:
+def _kept(part: Any, gone: Trie | None, shape: ValueShape, owned: Trie | None, element: str) -> Any:
     if gone is None:
         return part
     if is_member(gone):

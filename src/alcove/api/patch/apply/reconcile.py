@@ -1,10 +1,10 @@
 """Owned fields after the schema changed: what has become atomic is owned as one."""
 
 from alcove.api.patch.apply.fieldset import LEAF, WHOLE, Trie
-from alcove.api.patch.apply.shape import ItemList, Shape, Struct
+from alcove.api.patch.apply.shape import ItemList, Struct, ValueShape
 
 
-def reconcile(trie: Trie, shape: Shape) -> Trie:
+def reconcile(trie: Trie, shape: ValueShape) -> Trie:
     """`trie` itself where nothing in it has become atomic."""
     if shape.leaf is WHOLE:
         return LEAF

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 from alcove.api.errors import BadRequest
 from alcove.api.objects import Object
 from alcove.api.patch.apply import elements
-from alcove.api.patch.apply.elements import OWN
+from alcove.api.patch.apply.elements import MEMBER
 from alcove.api.patch.apply.fieldset import LEAF, WHOLE, Trie
-from alcove.api.schema.node import ListType, Node, Type
+from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
-_CONTAINERS = (Type.OBJECT, Type.MAP, Type.LIST, Type.ANY)
+_CONTAINERS = (SchemaType.OBJECT, SchemaType.MAP, SchemaType.LIST, SchemaType.ANY)
 _ALWAYS_THERE = frozenset(("metadata", "spec", "status", "strategy", "updateStrategy"))
 """Fields of stock kinds that are structs, not pointers, in Go: they are there before anybody sets them."""
 _SERVERS = frozenset(
@@ -43,7 +43,7 @@ _SERVERS = frozenset(
 """Metadata that nobody owns: identity, and what the server writes."""
 
 
-class Shape:
+class ValueShape:
     """A value owned as one: a scalar, or (`leaf` is WHOLE) an atomic list or map."""
 
     __slots__ = ("leaf",)
@@ -59,21 +59,21 @@ class Shape:
         return LEAF
 
 
-class Field(NamedTuple):
+class ShapeField(NamedTuple):
     element: str
-    shape: Shape
+    shape: ValueShape
     is_given: bool
     """The field is there from the start: setting it is no addition."""
 
 
-class Struct(Shape):
+class Struct(ValueShape):
     """An object or a map: every field by itself."""
 
     __slots__ = ("_quick", "fields", "ignored", "is_open", "rest")
 
-    def __init__(self, rest: Shape) -> None:
+    def __init__(self, rest: ValueShape) -> None:
         super().__init__()
-        self.fields: dict[str, Field] = {}
+        self.fields: dict[str, ShapeField] = {}
         """Declared fields."""
         self._quick: dict[str, tuple[str, Callable[[Any], Trie] | None]] = {}
         self.rest = rest
@@ -82,14 +82,14 @@ class Struct(Shape):
         """Whether there may be other fields."""
         self.ignored: frozenset[str] = frozenset()
 
-    def declare(self, fields: dict[str, Field]) -> None:
+    def declare(self, fields: dict[str, ShapeField]) -> None:
         self.fields = fields
         self._quick = {
             name: (field.element, None if field.shape is SCALAR else field.shape.added)
             for name, field in fields.items()
         }
 
-    def field(self, name: str) -> tuple[str, Shape]:
+    def field(self, name: str) -> tuple[str, ValueShape]:
         """The path element and the shape of one field."""
         known = self.fields.get(name)
         return ("f:" + name, self.rest) if known is None else (known.element, known.shape)
@@ -97,7 +97,7 @@ class Struct(Shape):
     def added(self, value: Any) -> Trie:
         if type(value) is not dict or not value:
             return LEAF
-        trie = {OWN: LEAF}
+        trie = {MEMBER: LEAF}
         if not self.fields and self.rest is SCALAR:
             for name in sorted(value):
                 trie["f:" + name] = LEAF
@@ -142,27 +142,27 @@ class Struct(Shape):
             trie[known.element] = below
 
 
-def _born(shape: Shape, value: Any) -> Trie | None:
+def _born(shape: ValueShape, value: Any) -> Trie | None:
     """The paths of a field that is there anyhow, empty, once it has `value`; None if it has none."""
     if isinstance(shape, Struct):
         return shape.created(value) or None if type(value) is dict else LEAF
     trie = shape.added(value)
-    return {element: node for element, node in trie.items() if element != OWN} if trie else trie
+    return {element: node for element, node in trie.items() if element != MEMBER} if trie else trie
 
 
 def _owning(claimed: Trie | None) -> Trie:
     """What is claimed below a path, and the path itself."""
-    return {OWN: LEAF, **claimed} if claimed else LEAF
+    return {MEMBER: LEAF, **claimed} if claimed else LEAF
 
 
-class ItemList(Shape):
+class ItemList(ValueShape):
     """A list whose items are owned one by one: a set, or a list of objects with keys."""
 
     __slots__ = ("item",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.item: Shape = SCALAR
+        self.item: ValueShape = SCALAR
 
     def names(self, item: Any) -> Any:
         """The JSON value that tells this item from the others. Raises BadRequest if it has none."""
@@ -183,7 +183,7 @@ class ItemList(Shape):
         if type(value) is not list or not value:
             return LEAF
         added = self.item.added
-        trie = {OWN: LEAF}
+        trie = {MEMBER: LEAF}
         for element, item in self._ordered(value):
             # Duplicates are owned as one value.
             trie[element] = LEAF if element in trie else added(item)
@@ -208,7 +208,7 @@ class ItemList(Shape):
         return [(self.element(item), item) for item in ordered]
 
 
-class SetList(ItemList):
+class SetListShape(ItemList):
     """A set of scalars."""
 
     __slots__ = ()
@@ -248,22 +248,22 @@ class KeyedList(ItemList):
             elif key in self.defaults:
                 values[key] = self.defaults[key]
         if not values:
-            told = " ".join(f'"{key}"' for key in self.keys)
+            message = " ".join(f'"{key}"' for key in self.keys)
             raise BadRequest(
-                f"associative list with keys has an element that omits all key fields [{told}] "
+                f"associative list with keys has an element that omits all key fields [{message}] "
                 "(and doesn't have default values for any key fields)"
             )
         return values
 
 
-SCALAR = Shape()
-ATOMIC = Shape(WHOLE)
+SCALAR = ValueShape()
+ATOMIC = ValueShape(WHOLE)
 DEDUCED = Struct(SCALAR)
 """A value without a schema: objects divide into their fields, all else is one value."""
 DEDUCED.rest = DEDUCED
 
 
-def of(node: Node) -> Shape:
+def of(node: SchemaNode) -> ValueShape:
     """The shape of a node's values."""
     if node.type not in _CONTAINERS:
         return SCALAR
@@ -274,7 +274,7 @@ def of(node: Node) -> Shape:
     return compiled[1]  # type: ignore[no-any-return]
 
 
-def root(node: Node) -> Struct:
+def root(node: SchemaNode) -> Struct:
     """The shape of whole objects of a kind: without what nobody owns."""
     shape = of(node)
     assert isinstance(shape, Struct)
@@ -284,7 +284,7 @@ def root(node: Node) -> Struct:
     return compiled[2]  # type: ignore[no-any-return]
 
 
-def _compile(node: Node) -> tuple[Node, Shape, Struct | None]:
+def _compile(node: SchemaNode) -> tuple[SchemaNode, ValueShape, Struct | None]:
     shape = _outline(node)
     node.compiled = compiled = (node, shape, None)  # Before its parts: they may lead back here.
     if isinstance(shape, Struct) and shape is not DEDUCED:
@@ -297,35 +297,35 @@ def _compile(node: Node) -> tuple[Node, Shape, Struct | None]:
     return compiled
 
 
-def _outline(node: Node) -> Shape:
-    if node.type is Type.LIST:
+def _outline(node: SchemaNode) -> ValueShape:
+    if node.type is SchemaType.LIST:
         match node.list_type:
             case ListType.MAP:
                 return KeyedList(node.list_map_keys)
             case ListType.SET:
-                return SetList()
+                return SetListShape()
             case ListType.ATOMIC:
                 return ATOMIC
     if node.atomic or node.name == "RawExtension":
         return ATOMIC
-    if node.type is Type.ANY or (node.type is Type.MAP and node.values is None):
+    if node.type is SchemaType.ANY or (node.type is SchemaType.MAP and node.values is None):
         return DEDUCED
     return Struct(DEDUCED)
 
 
-def _fill_struct(shape: Struct, node: Node) -> None:
+def _fill_struct(shape: Struct, node: SchemaNode) -> None:
     if node.values is not None:
         shape.rest = of(node.values)
     shape.is_open = node.values is not None or node.preserve_unknown or not node.properties
     shape.declare(
         {
-            name: Field(elements.field(name), of(part), _is_given(node, name, part))
+            name: ShapeField(elements.field(name), of(part), _is_given(node, name, part))
             for name, part in node.properties.items()
         }
     )
 
 
-def _is_given(node: Node, name: str, part: Node) -> bool:
+def _is_given(node: SchemaNode, name: str, part: SchemaNode) -> bool:
     """Whether Go's zero value of the definition has this field. Schemas without a name are no Go types."""
     return bool(node.name) and part.type in _CONTAINERS and (name in _ALWAYS_THERE or name in node.required)
 
@@ -340,5 +340,5 @@ def _as_root(shape: Struct) -> Struct:
     whole = Struct(shape.rest)
     whole.is_open = shape.is_open
     whole.ignored = frozenset(("apiVersion", "kind"))
-    whole.declare({**shape.fields, "metadata": Field("f:metadata", metadata, True)})
+    whole.declare({**shape.fields, "metadata": ShapeField("f:metadata", metadata, True)})
     return whole

@@ -13,9 +13,9 @@ from alcove.api.objects import Object
 from alcove.api.patch.apply.compare import Comparison, compare
 from alcove.api.patch.apply.fieldset import FieldSet, exclude
 from alcove.api.patch.apply.shape import Struct, root
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
-Convert = Callable[[Object, str], tuple[Object, Node] | None]
+Convert = Callable[[Object, str], tuple[Object, SchemaNode] | None]
 """(object, apiVersion) → the object at that version, and that version's schema; None: it is not served.
 
 Must leave the object it is given as it is, and bear objects with fields missing or null.
@@ -28,7 +28,7 @@ def between(kinds: Iterable[Kind]) -> Convert | None:
     if all(kind.to_storage is None for kind in by_version.values()):
         return None
 
-    def convert(obj: Object, api_version: str) -> tuple[Object, Node] | None:
+    def convert(obj: Object, api_version: str) -> tuple[Object, SchemaNode] | None:
         source, target = by_version.get(obj["apiVersion"]), by_version.get(api_version)
         if source is None or target is None:
             return None
@@ -41,10 +41,10 @@ def between(kinds: Iterable[Kind]) -> Convert | None:
     return convert
 
 
-class Versions:
+class ObjectVersions:
     """The request's version, and the way to the others. Without a way, all have the same fields."""
 
-    def __init__(self, api_version: str, node: Node, convert: Convert | None) -> None:
+    def __init__(self, api_version: str, node: SchemaNode, convert: Convert | None) -> None:
         self.api_version = api_version
         self.shape = root(node)
         self._convert = convert
@@ -61,10 +61,10 @@ class Versions:
         return self.api_version if self._convert is None else api_version
 
 
-class Changes:
+class VersionChanges:
     """What a write changes, as each version sees it. Fields in `reset` do not count: the write cannot set them."""
 
-    def __init__(self, old: Object | None, new: Object, versions: Versions, reset: FieldSet) -> None:
+    def __init__(self, old: Object | None, new: Object, versions: ObjectVersions, reset: FieldSet) -> None:
         self.is_creation = old is None
         self._old = old
         self._new = new

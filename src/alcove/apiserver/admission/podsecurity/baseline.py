@@ -13,7 +13,7 @@ from msgspec import Struct
 from alcove.api.objects import Object
 
 Finding = tuple[str, str]
-Check = Callable[["Pod"], Finding | None]
+Check = Callable[["PodView"], Finding | None]
 
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
@@ -60,7 +60,7 @@ _SELINUX_1_0 = frozenset(("", "container_t", "container_init_t", "container_kvm_
 _SELINUX_1_31 = _SELINUX_1_0 | {"container_engine_t"}
 
 
-class Pod(Struct, frozen=True):
+class PodView(Struct, frozen=True):
     """A pod or template as the checks see it."""
 
     spec: Object
@@ -71,7 +71,7 @@ class Pod(Struct, frozen=True):
     """Name, container, its security context; of all three kinds."""
 
     @classmethod
-    def of(cls, metadata: Object, spec: Object) -> Pod:
+    def of(cls, metadata: Object, spec: Object) -> PodView:
         containers = [
             (container.get("name", ""), container, container.get("securityContext") or {})
             for field in ("initContainers", "containers", "ephemeralContainers")
@@ -116,7 +116,7 @@ def setters(pod_is_bad: bool, names: Sequence[str]) -> str:
     return " and ".join(blamed)
 
 
-def apparmor(pod: Pod) -> Finding | None:
+def apparmor(pod: PodView) -> Finding | None:
     of_pod = _apparmor_type(pod.security)
     bad = {name: kind for name, _, own in pod.containers if (kind := _apparmor_type(own)) is not None}
     annotations = sorted(
@@ -147,7 +147,7 @@ def _is_apparmor_annotation(value: str) -> bool:
     return value in ("", "runtime/default") or value.startswith("localhost/")
 
 
-def capabilities(pod: Pod) -> Finding | None:
+def capabilities(pod: PodView) -> Finding | None:
     bad: dict[str, set[str]] = {}
     for name, _, security in pod.containers:
         added = {*((security.get("capabilities") or {}).get("add") or ())} - _CAPABILITIES
@@ -156,23 +156,23 @@ def capabilities(pod: Pod) -> Finding | None:
     if not bad:
         return None
     named = quoted(sorted(set().union(*bad.values())))
-    told = f"{containers(list(bad))} must not include {named} in securityContext.capabilities.add"
-    return "non-default capabilities", told
+    message = f"{containers(list(bad))} must not include {named} in securityContext.capabilities.add"
+    return "non-default capabilities", message
 
 
-def host_namespaces(pod: Pod) -> Finding | None:
+def host_namespaces(pod: PodView) -> Finding | None:
     shared = [f"{field}=true" for field in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(field)]
     return ("host namespaces", ", ".join(shared)) if shared else None
 
 
-def host_paths(pod: Pod) -> Finding | None:
+def host_paths(pod: PodView) -> Finding | None:
     names = [
         each.get("name", "") for each in pod.spec.get("volumes") or () if each.get("hostPath") is not None
     ]
     return ("hostPath volumes", f"{plural('volume', len(names))} {quoted(names)}") if names else None
 
 
-def host_ports(pod: Pod) -> Finding | None:
+def host_ports(pod: PodView) -> Finding | None:
     bad: list[str] = []
     ports: set[str] = set()
     for name, container, _ in pod.containers:
@@ -183,11 +183,11 @@ def host_ports(pod: Pod) -> Finding | None:
     if not bad:
         return None
     use = "uses" if len(bad) == 1 else "use"
-    told = f"{containers(bad)} {use} {plural('hostPort', len(ports))} {', '.join(sorted(ports))}"
-    return "hostPort", told
+    message = f"{containers(bad)} {use} {plural('hostPort', len(ports))} {', '.join(sorted(ports))}"
+    return "hostPort", message
 
 
-def host_probes(pod: Pod) -> Finding | None:
+def host_probes(pod: PodView) -> Finding | None:
     bad: set[str] = set()
     hosts: set[str] = set()
     for name, container, _ in pod.containers:
@@ -209,12 +209,12 @@ def _hosts(handler: Object) -> list[str]:
     return [host for host in found if host]
 
 
-def privileged(pod: Pod) -> Finding | None:
+def privileged(pod: PodView) -> Finding | None:
     bad = [name for name, _, security in pod.containers if security.get("privileged")]
     return ("privileged", f"{containers(bad)} must not set securityContext.privileged=true") if bad else None
 
 
-def proc_mount(pod: Pod) -> Finding | None:
+def proc_mount(pod: PodView) -> Finding | None:
     bad = {
         name: security["procMount"]
         for name, _, security in pod.containers
@@ -227,7 +227,7 @@ def proc_mount(pod: Pod) -> Finding | None:
 
 
 def selinux(allowed: frozenset[str]) -> Check:
-    def check(pod: Pod) -> Finding | None:
+    def check(pod: PodView) -> Finding | None:
         faults: dict[str, Any] = {"types": set(), "user": False, "role": False}
         bad_pod = _is_bad_selinux(pod.security.get("seLinuxOptions"), allowed, faults)
         bad = [
@@ -260,7 +260,7 @@ def _is_bad_selinux(options: Object | None, allowed: frozenset[str], faults: dic
     return is_bad
 
 
-def seccomp_annotations(pod: Pod) -> Finding | None:
+def seccomp_annotations(pod: PodView) -> Finding | None:
     keys = [_SECCOMP, *(f"{_SECCOMP_OF}{name}" for name, _, _ in pod.containers)]
     bad = sorted(
         {
@@ -284,7 +284,7 @@ def is_seccomp(security: Object) -> bool | None:
     return None if profile is None else profile.get("type") in ("Localhost", "RuntimeDefault")
 
 
-def seccomp(pod: Pod) -> Finding | None:
+def seccomp(pod: PodView) -> Finding | None:
     bad_pod = is_seccomp(pod.security) is False
     bad = [(name, security) for name, _, security in pod.containers if is_seccomp(security) is False]
     blamed = setters(bad_pod, [name for name, _ in bad])
@@ -296,7 +296,7 @@ def seccomp(pod: Pod) -> Finding | None:
 
 
 def sysctls(allowed: frozenset[str]) -> Check:
-    def check(pod: Pod) -> Finding | None:
+    def check(pod: PodView) -> Finding | None:
         names = [each.get("name", "") for each in pod.security.get("sysctls") or ()]
         bad = [name for name in names if name not in allowed]
         return ("forbidden sysctls", ", ".join(bad)) if bad else None
@@ -304,7 +304,7 @@ def sysctls(allowed: frozenset[str]) -> Check:
     return check
 
 
-def host_process(pod: Pod) -> Finding | None:
+def host_process(pod: PodView) -> Finding | None:
     bad = [name for name, _, security in pod.containers if _is_host_process(security)]
     blamed = setters(_is_host_process(pod.security), bad)
     if not blamed:
@@ -316,7 +316,7 @@ def _is_host_process(security: Object) -> bool:
     return bool((security.get("windowsOptions") or {}).get("hostProcess"))
 
 
-def proc_mount_outside_user_namespaces(pod: Pod) -> Finding | None:
+def proc_mount_outside_user_namespaces(pod: PodView) -> Finding | None:
     return None if pod.has_own_users else proc_mount(pod)
 
 

@@ -40,13 +40,13 @@ class Standard(Struct, frozen=True):
         return f"{self.level.name.lower()}:{version}"
 
 
-class Policy(Struct, frozen=True):
+class PodSecurityPolicy(Struct, frozen=True):
     enforce: Standard = Standard()
     audit: Standard = Standard()
     warn: Standard = Standard()
 
 
-NO_POLICY = Policy()
+NO_POLICY = PodSecurityPolicy()
 
 
 def parse_level(text: str) -> Level | None:
@@ -60,7 +60,7 @@ def parse_version(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def policy(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
+def policy(labels: Mapping[str, str]) -> tuple[PodSecurityPolicy, list[FieldError]]:
     """What a namespace's labels choose. A wrong label is a fault, and means `restricted` where it is enforced,
     nothing where it only tells."""
     if not any(key.startswith(PREFIX) for key in labels):
@@ -74,7 +74,7 @@ def policy(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
         # What is going to be refused is told earlier, where the pod is only a template.
         minor = warn.minor if f"{PREFIX}warn-version" in labels else enforce.minor
         warn = Standard(enforce.level, minor)
-    return Policy(enforce, audit, warn), faults
+    return PodSecurityPolicy(enforce, audit, warn), faults
 
 
 def _standard(labels: Mapping[str, str], mode: str, when_wrong: Level, faults: list[FieldError]) -> Standard:

@@ -9,8 +9,8 @@ from alcove.api.ids import SYSTEM, GroupResource, TenantId
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.podsecurity import levels
-from alcove.apiserver.admission.podsecurity.baseline import Pod
-from alcove.apiserver.admission.podsecurity.levels import ENFORCE, PREFIX, Level, Policy, Standard
+from alcove.apiserver.admission.podsecurity.baseline import PodView
+from alcove.apiserver.admission.podsecurity.levels import ENFORCE, PREFIX, Level, PodSecurityPolicy, Standard
 from alcove.apiserver.admission.podsecurity.standards import Violation, violation
 from alcove.apiserver.cache.cache import Cache
 
@@ -67,13 +67,13 @@ class PodSecurity(Plugin):
         # A label that means nothing must not open anything.
         return levels.policy(labels)[0].enforce
 
-    def _policy(self, attributes: Attributes) -> Policy:
+    def _policy(self, attributes: Attributes) -> PodSecurityPolicy:
         namespace = self._cache.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
         return levels.policy(objects.labels(namespace) if namespace is not None else {})[0]
 
     # Pods
 
-    def _check_pod(self, attributes: Attributes, policy: Policy, ceiling: Standard) -> None:
+    def _check_pod(self, attributes: Attributes, policy: PodSecurityPolicy, ceiling: Standard) -> None:
         pod = attributes.obj
         assert pod is not None
         if attributes.old is not None and not _brings_something(pod, attributes.old):
@@ -82,12 +82,12 @@ class PodSecurity(Plugin):
         attributes.annotations[f"{PREFIX}enforce-policy"] = str(enforced)
         if not (ceiling.level or policy.enforce.level or policy.audit.level or policy.warn.level):
             return
-        seen = Pod.of(pod.get("metadata") or {}, pod["spec"])
+        seen = PodView.of(pod.get("metadata") or {}, pod["spec"])
         for standard in _each_once(policy.enforce, ceiling):
             if found := violation(standard, seen):
                 _note(attributes, policy, seen)
-                told = f'violates PodSecurity "{standard}": {found.details}'
-                raise Forbidden.of(PODS, attributes.name, told)
+                message = f'violates PodSecurity "{standard}": {found.details}'
+                raise Forbidden.of(PODS, attributes.name, message)
         _note(attributes, policy, seen)
         _warn(attributes, violation(policy.warn, seen))
 
@@ -107,7 +107,7 @@ class PodSecurity(Plugin):
         if attributes.old is not None and policy.enforce.level and is_stricter:
             self._tell_pods(attributes, policy.enforce)
 
-    def _tell_ceiling(self, attributes: Attributes, policy: Policy) -> None:
+    def _tell_ceiling(self, attributes: Attributes, policy: PodSecurityPolicy) -> None:
         """Warns whoever labels a namespace below what holds anyway."""
         chosen, before = (
             objects.labels(each or {}).get(ENFORCE) for each in (attributes.obj, attributes.old)
@@ -124,7 +124,7 @@ class PodSecurity(Plugin):
         names: dict[str, list[str]] = {}
         for entry in islice(self._cache.entries(attributes.tenant, PODS, attributes.name), PODS_CHECKED_MAX):
             pod = entry.decode()
-            if found := violation(standard, Pod.of(pod["metadata"], pod["spec"])):
+            if found := violation(standard, PodView.of(pod["metadata"], pod["spec"])):
                 names.setdefault(found.reasons, []).append(pod["metadata"]["name"])
         if total > PODS_CHECKED_MAX:
             checked = f"the first {PODS_CHECKED_MAX} of {total} existing pods"
@@ -134,14 +134,14 @@ class PodSecurity(Plugin):
             attributes.warn(
                 f'existing pods in {namespace} violate the new PodSecurity enforce level "{standard}"'
             )
-        for told in sorted(_counted(breaking, told) for told, breaking in names.items()):
-            attributes.warn(told)
+        for message in sorted(_counted(breaking, message) for message, breaking in names.items()):
+            attributes.warn(message)
 
 
-def _counted(names: list[str], told: str) -> str:
+def _counted(names: list[str], message: str) -> str:
     others = len(names) - 1
     more = f" (and {others} other {'pod' if others == 1 else 'pods'})" if others else ""
-    return f"{min(names)}{more}: {told}"
+    return f"{min(names)}{more}: {message}"
 
 
 def _each_once(first: Standard, ceiling: Standard) -> tuple[Standard, ...]:
@@ -151,19 +151,19 @@ def _each_once(first: Standard, ceiling: Standard) -> tuple[Standard, ...]:
     return (first, ceiling) if first.level else (ceiling,)
 
 
-def _tell_template(attributes: Attributes, policy: Policy, ceiling: Standard) -> None:
+def _tell_template(attributes: Attributes, policy: PodSecurityPolicy, ceiling: Standard) -> None:
     warn = policy.warn if policy.warn.level >= ceiling.level else ceiling
     if not warn.level and not policy.audit.level:
         return
     template = objects.get(attributes.obj or {}, *TEMPLATES[attributes.resource])
     if template is None or template.get("spec") is None:
         return
-    seen = Pod.of(template.get("metadata") or {}, template["spec"])
+    seen = PodView.of(template.get("metadata") or {}, template["spec"])
     _note(attributes, policy, seen)
     _warn(attributes, violation(warn, seen))
 
 
-def _note(attributes: Attributes, policy: Policy, pod: Pod) -> None:
+def _note(attributes: Attributes, policy: PodSecurityPolicy, pod: PodView) -> None:
     if found := violation(policy.audit, pod):
         attributes.annotations[f"{PREFIX}audit-violations"] = f"would {found}"
 

@@ -3,7 +3,7 @@
 from alcove.apiserver.admission.podsecurity.baseline import (
     Check,
     Finding,
-    Pod,
+    PodView,
     containers,
     is_seccomp,
     plural,
@@ -60,17 +60,17 @@ def unless_own_users(check: Check) -> Check:
     return lambda pod: None if pod.has_own_users else check(pod)
 
 
-def privilege_escalation(pod: Pod) -> Finding | None:
+def privilege_escalation(pod: PodView) -> Finding | None:
     bad = [
         name for name, _, security in pod.containers if security.get("allowPrivilegeEscalation") is not False
     ]
     if not bad:
         return None
-    told = f"{containers(bad)} must set securityContext.allowPrivilegeEscalation=false"
-    return "allowPrivilegeEscalation != false", told
+    message = f"{containers(bad)} must set securityContext.allowPrivilegeEscalation=false"
+    return "allowPrivilegeEscalation != false", message
 
 
-def capabilities(pod: Pod) -> Finding | None:
+def capabilities(pod: PodView) -> Finding | None:
     keeping: list[str] = []
     adding: list[str] = []
     added: set[str] = set()
@@ -91,7 +91,7 @@ def capabilities(pod: Pod) -> Finding | None:
     return ("unrestricted capabilities", "; ".join(details)) if details else None
 
 
-def volumes(pod: Pod) -> Finding | None:
+def volumes(pod: PodView) -> Finding | None:
     bad: list[str] = []
     kinds: set[str] = set()
     for volume in pod.spec.get("volumes") or ():
@@ -103,11 +103,11 @@ def volumes(pod: Pod) -> Finding | None:
         return None
     use = "uses" if len(bad) == 1 else "use"
     what = plural("restricted volume type", len(kinds))
-    told = f"{plural('volume', len(bad))} {quoted(bad)} {use} {what} {quoted(sorted(kinds))}"
-    return "restricted volume types", told
+    message = f"{plural('volume', len(bad))} {quoted(bad)} {use} {what} {quoted(sorted(kinds))}"
+    return "restricted volume types", message
 
 
-def non_root(pod: Pod) -> Finding | None:
+def non_root(pod: PodView) -> Finding | None:
     reason = "runAsNonRoot != true"
     of_pod = pod.security.get("runAsNonRoot")
     bad = [name for name, _, security in pod.containers if security.get("runAsNonRoot") is False]
@@ -119,13 +119,13 @@ def non_root(pod: Pod) -> Finding | None:
     return None
 
 
-def user(pod: Pod) -> Finding | None:
+def user(pod: PodView) -> Finding | None:
     bad = [name for name, _, security in pod.containers if security.get("runAsUser") == 0]
     blamed = setters(pod.security.get("runAsUser") == 0, bad)
     return ("runAsUser=0", f"{blamed} must not set runAsUser=0") if blamed else None
 
 
-def seccomp(pod: Pod) -> Finding | None:
+def seccomp(pod: PodView) -> Finding | None:
     """Every container has a profile, its own or the pod's."""
     of_pod = is_seccomp(pod.security)
     bad = [(name, security) for name, _, security in pod.containers if is_seccomp(security) is False]
@@ -136,8 +136,8 @@ def seccomp(pod: Pod) -> Finding | None:
     silent = [name for name, _, security in pod.containers if is_seccomp(security) is None]
     if not silent or of_pod:
         return None
-    told = f'pod or {containers(silent)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    return "seccompProfile", told
+    message = f'pod or {containers(silent)} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
+    return "seccompProfile", message
 
 
 CHECKS: tuple[tuple[str, str, tuple[tuple[int, Check], ...]], ...] = (

@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from alcove.apiserver.admission.podsecurity import baseline, restricted
-from alcove.apiserver.admission.podsecurity.baseline import Check, Finding, Pod
+from alcove.apiserver.admission.podsecurity.baseline import Check, Finding, PodView
 from alcove.apiserver.admission.podsecurity.levels import Level, Standard
 
 NEWEST_MINOR = 36
@@ -57,7 +57,7 @@ def _checks(level: Level, minor: int, is_bare: bool) -> tuple[Check, ...]:
     return (*basic, *further.values())
 
 
-def violation(standard: Standard, pod: Pod) -> Violation | None:
+def violation(standard: Standard, pod: PodView) -> Violation | None:
     if not standard.level:
         return None
     checks = _checks(standard.level, min(standard.minor, NEWEST_MINOR), pod.is_bare)

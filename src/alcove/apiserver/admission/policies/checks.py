@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alcove.api.cel.types import BOOL, NULL, STRING, Type, list_of
+from alcove.api.cel.types import BOOL, NULL, STRING, CelType, list_of
 from alcove.api.fields import FieldError, forbidden, invalid
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import Compiler
@@ -13,7 +13,7 @@ from alcove.apiserver.admission.policies.mutating import JSON_PATCH, Structs
 TEXT_MOST = 100_000
 """Characters that all expressions of a policy may have: they take half a second to compile."""
 
-_Entry = tuple[str, str, tuple[Type, ...]]
+_Entry = tuple[str, str, tuple[CelType, ...]]
 """Path, expression, wanted types."""
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from alcove.api.cel.budget import CALL_MOST, Budget
+from alcove.api.cel.budget import CALL_MOST, CostBudget
 from alcove.api.cel.declarations import Functions, merge
-from alcove.api.cel.environment import Environment, Program
+from alcove.api.cel.environment import CelEnvironment, Program
 from alcove.api.cel.errors import CelError, CompileError, OutOfBudget
 from alcove.api.cel.library.authorization import AUTHORIZATION
 from alcove.api.cel.library.kubernetes import KUBERNETES
 from alcove.api.cel.library.patches import PATCHES
-from alcove.api.cel.types import BOOL, DYN, Type
+from alcove.api.cel.types import BOOL, DYN, CelType
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.variables import Activation, LazyVariables, declarations
 
@@ -30,7 +30,7 @@ class EvaluationError(Exception):
     """An expression failed; the message is Kubernetes' own."""
 
 
-class Exhausted(EvaluationError):
+class BudgetExhausted(EvaluationError):
     """Nothing more is evaluated."""
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ def evaluate(expression: Expression, activation: Activation) -> Any:
         raise EvaluationError(f"compilation error: {expression.error}")
     request = activation.budget
     if request.is_exhausted:
-        raise Exhausted
+        raise BudgetExhausted
     given = min(CALL_MOST, request.left)
-    budget = Budget(given)
+    budget = CostBudget(given)
     try:
         return expression.program.evaluate(activation.values, budget)
     except OutOfBudget as error:
-        raise Exhausted from error
+        raise BudgetExhausted from error
     except CelError as error:
         raise EvaluationError(f"expression '{expression.source}' resulted in error: {error}") from error
     finally:
@@ -71,15 +71,15 @@ class Compiler:
         *,
         has_params: bool,
         variables: Iterable[Object] = (),
-        structs: Mapping[str, Type] | None = None,
-        typed: Mapping[str, Type] | None = None,
+        structs: Mapping[str, CelType] | None = None,
+        typed: Mapping[str, CelType] | None = None,
     ) -> None:
         """`typed` gives types to what else is dynamic: `object`, `oldObject`, `params`."""
         self._has_params = has_params
         self._typed = typed or {}
         self._structs = structs
         self.variables: dict[str, Expression] = {}
-        types: dict[str, Type] = {}
+        types: dict[str, CelType] = {}
         self._environment = self._make({})
         for variable in variables:
             name = variable.get("name", "")
@@ -88,20 +88,20 @@ class Compiler:
             types[name] = expression.program.result if expression.program is not None else DYN
             self._environment = self._make(types)
 
-    def _make(self, types: Mapping[str, Type]) -> Environment:
+    def _make(self, types: Mapping[str, CelType]) -> CelEnvironment:
         declared = declarations(has_params=self._has_params, variables=types)
         declared.update((name, of) for name, of in self._typed.items() if name in declared)
-        return Environment(declared, FUNCTIONS, self._structs)
+        return CelEnvironment(declared, FUNCTIONS, self._structs)
 
-    def compile(self, source: str, wanted: Sequence[Type] = ()) -> Expression:
+    def compile(self, source: str, wanted: Sequence[CelType] = ()) -> Expression:
         """`wanted` types the value must have one of; none: any."""
         try:
             program = self._environment.compile(source)
         except CompileError as error:
             return Expression(source, None, f"compilation failed: {error}")
         if wanted and program.result not in wanted:
-            told = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
-            return Expression(source, None, f"must evaluate to {told} but got {program.result}")
+            message = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
+            return Expression(source, None, f"must evaluate to {message} but got {program.result}")
         return Expression(source, program)
 
 
@@ -114,13 +114,13 @@ def bind(variables: Mapping[str, Expression], activation: Activation) -> None:
 def _variable(expression: Expression, activation: Activation) -> Any:
     try:
         return evaluate(expression, activation)
-    except Exhausted:
+    except BudgetExhausted:
         raise OutOfBudget from None
     except EvaluationError as error:
         raise CelError(f"composited variable fails to evaluate: {error}") from error
 
 
-class Condition(Struct, frozen=True):
+class MatchCondition(Struct, frozen=True):
     name: str
     expression: Expression
 
@@ -130,7 +130,7 @@ class Conditions:
 
     def __init__(self, given: Iterable[Object], compiler: Compiler) -> None:
         self._conditions = [
-            Condition(each.get("name", ""), compiler.compile(each.get("expression", ""), (BOOL,)))
+            MatchCondition(each.get("name", ""), compiler.compile(each.get("expression", ""), (BOOL,)))
             for each in given
         ]
 

@@ -9,15 +9,15 @@ from msgspec import Struct
 from alcove.api.errors import BadRequest
 from alcove.api.ids import GroupResource, TenantId
 from alcove.api.objects import Object, name
-from alcove.apiserver.admission.policies.matching import Match
-from alcove.apiserver.reader import Reader
+from alcove.apiserver.admission.policies.matching import ResourceMatch
+from alcove.apiserver.reader import CacheReader
 
 TENANTS_MOST = 4096
 
 
 class Binding(Struct, frozen=True):
     name: str
-    match: Match | None
+    match: ResourceMatch | None
     """None: wherever the policy matches."""
     params: Object | None
     actions: tuple[str, ...]
@@ -29,7 +29,7 @@ class Hook(Struct, frozen=True):
 
     name: str
     spec: Object
-    match: Match | None
+    match: ResourceMatch | None
     fault: str
     """Why the policy cannot be used; then `match` is None."""
     bindings: Sequence[Binding]
@@ -39,10 +39,10 @@ class Hook(Struct, frozen=True):
         return self.spec.get("failurePolicy") == "Ignore"
 
 
-class Hooks:
+class PolicyHooks:
     """A tenant's policies of one kind, kept until one of them or of their bindings changes."""
 
-    def __init__(self, reader: Reader, policies: GroupResource, bindings: GroupResource) -> None:
+    def __init__(self, reader: CacheReader, policies: GroupResource, bindings: GroupResource) -> None:
         self._reader = reader
         self._policies = policies
         self._bindings = bindings
@@ -74,9 +74,9 @@ class Hooks:
                 yield Hook(name(policy), spec, match, fault, bindings)
 
 
-def _match(given: Object) -> tuple[Match | None, str]:
+def _match(given: Object) -> tuple[ResourceMatch | None, str]:
     try:
-        return Match(given), ""
+        return ResourceMatch(given), ""
     except BadRequest as error:
         return None, error.message
 

@@ -12,7 +12,7 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object, labels
 from alcove.api.selectors import LabelSelector
 from alcove.apiserver.admission.base import Attributes
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 
 NAMESPACES = GroupResource("", "namespaces")
 TABLES_MOST = 64
@@ -20,7 +20,7 @@ Namespace = Callable[[], Object | None]
 """The write's namespace, looked up when it matters."""
 
 
-class Rule(Struct, frozen=True):
+class MatchRule(Struct, frozen=True):
     operations: frozenset[str]
     groups: frozenset[str]
     versions: frozenset[str]
@@ -30,7 +30,7 @@ class Rule(Struct, frozen=True):
     names: frozenset[str]
 
     @classmethod
-    def of(cls, given: Object) -> Rule:
+    def of(cls, given: Object) -> MatchRule:
         parts = (text.partition("/") for text in given.get("resources") or ())
         return cls(
             frozenset(given.get("operations") or ()),
@@ -68,13 +68,13 @@ def _has(items: frozenset[str], wanted: str) -> bool:
     return "*" in items or wanted in items
 
 
-class Match:
+class ResourceMatch:
     """A compiled `matchConstraints` or `matchResources`."""
 
     def __init__(self, given: Object) -> None:
         """Raises BadRequest for a selector that cannot be read."""
-        self._rules = tuple(map(Rule.of, given.get("resourceRules") or ()))
-        self._excluded = tuple(map(Rule.of, given.get("excludeResourceRules") or ()))
+        self._rules = tuple(map(MatchRule.of, given.get("resourceRules") or ()))
+        self._excluded = tuple(map(MatchRule.of, given.get("excludeResourceRules") or ()))
         self._is_exact = given.get("matchPolicy") == "Exact"
         self._namespaces = selectors.from_object(given.get("namespaceSelector") or {})
         self._objects = selectors.from_object(given.get("objectSelector") or {})
@@ -90,7 +90,7 @@ class Match:
         return found if self._matches_object(attributes) else None
 
     def _matched(
-        self, rules: Sequence[Rule], attributes: Attributes, asked: Kind, equivalents: Equivalents
+        self, rules: Sequence[MatchRule], attributes: Attributes, asked: Kind, equivalents: Equivalents
     ) -> Kind | None:
         if any(rule.matches(attributes, asked) for rule in rules):
             return asked
@@ -115,7 +115,7 @@ class Equivalents:
     Tables are kept by the sequence of kinds they were made of, which tenants without CRDs share.
     """
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: ServedKinds) -> None:
         self._kinds = kinds
         self._kept: dict[int, tuple[Sequence[Kind], dict[GroupResource, list[Kind]]]] = {}
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from alcove.api.cel.types import DYN, STRING, Field, Kind, Type, list_of
+from alcove.api.cel.types import DYN, STRING, CelType, TypeField, TypeKind, list_of
 from alcove.api.cel.values import Optional, Uint, weight
 from alcove.api.errors import ApiError, Invalid
-from alcove.api.kind import Kind as ApiKind
+from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.patch import json as json_patch
 from alcove.api.patch.apply import shape
@@ -30,24 +30,24 @@ from alcove.apiserver.admission.policies.variables import Activation
 CHANGE_MOST = 200_000
 """How large a change may be, in values."""
 
-JSON_PATCH = Type(
-    Kind.OBJECT,
+JSON_PATCH = CelType(
+    TypeKind.OBJECT,
     "JSONPatch",
     (),
     {
-        "op": Field("op", STRING),
-        "path": Field("path", STRING),
-        "from": Field("from", STRING),
-        "value": Field("value", DYN),
+        "op": TypeField("op", STRING),
+        "path": TypeField("path", STRING),
+        "from": TypeField("from", STRING),
+        "value": TypeField("value", DYN),
     },
 )
 
 
-class _AnyField(Mapping[str, Field]):
+class _AnyField(Mapping[str, TypeField]):
     """Fields of an object under construction: all names, of any type."""
 
-    def __getitem__(self, name: str) -> Field:
-        return Field(name, DYN)
+    def __getitem__(self, name: str) -> TypeField:
+        return TypeField(name, DYN)
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
@@ -56,13 +56,13 @@ class _AnyField(Mapping[str, Field]):
         return 0
 
 
-class Structs(Mapping[str, Type]):
+class Structs(Mapping[str, CelType]):
     """What mutations may construct: `JSONPatch`, and `Object` with every type below it (`Object.spec`)."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Type] = {"JSONPatch": JSON_PATCH, "Object": _object_type("Object")}
+        self._known: dict[str, CelType] = {"JSONPatch": JSON_PATCH, "Object": _object_type("Object")}
 
-    def __getitem__(self, name: str) -> Type:
+    def __getitem__(self, name: str) -> CelType:
         if name not in self._known:
             if not name.startswith("Object."):
                 raise KeyError(name)
@@ -76,8 +76,8 @@ class Structs(Mapping[str, Type]):
         return len(self._known)
 
 
-def _object_type(name: str) -> Type:
-    return Type(Kind.OBJECT, name, (), _AnyField())
+def _object_type(name: str) -> CelType:
+    return CelType(TypeKind.OBJECT, name, (), _AnyField())
 
 
 class _Mutation(Struct, frozen=True):
@@ -103,7 +103,7 @@ class MutatingPolicy:
         self.is_reinvoked = spec.get("reinvocationPolicy") == "IfNeeded"
         self._mutations = [_compile(each, compiler, structs) for each in spec.get("mutations") or ()]
 
-    def change(self, activation: Activation, kind: ApiKind, obj: Object) -> Object:
+    def change(self, activation: Activation, kind: Kind, obj: Object) -> Object:
         """The object after the policy; the one given is left as it is. Raises EvaluationError."""
         activation.budget.left -= ROUND_COST
         bind(self._variables, activation)
@@ -148,7 +148,7 @@ def _fails_without_tests(obj: Object, operations: list[Any]) -> bool:
     return False
 
 
-def _applied(obj: Object, config: Any, kind: ApiKind) -> Object:
+def _applied(obj: Object, config: Any, kind: Kind) -> Object:
     changed = copy.deepcopy(obj)
     merge(changed, _plain(config), shape.root(kind.schema))
     return changed

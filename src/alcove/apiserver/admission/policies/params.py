@@ -9,7 +9,7 @@ from alcove.api.errors import BadRequest
 from alcove.api.ids import GroupVersionKind, TenantId
 from alcove.api.kind import Kind, Scope
 from alcove.api.objects import Object, labels
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.reader import CacheReader, ServedKinds
 
 
 class ParamsError(Exception):
@@ -17,8 +17,8 @@ class ParamsError(Exception):
 
 
 def collect(
-    reader: Reader,
-    kinds: Kinds,
+    reader: CacheReader,
+    kinds: ServedKinds,
     tenant: TenantId,
     namespace: str,
     param_kind: Object | None,
@@ -37,12 +37,12 @@ def collect(
     return [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in found]
 
 
-def _kind(kinds: Kinds, tenant: TenantId, param_kind: Object) -> Kind:
+def _kind(kinds: ServedKinds, tenant: TenantId, param_kind: Object) -> Kind:
     gvk = GroupVersionKind.parse(param_kind.get("apiVersion", ""), param_kind.get("kind", ""))
     kind = kinds.find_kind(tenant, gvk.group, gvk.version, gvk.kind)
     if kind is None:
-        told = f"{gvk.api_version}, Kind={gvk.kind}"
-        raise ParamsError(f"failed to find resource referenced by paramKind: '{told}'")
+        message = f"{gvk.api_version}, Kind={gvk.kind}"
+        raise ParamsError(f"failed to find resource referenced by paramKind: '{message}'")
     return kind
 
 
@@ -58,7 +58,9 @@ def _namespace(kind: Kind, own: str, given: str) -> str:
     return given or own
 
 
-def _find(reader: Reader, tenant: TenantId, kind: Kind, namespace: str, reference: Object) -> list[Object]:
+def _find(
+    reader: CacheReader, tenant: TenantId, kind: Kind, namespace: str, reference: Object
+) -> list[Object]:
     if reference.get("name"):
         obj = reader.get(tenant, kind.storage_resource, namespace, reference["name"])
         return [obj] if obj is not None else []

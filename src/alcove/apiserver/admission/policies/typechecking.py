@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from alcove.api.cel.node_types import NodeTypes
-from alcove.api.cel.types import Type
+from alcove.api.cel.types import CelType
 from alcove.api.ids import GroupVersionKind, TenantId
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import Compiler
-from alcove.apiserver.reader import Kinds
+from alcove.apiserver.reader import ServedKinds
 
 KINDS_MOST = 10
 TEXT_MOST = 20_000
 """Characters of expressions, times kinds: they are compiled while everybody waits. Past this, fewer kinds."""
 
 
-def status(kinds: Kinds, tenant: TenantId, policy: Object) -> Object:
+def status(kinds: ServedKinds, tenant: TenantId, policy: Object) -> Object:
     """The policy's status as it is after this check."""
     warnings = list(_warnings(kinds, tenant, policy.get("spec") or {}))
     return {
@@ -32,7 +32,7 @@ def status(kinds: Kinds, tenant: TenantId, policy: Object) -> Object:
     }
 
 
-def _warnings(kinds: Kinds, tenant: TenantId, spec: Object) -> Iterator[Object]:
+def _warnings(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Iterator[Object]:
     expressions = list(_expressions(spec))
     variables = spec.get("variables") or ()
     length = sum(len(each.get("expression", "")) for each in variables) + sum(
@@ -42,9 +42,9 @@ def _warnings(kinds: Kinds, tenant: TenantId, spec: Object) -> Iterator[Object]:
     params = _params(kinds, tenant, spec)
     compilers = [(kind.gvk, _compiler(kind, params, spec, variables)) for kind in matched]
     for path, source in expressions:
-        told = [_told(gvk, compiler, source) for gvk, compiler in compilers]
-        if any(told):
-            yield {"fieldRef": path, "warning": "\n".join(filter(None, told))}
+        messages = [_told(gvk, compiler, source) for gvk, compiler in compilers]
+        if any(messages):
+            yield {"fieldRef": path, "warning": "\n".join(filter(None, messages))}
 
 
 def _expressions(spec: Object) -> Iterator[tuple[str, str]]:
@@ -54,7 +54,7 @@ def _expressions(spec: Object) -> Iterator[tuple[str, str]]:
                 yield f"spec.validations[{index}].{field}", validation[field]
 
 
-def _matched(kinds: Kinds, tenant: TenantId, spec: Object) -> Sequence[Kind]:
+def _matched(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Sequence[Kind]:
     """Kinds that a rule names without a wildcard, in order."""
     found: dict[GroupVersionKind, Kind] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
@@ -70,7 +70,7 @@ def _matched(kinds: Kinds, tenant: TenantId, spec: Object) -> Sequence[Kind]:
     return [found[gvk] for gvk in sorted(found)]
 
 
-def _params(kinds: Kinds, tenant: TenantId, spec: Object) -> Kind | None:
+def _params(kinds: ServedKinds, tenant: TenantId, spec: Object) -> Kind | None:
     named = spec.get("paramKind") or {}
     gvk = GroupVersionKind.parse(named.get("apiVersion", ""), named.get("kind", ""))
     return kinds.find_kind(tenant, gvk.group, gvk.version, gvk.kind)
@@ -79,7 +79,7 @@ def _params(kinds: Kinds, tenant: TenantId, spec: Object) -> Kind | None:
 def _compiler(kind: Kind, params: Kind | None, spec: Object, variables: Iterable[Object]) -> Compiler:
     types = NodeTypes()
     own = types.of(kind.schema)
-    typed: Mapping[str, Type] = {"object": own, "oldObject": own}
+    typed: Mapping[str, CelType] = {"object": own, "oldObject": own}
     if params is not None:
         typed = {**typed, "params": types.of(params.schema)}
     return Compiler(has_params=spec.get("paramKind") is not None, variables=variables, typed=typed)

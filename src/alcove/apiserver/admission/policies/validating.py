@@ -8,10 +8,10 @@ from alcove.api.cel.types import BOOL, NULL, STRING
 from alcove.api.objects import Object
 from alcove.apiserver.admission.policies.compiled import (
     ROUND_COST,
+    BudgetExhausted,
     Compiler,
     Conditions,
     EvaluationError,
-    Exhausted,
     Expression,
     bind,
     evaluate,
@@ -22,7 +22,7 @@ MESSAGE_MOST_BYTES = 5 * 1024
 ANNOTATION_MOST = 10 * 1024
 
 
-class Failure(Struct, frozen=True):
+class ValidationFailure(Struct, frozen=True):
     """A validation that did not hold, or could not be told."""
 
     index: int
@@ -30,8 +30,8 @@ class Failure(Struct, frozen=True):
     reason: str = ""
 
 
-class Verdict(Struct):
-    failures: list[Failure]
+class ValidationResult(Struct):
+    failures: list[ValidationFailure]
     annotations: dict[str, str]
     """For the audit record."""
 
@@ -60,8 +60,8 @@ class ValidatingPolicy:
             for each in spec.get("auditAnnotations") or ()
         ]
 
-    def judge(self, activation: Activation) -> Verdict:
-        verdict = Verdict([], {})
+    def judge(self, activation: Activation) -> ValidationResult:
+        verdict = ValidationResult([], {})
         activation.budget.left -= ROUND_COST
         bind(self._variables, activation)
         try:
@@ -75,33 +75,35 @@ class ValidatingPolicy:
             self._fail(-1, error, verdict)
         return verdict
 
-    def _fail(self, index: int, error: EvaluationError, verdict: Verdict) -> None:
+    def _fail(self, index: int, error: EvaluationError, verdict: ValidationResult) -> None:
         if not self._ignores_errors:
-            verdict.failures.append(Failure(index, str(error)))
+            verdict.failures.append(ValidationFailure(index, str(error)))
 
     def _validate(
-        self, index: int, validation: _Validation, activation: Activation, verdict: Verdict
+        self, index: int, validation: _Validation, activation: Activation, verdict: ValidationResult
     ) -> None:
         try:
             holds = evaluate(validation.expression, activation)
-        except Exhausted:
+        except BudgetExhausted:
             raise
         except EvaluationError as error:
             self._fail(index, error, verdict)
             return
         if holds is not True:
             message = _message(validation, activation)
-            verdict.failures.append(Failure(index, message, validation.reason))
+            verdict.failures.append(ValidationFailure(index, message, validation.reason))
 
-    def _annotate(self, key: str, expression: Expression, activation: Activation, verdict: Verdict) -> None:
+    def _annotate(
+        self, key: str, expression: Expression, activation: Activation, verdict: ValidationResult
+    ) -> None:
         try:
             value = evaluate(expression, activation)
             if value is not None and not isinstance(value, str):
-                told = "Return type must be either string or null."
+                message = "Return type must be either string or null."
                 raise EvaluationError(
-                    f"valueExpression '{expression.source}' resulted in unsupported return type. {told}"
+                    f"valueExpression '{expression.source}' resulted in unsupported return type. {message}"
                 )
-        except Exhausted:
+        except BudgetExhausted:
             raise
         except EvaluationError as error:
             self._fail(-1, error, verdict)

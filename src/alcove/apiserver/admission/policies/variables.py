@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from alcove.api.cel.library.authorization import (
     AUTHORIZER,
     RESOURCE_CHECK,
-    Answer,
     Ask,
+    AuthorizationDecision,
+    AuthorizationQuery,
     AuthorizerValue,
-    Question,
     ResourceCheckValue,
 )
 from alcove.api.cel.schema_types import schema_type
-from alcove.api.cel.types import DYN, Field, Kind, Type
-from alcove.api.kind import Kind as ApiKind
+from alcove.api.cel.types import DYN, CelType, TypeField, TypeKind
+from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, CelBudget
 from alcove.apiserver.identity import ALL_AUTHENTICATED, Identity
@@ -82,25 +82,25 @@ _NAMESPACE = _object(
 )
 
 
-def _declared(schema: Object) -> Type:
+def _declared(schema: Object) -> CelType:
     found = schema_type(schema)
     assert found is not None
     return _spelled_out(found)
 
 
-def _spelled_out(of: Type) -> Type:
+def _spelled_out(of: CelType) -> CelType:
     """Fields under their own names: here `namespace` is no `__namespace__`."""
-    if of.kind is not Kind.OBJECT:
+    if of.kind is not TypeKind.OBJECT:
         return of
     fields = {field.key: replace(field, type=_spelled_out(field.type)) for field in of.fields.values()}
-    return Type(Kind.OBJECT, of.name, (), fields, lambda: of.deep)
+    return CelType(TypeKind.OBJECT, of.name, (), fields, lambda: of.deep)
 
 
-def _request_type() -> Type:
+def _request_type() -> CelType:
     declared = _declared(_REQUEST)
     # The options of a request are of many kinds; an expression takes them as they come.
-    fields = {**declared.fields, "options": Field("options", DYN)}
-    return Type(Kind.OBJECT, "kubernetes.AdmissionRequest", (), fields)
+    fields = {**declared.fields, "options": TypeField("options", DYN)}
+    return CelType(TypeKind.OBJECT, "kubernetes.AdmissionRequest", (), fields)
 
 
 _NAMESPACE_TYPE = _declared(_NAMESPACE)
@@ -119,7 +119,7 @@ ORDER = (
 """The order in which `Activation.values` gives values."""
 
 
-def declarations(*, has_params: bool, variables: Mapping[str, Type]) -> dict[str, Type]:
+def declarations(*, has_params: bool, variables: Mapping[str, CelType]) -> dict[str, CelType]:
     """The variables' types, for an environment; those that there are not are not declared."""
     declared = {
         "object": DYN,
@@ -129,8 +129,8 @@ def declarations(*, has_params: bool, variables: Mapping[str, Type]) -> dict[str
         "params": DYN,
         "authorizer": AUTHORIZER,
         "authorizer.requestResource": RESOURCE_CHECK,
-        "variables": Type(
-            Kind.OBJECT, "kubernetes.variables", (), {n: Field(n, t) for n, t in variables.items()}
+        "variables": CelType(
+            TypeKind.OBJECT, "kubernetes.variables", (), {n: TypeField(n, t) for n, t in variables.items()}
         ),
     }
     if not has_params:
@@ -154,7 +154,7 @@ class Activation:
 
 def activation(
     attributes: Attributes,
-    matched: ApiKind,
+    matched: Kind,
     obj: Object | None,
     old: Object | None,
     namespace: Object | None,
@@ -176,7 +176,7 @@ def activation(
     return Activation(has_params, given, attributes.cel_budget)
 
 
-def request(attributes: Attributes, matched: ApiKind) -> Object:
+def request(attributes: Attributes, matched: Kind) -> Object:
     """The AdmissionRequest without its objects; what is empty is not there."""
     asked = attributes.requested or attributes.kind
     identity = attributes.identity
@@ -202,17 +202,17 @@ def request(attributes: Attributes, matched: ApiKind) -> Object:
     return {name: value for name, value in made.items() if value != ""}
 
 
-def _kind(kind: ApiKind) -> Object:
+def _kind(kind: Kind) -> Object:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _resource(kind: ApiKind) -> Object:
+def _resource(kind: Kind) -> Object:
     return {"group": kind.group, "version": kind.version, "resource": kind.resource}
 
 
-def _requested(attributes: Attributes) -> Question:
+def _requested(attributes: Attributes) -> AuthorizationQuery:
     kind = attributes.requested or attributes.kind
-    return Question(
+    return AuthorizationQuery(
         group=kind.group,
         resource=kind.resource,
         subresource=attributes.subresource,
@@ -225,7 +225,7 @@ def asker(authorizer: Authorizer, attributes: Attributes) -> Ask:
     """Answers by the roles of the write's tenant; the caller stays in its own."""
     tenant = attributes.tenant
 
-    def ask(question: Question) -> Answer:
+    def ask(question: AuthorizationQuery) -> AuthorizationDecision:
         namespace, name = question.service_account
         identity = _service_account(attributes, namespace, name) if name else attributes.identity
         if question.path:
@@ -241,7 +241,7 @@ def asker(authorizer: Authorizer, attributes: Attributes) -> Ask:
                 question.name,
             )
         decision = authorizer.authorize(identity, access)
-        return Answer(decision.allowed, decision.reason)
+        return AuthorizationDecision(decision.allowed, decision.reason)
 
     return ask
 

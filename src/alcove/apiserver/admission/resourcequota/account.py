@@ -13,26 +13,26 @@ from alcove.api.objects import Object
 from alcove.api.quantity import ZERO, Quantity
 from alcove.apiserver.admission.resourcequota import usage
 from alcove.apiserver.admission.resourcequota.pods import Amounts
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 
 QUOTAS = GroupResource("", "resourcequotas")
 TENANTS = GroupResource("", "tenants")
 
 
-class Scope(Struct, frozen=True):
+class QuotaScope(Struct, frozen=True):
     name: str
     operator: str = "Exists"
     values: tuple[str, ...] = ()
 
 
-class Account(Struct, frozen=True):
+class QuotaAccount(Struct, frozen=True):
     name: str
     key: Key
     obj: Object
     """The ResourceQuota or Tenant as it is in the cache; shared."""
     hard: Mapping[str, Quantity]
     used: Mapping[str, Quantity]
-    scopes: tuple[Scope, ...] = ()
+    scopes: tuple[QuotaScope, ...] = ()
     namespace: str | None = None
     """None: the whole tenant."""
 
@@ -54,7 +54,7 @@ class Account(Struct, frozen=True):
     def tracks(self, resource: GroupResource) -> bool:
         return any(map(usage.measure(resource).counts, self.hard))
 
-    def with_used(self, used: Mapping[str, Quantity]) -> Op:
+    def with_used(self, used: Mapping[str, Quantity]) -> WriteOp:
         """The account written with a new usage, if it is still as it was."""
         status = {**(self.obj.get("status") or {})}
         told = {name: str(used[name]) for name in self.hard if name in used}
@@ -62,17 +62,17 @@ class Account(Struct, frozen=True):
             status["quota"] = {"used": told}
         else:
             status["used"] = told
-        return Op(self.key, encode({**self.obj, "status": status}), self.revision)
+        return WriteOp(self.key, encode({**self.obj, "status": status}), self.revision)
 
     @property
     def revision(self) -> Revision:
         return Revision(int(self.obj["metadata"]["resourceVersion"]))
 
 
-def of_quota(tenant: TenantId, quota: Object) -> Account:
+def of_quota(tenant: TenantId, quota: Object) -> QuotaAccount:
     spec, namespace = quota.get("spec") or {}, objects.namespace(quota)
     name = quota["metadata"]["name"]
-    return Account(
+    return QuotaAccount(
         name=name,
         key=Key(QUOTAS, tenant, namespace, name),
         obj=quota,
@@ -83,14 +83,14 @@ def of_quota(tenant: TenantId, quota: Object) -> Account:
     )
 
 
-def of_tenant(tenant: Object) -> Account | None:
+def of_tenant(tenant: Object) -> QuotaAccount | None:
     """The tenant's quota over everything in it; None if it has none."""
     hard = objects.get(tenant, "spec", "quota", "hard")
     if not hard:
         return None
     name = tenant["metadata"]["name"]
     used = _amounts(objects.get(tenant, "status", "quota", "used"))
-    return Account(
+    return QuotaAccount(
         name=f"tenant {name}", key=Key(TENANTS, SYSTEM, "", name), obj=tenant, hard=_amounts(hard), used=used
     )
 
@@ -99,16 +99,16 @@ def _amounts(given: Mapping[str, str] | None) -> Amounts:
     return {name: quantity.of(value) for name, value in (given or {}).items()}
 
 
-def _scopes(spec: Object) -> tuple[Scope, ...]:
-    named = [Scope(name) for name in spec.get("scopes") or ()]
+def _scopes(spec: Object) -> tuple[QuotaScope, ...]:
+    named = [QuotaScope(name) for name in spec.get("scopes") or ()]
     selected = objects.get(spec, "scopeSelector", "matchExpressions", default=())
     for term in selected:
         values = tuple(term.get("values") or ())
-        named.append(Scope(term.get("scopeName", ""), term.get("operator", ""), values))
+        named.append(QuotaScope(term.get("scopeName", ""), term.get("operator", ""), values))
     return tuple(named)
 
 
-class Change(Struct, frozen=True):
+class QuotaChange(Struct, frozen=True):
     """What a write makes of one object: `old` None: it is new; `new` None: it goes."""
 
     resource: GroupResource
@@ -123,7 +123,7 @@ class Change(Struct, frozen=True):
         return not self.before and not self.after
 
     @classmethod
-    def of(cls, resource: GroupResource, old: Object | None, new: Object | None) -> Change:
+    def of(cls, resource: GroupResource, old: Object | None, new: Object | None) -> QuotaChange:
         if old is not None and new is not None:
             depends_on = usage.measure(resource).determinants
             if depends_on(old) == depends_on(new):
@@ -133,7 +133,7 @@ class Change(Struct, frozen=True):
         return cls(resource, old, new, before, after)
 
 
-def difference(account: Account, change: Change) -> Amounts:
+def difference(account: QuotaAccount, change: QuotaChange) -> Amounts:
     """How the usage changes; only what changes is in it."""
     before = change.before if _counts(account, change.resource, change.old) else {}
     after = change.after if _counts(account, change.resource, change.new) else {}
@@ -145,11 +145,11 @@ def difference(account: Account, change: Change) -> Amounts:
     return {name: amount for name, amount in changes.items() if amount}
 
 
-def _counts(account: Account, resource: GroupResource, obj: Object | None) -> bool:
+def _counts(account: QuotaAccount, resource: GroupResource, obj: Object | None) -> bool:
     return obj is not None and account.matches(resource, obj)
 
 
-def exceeded(account: Account, used: Mapping[str, Quantity], changes: Amounts) -> str:
+def exceeded(account: QuotaAccount, used: Mapping[str, Quantity], changes: Amounts) -> str:
     """What is told if the changes ask for more than is left; empty if they do not."""
     names = sorted(
         name

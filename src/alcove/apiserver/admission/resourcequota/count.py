@@ -15,7 +15,7 @@ from alcove.api.objects import Object
 from alcove.api.quantity import ONE as UNIT
 from alcove.api.quantity import ZERO, Quantity
 from alcove.apiserver.admission.resourcequota import usage
-from alcove.apiserver.admission.resourcequota.account import Account
+from alcove.apiserver.admission.resourcequota.account import QuotaAccount
 from alcove.apiserver.admission.resourcequota.pods import Amounts
 from alcove.apiserver.cache.cache import Cache
 
@@ -27,7 +27,7 @@ REFUSE_SECONDS = 10.0
 KNOWN_MAX = 4096
 
 
-def count(cache: Cache, tenant: TenantId, account: Account) -> Amounts:
+def count(cache: Cache, tenant: TenantId, account: QuotaAccount) -> Amounts:
     """What everything that the account counts uses together."""
     used: Amounts = dict.fromkeys(account.hard, ZERO)
     measures = dict.fromkeys(each for name in account.hard for each in usage.measured_by(name))
@@ -40,7 +40,7 @@ def count(cache: Cache, tenant: TenantId, account: Account) -> Amounts:
 
 
 def _add_plain(
-    cache: Cache, tenant: TenantId, account: Account, measure: usage.Measure, used: Amounts
+    cache: Cache, tenant: TenantId, account: QuotaAccount, measure: usage.UsageMeasure, used: Amounts
 ) -> None:
     if account.scopes:
         return
@@ -51,7 +51,7 @@ def _add_plain(
 
 
 def _add_measured(
-    cache: Cache, tenant: TenantId, account: Account, measure: usage.Measure, used: Amounts
+    cache: Cache, tenant: TenantId, account: QuotaAccount, measure: usage.UsageMeasure, used: Amounts
 ) -> None:
     assert measure.usage is not None
     for entry in cache.entries(tenant, measure.resource, account.namespace):
@@ -63,7 +63,7 @@ def _add_measured(
                     used[name] = used[name] + amount
 
 
-class Settling:
+class RecountSchedule:
     """Which accounts have to be counted anew before they are charged."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -71,7 +71,7 @@ class Settling:
         self._right: dict[Key, tuple[object, float]] = {}
         """By key: what was counted there, and when it was last found to be right, after it had settled."""
 
-    def is_due(self, account: Account, *, to_refuse: bool = False) -> bool:
+    def is_due(self, account: QuotaAccount, *, to_refuse: bool = False) -> bool:
         if not account.is_whole:
             return True
         known = self._right.get(account.key)
@@ -79,7 +79,7 @@ class Settling:
             return True
         return self._clock() - known[1] >= (REFUSE_SECONDS if to_refuse else COUNT_SECONDS)
 
-    def counted(self, account: Account, used: Mapping[str, Quantity]) -> None:
+    def counted(self, account: QuotaAccount, used: Mapping[str, Quantity]) -> None:
         """A count is believed for a while if it says what the account says, and that is no longer new."""
         now, key = self._clock(), account.key
         if dict(account.used) != used or now - _changed_at(account.obj) < SETTLE_SECONDS:

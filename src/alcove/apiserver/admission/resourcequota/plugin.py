@@ -18,12 +18,12 @@ from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.lifecycle import TenantLifecycle
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import pods, usage
-from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, Account, Change
-from alcove.apiserver.admission.resourcequota.count import Settling, count
+from alcove.apiserver.admission.resourcequota.account import QUOTAS, TENANTS, QuotaAccount, QuotaChange
+from alcove.apiserver.admission.resourcequota.count import RecountSchedule, count
+from alcove.apiserver.admission.resourcequota.locks import KeyedLocks
 from alcove.apiserver.admission.resourcequota.pods import Amounts
-from alcove.apiserver.admission.resourcequota.turns import Turns
 from alcove.apiserver.cache.cache import Cache
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 
 QUOTAS_MAX = 64
 """Quotas of one namespace: all of them may have to fit into one transaction."""
@@ -36,8 +36,8 @@ class ResourceQuota(Plugin):
     def __init__(self, cache: Cache, clock: Callable[[], float], home: TenantId = SYSTEM) -> None:
         self._cache = cache
         self._lifecycle = TenantLifecycle(cache, home)
-        self._settling = Settling(clock)
-        self._turns = Turns()
+        self._settling = RecountSchedule(clock)
+        self._turns = KeyedLocks()
 
     def handles(self, operation: Operation, resource: GroupResource, subresource: str) -> bool:
         return operation is not Operation.CONNECT and resource not in usage.UNCOUNTED
@@ -48,19 +48,19 @@ class ResourceQuota(Plugin):
         if not self._is_limited(attributes.tenant) or not self._accounts(attributes):
             return
         if attributes.dry_run:
-            self._charges(attributes, Change.of(attributes.resource, attributes.old, attributes.obj))
+            self._charges(attributes, QuotaChange.of(attributes.resource, attributes.old, attributes.obj))
         else:
             attributes.join = partial(self._join, attributes)
 
     @asynccontextmanager
-    async def _join(self, attributes: Attributes, op: Op) -> AsyncIterator[Sequence[Op]]:
+    async def _join(self, attributes: Attributes, op: WriteOp) -> AsyncIterator[Sequence[WriteOp]]:
         new = attributes.obj
         if op.body is None:
             new = None
         elif attributes.operation is Operation.DELETE:
             # Marked for deletion, it uses what it used.
             new = attributes.old
-        change = Change.of(attributes.resource, attributes.old, new)
+        change = QuotaChange.of(attributes.resource, attributes.old, new)
         if change.is_indifferent:
             yield ()
             return
@@ -88,9 +88,9 @@ class ResourceQuota(Plugin):
         entry = self._cache.entry(Key(TENANTS, SYSTEM, "", tenant))
         return entry is not None and "quota" in entry.object["spec"]
 
-    def _accounts(self, attributes: Attributes) -> list[Account]:
+    def _accounts(self, attributes: Attributes) -> list[QuotaAccount]:
         tenant, resource = attributes.tenant, attributes.resource
-        found: list[Account] = []
+        found: list[QuotaAccount] = []
         if attributes.kind.scope is Scope.NAMESPACE and self._cache.generation(tenant, QUOTAS):
             quotas = self._cache.list(tenant, QUOTAS, attributes.namespace)
             found = [accounts.of_quota(tenant, quota) for quota in quotas]
@@ -99,7 +99,7 @@ class ResourceQuota(Plugin):
             found.append(own)
         return [each for each in found if each.tracks(resource)]
 
-    def _tenant_account(self, attributes: Attributes) -> Account | None:
+    def _tenant_account(self, attributes: Attributes) -> QuotaAccount | None:
         if attributes.tenant == SYSTEM:
             return None
         entry = self._cache.entry(Key(TENANTS, SYSTEM, "", attributes.tenant))
@@ -107,10 +107,10 @@ class ResourceQuota(Plugin):
 
     # What becomes of them
 
-    def _charges(self, attributes: Attributes, change: Change) -> list[Op]:
+    def _charges(self, attributes: Attributes, change: QuotaChange) -> list[WriteOp]:
         """The changed quotas. Raises Forbidden where one does not allow the write."""
         self._check_said(attributes, change)
-        ops: list[Op] = []
+        ops: list[WriteOp] = []
         for account in self._accounts(attributes):
             changes = accounts.difference(account, change)
             if not changes:
@@ -120,25 +120,25 @@ class ResourceQuota(Plugin):
         return ops
 
     def _used_before(
-        self, attributes: Attributes, account: Account, changes: Amounts
+        self, attributes: Attributes, account: QuotaAccount, changes: Amounts
     ) -> Mapping[str, Quantity]:
         """What is used without the changes. Raises Forbidden if there is no room for them."""
         is_counted = self._settling.is_due(account)
         used = self._counted(attributes, account) if is_counted else account.used
-        told = accounts.exceeded(account, used, changes) if _is_enforced(attributes) else ""
-        if told and not is_counted and self._settling.is_due(account, to_refuse=True):
+        message = accounts.exceeded(account, used, changes) if _is_enforced(attributes) else ""
+        if message and not is_counted and self._settling.is_due(account, to_refuse=True):
             used = self._counted(attributes, account)
-            told = accounts.exceeded(account, used, changes)
-        if told:
-            raise Forbidden.of(attributes.requested_resource, attributes.name, told)
+            message = accounts.exceeded(account, used, changes)
+        if message:
+            raise Forbidden.of(attributes.requested_resource, attributes.name, message)
         return used
 
-    def _counted(self, attributes: Attributes, account: Account) -> Mapping[str, Quantity]:
+    def _counted(self, attributes: Attributes, account: QuotaAccount) -> Mapping[str, Quantity]:
         used = count(self._cache, attributes.tenant, account)
         self._settling.counted(account, used)
         return used
 
-    def _check_said(self, attributes: Attributes, change: Change) -> None:
+    def _check_said(self, attributes: Attributes, change: QuotaChange) -> None:
         """Pods must say what a quota counts. Raises Forbidden."""
         pod = change.new
         if change.resource != usage.PODS or pod is None or attributes.subresource not in ("", "resize"):
@@ -146,8 +146,8 @@ class ResourceQuota(Plugin):
         if attributes.operation is not Operation.CREATE and change.before == change.after:
             return
         for account in self._accounts(attributes):
-            if account.matches(usage.PODS, pod) and (told := pods.unsaid(pod, account.hard)):
-                raise Forbidden.of(usage.PODS, attributes.name, f"failed quota: {account.name}: {told}")
+            if account.matches(usage.PODS, pod) and (message := pods.unsaid(pod, account.hard)):
+                raise Forbidden.of(usage.PODS, attributes.name, f"failed quota: {account.name}: {message}")
 
     # What quotas themselves say
 
@@ -161,12 +161,12 @@ class ResourceQuota(Plugin):
         quota, is_new = attributes.obj, attributes.operation is Operation.CREATE
         assert quota is not None
         if is_new and self._cache.count(attributes.tenant, QUOTAS, attributes.namespace) >= QUOTAS_MAX:
-            told = f"a namespace has at most {QUOTAS_MAX} quotas"
-            raise Forbidden.of(QUOTAS, attributes.name, told)
+            message = f"a namespace has at most {QUOTAS_MAX} quotas"
+            raise Forbidden.of(QUOTAS, attributes.name, message)
         account = accounts.of_quota(attributes.tenant, quota)
         used = count(self._cache, attributes.tenant, account)
         if is_new:
-            used = accounts.added(used, accounts.difference(account, Change.of(QUOTAS, None, quota)))
+            used = accounts.added(used, accounts.difference(account, QuotaChange.of(QUOTAS, None, quota)))
         hard = {name: str(amount) for name, amount in account.hard.items()}
         quota["status"] = {"hard": hard, "used": {name: str(used[name]) for name in hard}}
 
@@ -190,7 +190,7 @@ def _is_enforced(attributes: Attributes) -> bool:
     return attributes.operation is not Operation.DELETE and attributes.subresource != "status"
 
 
-def _kept_usage(old: Object | None, account: Account) -> dict[str, str] | None:
+def _kept_usage(old: Object | None, account: QuotaAccount) -> dict[str, str] | None:
     before = accounts.of_tenant(old) if old is not None else None
     if before is None or before.hard.keys() != account.hard.keys() or not before.is_whole:
         return None

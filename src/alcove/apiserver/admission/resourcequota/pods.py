@@ -216,5 +216,5 @@ def unsaid(pod: Object, names: Iterable[str]) -> str:
             for name in required:
                 if name not in said:
                     missing.setdefault(name, set()).add(container["name"])
-    told = [f"{name} for: {','.join(sorted(missing[name]))}" for name in required if name in missing]
-    return f"must specify {'; '.join(told)}" if told else ""
+    messages = [f"{name} for: {','.join(sorted(missing[name]))}" for name in required if name in missing]
+    return f"must specify {'; '.join(messages)}" if messages else ""

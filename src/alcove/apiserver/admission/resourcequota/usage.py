@@ -27,7 +27,7 @@ def _no_scope(_scope: str, _operator: str, _values: Sequence[str], _obj: Object)
     return False
 
 
-class Measure(Struct, frozen=True):
+class UsageMeasure(Struct, frozen=True):
     """How the objects of one resource are measured."""
 
     resource: GroupResource
@@ -64,12 +64,14 @@ def _service_usage(service: Object) -> Amounts:
 
 
 _LARGE = {
-    PODS: Measure(PODS, pods.counts, pods.usage, pods.matches, pods.determinants),
-    SERVICES: Measure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage, determinants=_spec),
-    VOLUME_CLAIMS: Measure(
+    PODS: UsageMeasure(PODS, pods.counts, pods.usage, pods.matches, pods.determinants),
+    SERVICES: UsageMeasure(SERVICES, _SERVICE_NAMES.__contains__, _service_usage, determinants=_spec),
+    VOLUME_CLAIMS: UsageMeasure(
         VOLUME_CLAIMS, claims.counts_volumes, claims.volume_usage, claims.in_scope, lambda claim: claim
     ),
-    DEVICE_CLAIMS: Measure(DEVICE_CLAIMS, claims.counts_devices, claims.device_usage, determinants=_spec),
+    DEVICE_CLAIMS: UsageMeasure(
+        DEVICE_CLAIMS, claims.counts_devices, claims.device_usage, determinants=_spec
+    ),
 }
 
 
@@ -80,14 +82,14 @@ def plain_names(resource: GroupResource) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def measure(resource: GroupResource) -> Measure:
+def measure(resource: GroupResource) -> UsageMeasure:
     if resource in _LARGE:
         return _LARGE[resource]
-    return Measure(resource, plain_names(resource).__contains__, None)
+    return UsageMeasure(resource, plain_names(resource).__contains__, None)
 
 
 @lru_cache(maxsize=1024)
-def measured_by(name: str) -> tuple[Measure, ...]:
+def measured_by(name: str) -> tuple[UsageMeasure, ...]:
     """Whose objects use the quota resource `name`."""
     if name.startswith("count/"):
         resource, _, group = name.removeprefix("count/").partition(".")

@@ -18,12 +18,8 @@ from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.api.selectors import NOTHING, LabelSelector
 from alcove.apiserver.admission.base import Attributes
-from alcove.apiserver.admission.policies.matching import (
-    NAMESPACES,
-    Rule,
-    matches_namespace,
-)
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.admission.policies.matching import NAMESPACES, MatchRule, matches_namespace
+from alcove.apiserver.reader import CacheReader, ServedKinds
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING = GroupResource(GROUP, "mutatingwebhookconfigurations")
@@ -37,7 +33,7 @@ class Webhook(Struct, frozen=True):
     configuration: str
     index: int
     """Among the webhooks of its configuration."""
-    rules: tuple[Rule, ...]
+    rules: tuple[MatchRule, ...]
     is_exact: bool
     namespaces: LabelSelector
     objects: LabelSelector
@@ -68,7 +64,7 @@ class Webhook(Struct, frozen=True):
                     return kind
         return None
 
-    def selects(self, attributes: Attributes, reader: Reader) -> bool:
+    def selects(self, attributes: Attributes, reader: CacheReader) -> bool:
         """Whether the write's namespace and object are among those it is about."""
         namespace = partial(reader.get, attributes.tenant, NAMESPACES, "", attributes.namespace)
         if not matches_namespace(self.namespaces, attributes, namespace):
@@ -79,7 +75,7 @@ class Webhook(Struct, frozen=True):
         return any(obj is not None and self.objects.matches(objects.labels(obj)) for obj in either)
 
 
-class Hooks:
+class WebhookHooks:
     """The webhooks of one tenant and one kind, in the order they are called."""
 
     def __init__(self, hooks: Sequence[Webhook]) -> None:
@@ -90,7 +86,7 @@ class Hooks:
     def __bool__(self) -> bool:
         return bool(self._hooks)
 
-    def about(self, attributes: Attributes, kinds: Kinds) -> tuple[tuple[Webhook, Kind], ...]:
+    def about(self, attributes: Attributes, kinds: ServedKinds) -> tuple[tuple[Webhook, Kind], ...]:
         """Those whose rules match, with the kind as which they do."""
         served = kinds.all(attributes.tenant)
         if served is not self._kinds or len(self._kept) > MATCHES_KEPT_MAX:
@@ -111,10 +107,10 @@ class Hooks:
         return found
 
 
-def collect(reader: Reader, resource: GroupResource, tenant: TenantId) -> Hooks:
+def collect(reader: CacheReader, resource: GroupResource, tenant: TenantId) -> WebhookHooks:
     """By name of their configurations, then as listed there."""
     configurations = sorted(reader.list(tenant, resource), key=objects.name)
-    return Hooks([hook for each in configurations for hook in _of(each)])
+    return WebhookHooks([hook for each in configurations for hook in _of(each)])
 
 
 def _of(configuration: Object) -> Iterator[Webhook]:
@@ -124,7 +120,7 @@ def _of(configuration: Object) -> Iterator[Webhook]:
             name=given.get("name", ""),
             configuration=objects.name(configuration),
             index=index,
-            rules=tuple(map(Rule.of, given.get("rules") or ())),
+            rules=tuple(map(MatchRule.of, given.get("rules") or ())),
             is_exact=given.get("matchPolicy") == "Exact",
             namespaces=_selector(given.get("namespaceSelector")),
             objects=_selector(given.get("objectSelector")),

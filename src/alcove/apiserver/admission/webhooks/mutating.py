@@ -22,15 +22,15 @@ from alcove.api.patch import json as json_patch
 from alcove.api.schema.decode import decode
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
 from alcove.apiserver.admission.completion import complete, is_changeable
-from alcove.apiserver.admission.derived import Derived
-from alcove.apiserver.admission.webhooks import shown
-from alcove.apiserver.admission.webhooks.calling import OUT_OF_TIME, PHASE_SECONDS_MAX, Calling
-from alcove.apiserver.admission.webhooks.hooks import GROUP, MUTATING, Hooks, Webhook, collect
+from alcove.apiserver.admission.derived import DerivedCache
+from alcove.apiserver.admission.webhooks import review_objects
+from alcove.apiserver.admission.webhooks.caller import OUT_OF_TIME, PHASE_SECONDS_MAX, WebhookCaller
+from alcove.apiserver.admission.webhooks.hooks import GROUP, MUTATING, Webhook, WebhookHooks, collect
 from alcove.apiserver.outbound.errors import WebhookError
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.reader import CacheReader, ServedKinds
 
 
-class Round(Struct):
+class ReinvocationState(Struct):
     """What is remembered from the first run to the second."""
 
     asked: set[tuple[str, int]]
@@ -46,10 +46,10 @@ class Round(Struct):
 
 
 class MutatingWebhooks(Plugin):
-    def __init__(self, reader: Reader, kinds: Kinds, calling: Calling) -> None:
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, calling: WebhookCaller) -> None:
         self._kinds = kinds
         self._calling = calling
-        self._hooks: Derived[Hooks] = Derived(
+        self._hooks: DerivedCache[WebhookHooks] = DerivedCache(
             reader, MUTATING, lambda tenant: collect(reader, MUTATING, tenant)
         )
 
@@ -60,7 +60,7 @@ class MutatingWebhooks(Plugin):
         hooks = self._hooks.of(attributes.tenant)
         if not hooks:
             return
-        relevant = hooks.about(shown.as_requested(attributes), self._kinds)
+        relevant = hooks.about(review_objects.as_requested(attributes), self._kinds)
         if not relevant or self._calling.is_spared(attributes):
             return
         try:
@@ -77,7 +77,7 @@ class MutatingWebhooks(Plugin):
             if attributes.is_reinvoked and hook.identity not in kept.due:
                 # Nobody is asked for the first time in the second round.
                 continue
-            if await self._calling.is_wanted(hook, shown.as_requested(attributes), matched):
+            if await self._calling.matches(hook, review_objects.as_requested(attributes), matched):
                 if await self._ask(hook, attributes, matched):
                     kept.changed()
                     attributes.reinvoke = True
@@ -88,8 +88,8 @@ class MutatingWebhooks(Plugin):
 
     async def _ask(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
         """Whether the webhook changed the object."""
-        seen = await shown.show(attributes, matched)
-        asked = shown.as_requested(attributes)
+        seen = await review_objects.show(attributes, matched)
+        asked = review_objects.as_requested(attributes)
         try:
             verdict = await self._calling.ask(hook, asked, matched, seen, may_change=True)
         except WebhookError as error:
@@ -102,9 +102,9 @@ class MutatingWebhooks(Plugin):
         return has_changed
 
 
-def _round(attributes: Attributes) -> Round:
-    if not isinstance(attributes.remembered, Round):
-        attributes.remembered = Round(set(), set(), None)
+def _round(attributes: Attributes) -> ReinvocationState:
+    if not isinstance(attributes.remembered, ReinvocationState):
+        attributes.remembered = ReinvocationState(set(), set(), None)
     return attributes.remembered
 
 
@@ -120,18 +120,18 @@ async def _change(
 ) -> bool:
     """Applies a patch to what the webhook was shown, and takes the outcome into the write."""
     if seen is None or not is_changeable(attributes):
-        told = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
-        raise InternalError(f"Internal error occurred: {told}")
+        message = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
+        raise InternalError(f"Internal error occurred: {message}")
     try:
         changed = json_patch.apply(seen, patch)
         if (changed.get("apiVersion"), changed.get("kind")) != (seen["apiVersion"], seen["kind"]):
             raise BadRequest("the kind of an object cannot be changed")
         if attributes.subresource != "scale" and attributes.operation is not Operation.CONNECT:
             changed = decode(matched.schema, changed)
-        new = complete(attributes, await shown.take_back(attributes, matched, changed))
+        new = complete(attributes, await review_objects.take_back(attributes, matched, changed))
     except ApiError as error:
-        told = f"admission webhook {quote(hook.name)} made an object that cannot be used: {error.message}"
-        raise InternalError(f"Internal error occurred: {told}") from error
+        message = f"admission webhook {quote(hook.name)} made an object that cannot be used: {error.message}"
+        raise InternalError(f"Internal error occurred: {message}") from error
     before = attributes.obj
     assert before is not None
     if new == before:

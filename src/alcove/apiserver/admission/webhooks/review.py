@@ -14,7 +14,7 @@ from alcove.api.fields import quote
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation
-from alcove.apiserver.admission.webhooks.shown import Shown
+from alcove.apiserver.admission.webhooks.review_objects import ReviewObjects
 from alcove.apiserver.outbound.errors import WebhookError
 
 GROUP = "admission.k8s.io"
@@ -27,7 +27,7 @@ _OPTIONS = {Operation.CREATE: "CreateOptions", Operation.UPDATE: "UpdateOptions"
 _OPTION_FIELDS = ("fieldManager", "fieldValidation")
 
 
-class Verdict(Struct, frozen=True):
+class WebhookVerdict(Struct, frozen=True):
     is_allowed: bool
     patch: Any
     """A decoded JSON patch; None if there is nothing to change."""
@@ -56,7 +56,7 @@ def _details(result: Object) -> Details | None:
         return None
 
 
-def encode(attributes: Attributes, version: str, uid: str, matched: Kind, shown: Shown) -> bytes:
+def encode(attributes: Attributes, version: str, uid: str, matched: Kind, shown: ReviewObjects) -> bytes:
     asked = attributes.requested or attributes.kind
     is_of_object = shown.kind == matched.gvk
     identity = attributes.identity
@@ -111,7 +111,7 @@ def _options(attributes: Attributes) -> Object:
     return options
 
 
-def decode(answer: bytes, version: str, uid: str, *, may_change: bool) -> Verdict:
+def decode(answer: bytes, version: str, uid: str, *, may_change: bool) -> WebhookVerdict:
     """What the webhook says. Raises WebhookError."""
     try:
         return _decoded(answer, version, uid, may_change)
@@ -123,7 +123,7 @@ class _Bad(Exception):
     pass
 
 
-def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Verdict:
+def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> WebhookVerdict:
     try:
         review = orjson.loads(answer)
     except orjson.JSONDecodeError as error:
@@ -136,7 +136,7 @@ def _decoded(answer: bytes, version: str, uid: str, may_change: bool) -> Verdict
     allowed, result = response.get("allowed", False), response.get("status")
     if not isinstance(allowed, bool):
         raise _Bad("response.allowed must be true or false")
-    return Verdict(
+    return WebhookVerdict(
         allowed,
         _patch(response, version, may_change),
         result if isinstance(result, dict) else {},

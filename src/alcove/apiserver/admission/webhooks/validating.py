@@ -11,19 +11,19 @@ from alcove.api.ids import GroupResource
 from alcove.api.kind import Kind
 from alcove.api.objects import Object
 from alcove.apiserver.admission.base import Attributes, Operation, Plugin
-from alcove.apiserver.admission.derived import Derived
-from alcove.apiserver.admission.webhooks import shown
-from alcove.apiserver.admission.webhooks.calling import OUT_OF_TIME, PHASE_SECONDS_MAX, Calling
+from alcove.apiserver.admission.derived import DerivedCache
+from alcove.apiserver.admission.webhooks import review_objects
+from alcove.apiserver.admission.webhooks.caller import OUT_OF_TIME, PHASE_SECONDS_MAX, WebhookCaller
 from alcove.apiserver.admission.webhooks.hooks import (
     GROUP,
     MUTATING,
     VALIDATING,
-    Hooks,
     Webhook,
+    WebhookHooks,
     collect,
 )
 from alcove.apiserver.outbound.errors import WebhookError
-from alcove.apiserver.reader import Kinds, Reader
+from alcove.apiserver.reader import CacheReader, ServedKinds
 
 if TYPE_CHECKING:
     from alcove.apiserver.admission.policies.compiled import Compiler
@@ -32,10 +32,10 @@ _CONFIGURATIONS = (MUTATING, VALIDATING)
 
 
 class ValidatingWebhooks(Plugin):
-    def __init__(self, reader: Reader, kinds: Kinds, calling: Calling) -> None:
+    def __init__(self, reader: CacheReader, kinds: ServedKinds, calling: WebhookCaller) -> None:
         self._kinds = kinds
         self._calling = calling
-        self._hooks: Derived[Hooks] = Derived(
+        self._hooks: DerivedCache[WebhookHooks] = DerivedCache(
             reader, VALIDATING, lambda tenant: collect(reader, VALIDATING, tenant)
         )
 
@@ -49,7 +49,7 @@ class ValidatingWebhooks(Plugin):
         hooks = self._hooks.of(attributes.tenant)
         if not hooks:
             return
-        asked = shown.as_requested(attributes)
+        asked = review_objects.as_requested(attributes)
         relevant = hooks.about(asked, self._kinds)
         if not relevant or self._calling.is_spared(attributes):
             return
@@ -63,7 +63,7 @@ class ValidatingWebhooks(Plugin):
         wanted = [
             (hook, matched)
             for hook, matched in relevant
-            if await self._calling.is_wanted(hook, attributes, matched)
+            if await self._calling.matches(hook, attributes, matched)
         ]
         calls = [self._ask(hook, attributes, matched) for hook, matched in wanted]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
@@ -71,7 +71,7 @@ class ValidatingWebhooks(Plugin):
                 raise outcome
 
     async def _ask(self, hook: Webhook, attributes: Attributes, matched: Kind) -> None:
-        seen = await shown.show(attributes, matched)
+        seen = await review_objects.show(attributes, matched)
         try:
             await self._calling.ask(hook, attributes, matched, seen, may_change=False)
         except WebhookError as error:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from alcove.api.schema import stock
+from alcove.api.schema import kubernetes_schemas
 from alcove.api.schema.definitions import Definitions, Schema
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 TEXT = {"type": "string"}
 SET = {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"}
@@ -65,7 +65,7 @@ SAMPLE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def sample() -> Node:
+def sample() -> SchemaNode:
     """A custom resource's schema: no name, so nothing in it is there from the start."""
     node = Definitions({"Sample": msgspec.convert(SAMPLE, Schema)}, {}).node("Sample")
     node.name = ""
@@ -74,14 +74,14 @@ def sample() -> Node:
 
 @pytest.fixture(scope="session")
 def definitions() -> Definitions:
-    return stock.load()
+    return kubernetes_schemas.load()
 
 
 @pytest.fixture(scope="session")
-def pod_node(definitions: Definitions) -> Node:
+def pod_node(definitions: Definitions) -> SchemaNode:
     return definitions.node("io.k8s.api.core.v1.Pod")
 
 
 @pytest.fixture(scope="session")
-def deployment_node(definitions: Definitions) -> Node:
+def deployment_node(definitions: Definitions) -> SchemaNode:
     return definitions.node("io.k8s.api.apps.v1.Deployment")

@@ -8,7 +8,7 @@ import pytest
 from alcove.api.errors import BadRequest, Conflict
 from alcove.api.patch import apply as ssa
 from alcove.api.patch.apply import FieldSet, elements
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 NOW = "2024-02-01T00:00:00Z"
 HEAD: dict[str, Any] = {"apiVersion": "v1", "kind": "Sample", "metadata": {"name": "x"}}
@@ -17,7 +17,7 @@ HEAD: dict[str, Any] = {"apiVersion": "v1", "kind": "Sample", "metadata": {"name
 class Story:
     """One object and what is done to it. Nothing that is handed in may be changed."""
 
-    def __init__(self, node: Node, head: Any = None) -> None:
+    def __init__(self, node: SchemaNode, head: Any = None) -> None:
         self.node = node
         self.head = head or HEAD
         self.live: Any = None
@@ -26,7 +26,7 @@ class Story:
         config = {**self.head, **config}
         before = copy.deepcopy((self.live, config))
         try:
-            self.live = ssa.apply(
+            self.live = ssa.apply_configuration(
                 self.live,
                 config,
                 node=self.node,
@@ -44,7 +44,7 @@ class Story:
 
     def update(self, manager: str, fields: Any, now: str = NOW) -> Any:
         new = {**copy.deepcopy(self.head), **copy.deepcopy(fields)}
-        ssa.update(
+        ssa.update_managed_fields(
             self.live, new, node=self.node, manager=manager, api_version=self.head["apiVersion"], now=now
         )
         self.live = new
@@ -68,7 +68,7 @@ class Story:
 
 
 @pytest.fixture
-def story(sample: Node) -> Story:
+def story(sample: SchemaNode) -> Story:
     return Story(sample)
 
 
@@ -361,9 +361,9 @@ def test_what_cannot_be_applied(story: Story, config: Any, why: str) -> None:
 
 
 @pytest.mark.parametrize("config", [[], None, "x"])
-def test_only_objects_can_be_applied(sample: Node, config: Any) -> None:
+def test_only_objects_can_be_applied(sample: SchemaNode, config: Any) -> None:
     with pytest.raises(BadRequest, match="must be an object"):
-        ssa.apply(None, config, node=sample, manager="a", api_version="v1", now=NOW)
+        ssa.apply_configuration(None, config, node=sample, manager="a", api_version="v1", now=NOW)
 
 
 def test_an_object_with_items_without_keys_cannot_be_applied_to(story: Story) -> None:
@@ -372,19 +372,21 @@ def test_an_object_with_items_without_keys_cannot_be_applied_to(story: Story) ->
         story.apply("a", {"items": [{"name": "x"}]})
 
 
-def test_deep_nesting_is_refused_not_a_crash(sample: Node) -> None:
+def test_deep_nesting_is_refused_not_a_crash(sample: SchemaNode) -> None:
     deep: Any = {}
     for _ in range(5000):
         deep = {"a": deep}
     with pytest.raises(BadRequest, match="nested too deeply"):
-        ssa.apply(None, {**HEAD, "any": deep}, node=sample, manager="a", api_version="v1", now=NOW)
+        ssa.apply_configuration(
+            None, {**HEAD, "any": deep}, node=sample, manager="a", api_version="v1", now=NOW
+        )
 
 
 # The documentation's own example, on a real kind.
 
 
 @pytest.fixture
-def web(deployment_node: Node) -> Story:
+def web(deployment_node: SchemaNode) -> Story:
     return Story(
         deployment_node, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from alcove.api.patch.apply import check
-from alcove.api.schema.node import Node, Type
+from alcove.api.schema.node import SchemaNode, SchemaType
 
 
 @pytest.mark.parametrize(
@@ -46,25 +46,25 @@ from alcove.api.schema.node import Node, Type
         ({"items": [{"name": "a", "value": 1}]}, ['.items[name="a"].value: expected string, got number']),
     ],
 )
-def test_faults(sample: Node, config: Any, faults: list[str]) -> None:
+def test_faults(sample: SchemaNode, config: Any, faults: list[str]) -> None:
     assert check.faults(config, sample) == faults
 
 
 def test_a_schema_that_keeps_unknown_fields_takes_them() -> None:
-    node = Node(Type.OBJECT)
-    node.properties = {"a": Node(Type.STRING)}
+    node = SchemaNode(SchemaType.OBJECT)
+    node.properties = {"a": SchemaNode(SchemaType.STRING)}
     node.preserve_unknown = True
     assert check.faults({"b": {"c": 1}}, node) == []
     assert check.faults({"a": 1}, node) == [".a: expected string, got number"]
 
 
 @pytest.mark.parametrize("value", [1, "1", "50%", 1.5, None])
-def test_quantities_and_percentages_are_numbers_or_strings(deployment_node: Node, value: Any) -> None:
+def test_quantities_and_percentages_are_numbers_or_strings(deployment_node: SchemaNode, value: Any) -> None:
     config = {"spec": {"strategy": {"rollingUpdate": {"maxSurge": value}}}}
     assert check.faults(config, deployment_node) == []
 
 
-def test_real_manifests(pod_node: Node) -> None:
+def test_real_manifests(pod_node: SchemaNode) -> None:
     container = {
         "name": "a",
         "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},

@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.patch.apply import shape
 from alcove.api.patch.apply.compare import compare
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ from alcove.api.schema.node import Node
         ),
     ],
 )
-def test_compare(sample: Node, old: Any, new: Any, changed: Any, removed: Any) -> None:
+def test_compare(sample: SchemaNode, old: Any, new: Any, changed: Any, removed: Any) -> None:
     before = copy.deepcopy((old, new))
     found = compare(old, new, shape.root(sample))
     assert (found.changed, found.removed) == (changed, removed)

@@ -2,11 +2,11 @@
 
 from alcove.api.errors import status
 from alcove.api.patch.apply import conflicts
-from alcove.api.patch.apply.managed import Owner
+from alcove.api.patch.apply.managed import FieldOwner
 
 
 def test_one_conflict() -> None:
-    owner = Owner.updater("kubectl-client-side-apply", "apps/v1", "")
+    owner = FieldOwner.updater("kubectl-client-side-apply", "apps/v1", "")
     error = conflicts.error({owner: {"f:spec": {"f:replicas": {}}}})
     assert status(error) == {
         "kind": "Status",
@@ -33,8 +33,8 @@ def test_one_conflict() -> None:
 def test_many_conflicts_are_told_by_manager() -> None:
     error = conflicts.error(
         {
-            Owner.updater("z", "v1", "status"): {"f:status": {"f:phase": {}}},
-            Owner.applier("a", ""): {
+            FieldOwner.updater("z", "v1", "status"): {"f:status": {"f:phase": {}}},
+            FieldOwner.applier("a", ""): {
                 "f:spec": {"f:replicas": {}, "f:containers": {'k:{"name":"app"}': {"f:image": {}}}}
             },
         }
@@ -55,7 +55,7 @@ def test_many_conflicts_are_told_by_manager() -> None:
 
 
 def test_allowed_fields_are_no_conflict() -> None:
-    owner = Owner.applier("a", "")
+    owner = FieldOwner.applier("a", "")
     found: conflicts.Conflicts = {owner: {"f:x": {}, "f:y": {}}}
     assert conflicts.without(found, {"f:x": {}}) == {owner: {"f:y": {}}}
     assert conflicts.without(found, {"f:x": {}, "f:y": {}}) == {}

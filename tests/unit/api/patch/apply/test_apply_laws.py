@@ -11,7 +11,7 @@ from alcove.api.errors import Conflict
 from alcove.api.patch import apply as ssa
 from alcove.api.patch.apply import FieldSet, shape
 from alcove.api.patch.apply.compare import compare
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 NOW = "2024-02-01T00:00:00Z"
 HEAD = {"apiVersion": "v1", "kind": "Sample", "metadata": {"name": "x"}}
@@ -56,18 +56,20 @@ bodies = st.fixed_dictionaries(
 histories = st.lists(st.tuples(st.sampled_from("mno"), st.booleans(), bodies), min_size=1, max_size=4)
 
 
-def apply(node: Node, live: Any, manager: str, body: Any, force: bool = True) -> Any:
+def apply(node: SchemaNode, live: Any, manager: str, body: Any, force: bool = True) -> Any:
     config = {**HEAD, **body}
-    return ssa.apply(live, config, node=node, manager=manager, api_version="v1", now=NOW, force=force)
+    return ssa.apply_configuration(
+        live, config, node=node, manager=manager, api_version="v1", now=NOW, force=force
+    )
 
 
-def update(node: Node, live: Any, manager: str, body: Any) -> Any:
+def update(node: SchemaNode, live: Any, manager: str, body: Any) -> Any:
     new = {**copy.deepcopy(HEAD), **copy.deepcopy(body)}
-    ssa.update(live, new, node=node, manager=manager, api_version="v1", now=NOW)
+    ssa.update_managed_fields(live, new, node=node, manager=manager, api_version="v1", now=NOW)
     return new
 
 
-def lived(node: Node, history: Any) -> Any:
+def lived(node: SchemaNode, history: Any) -> Any:
     """An object after applies and updates by several managers."""
     live: Any = None
     for manager, is_apply, body in history:
@@ -91,7 +93,7 @@ def owned_by(obj: Any, manager: str, operation: str) -> FieldSet:
     return FieldSet()
 
 
-def claims(node: Node, body: Any) -> FieldSet:
+def claims(node: SchemaNode, body: Any) -> FieldSet:
     return FieldSet(shape.root(node).applied(body))
 
 
@@ -100,19 +102,19 @@ def fields(obj: Any) -> Any:
 
 
 @given(histories, bodies)
-def test_an_applier_owns_exactly_what_it_applies(sample: Node, history: Any, body: Any) -> None:
+def test_an_applier_owns_exactly_what_it_applies(sample: SchemaNode, history: Any, body: Any) -> None:
     applied = apply(sample, lived(sample, history), "me", body)
     assert owned_by(applied, "me", "Apply") == claims(sample, body)
 
 
 @given(histories, bodies)
-def test_applying_twice_is_applying_once(sample: Node, history: Any, body: Any) -> None:
+def test_applying_twice_is_applying_once(sample: SchemaNode, history: Any, body: Any) -> None:
     once = apply(sample, lived(sample, history), "me", body)
     assert apply(sample, once, "me", body, force=False) == once
 
 
 @given(histories, bodies)
-def test_what_is_applied_is_there(sample: Node, history: Any, body: Any) -> None:
+def test_what_is_applied_is_there(sample: SchemaNode, history: Any, body: Any) -> None:
     applied = apply(sample, lived(sample, history), "me", body)
     # Applying it changes nothing more, so every value is as the configuration has it.
     found = compare(
@@ -122,7 +124,9 @@ def test_what_is_applied_is_there(sample: Node, history: Any, body: Any) -> None
 
 
 @given(histories, bodies)
-def test_neither_the_object_nor_the_configuration_is_changed(sample: Node, history: Any, body: Any) -> None:
+def test_neither_the_object_nor_the_configuration_is_changed(
+    sample: SchemaNode, history: Any, body: Any
+) -> None:
     live = lived(sample, history)
     before = orjson.dumps([live, body])
     applied = apply(sample, live, "m", body)
@@ -134,7 +138,7 @@ def test_neither_the_object_nor_the_configuration_is_changed(sample: Node, histo
 
 
 @given(histories, bodies)
-def test_conflicts_are_what_others_own_of_what_changes(sample: Node, history: Any, body: Any) -> None:
+def test_conflicts_are_what_others_own_of_what_changes(sample: SchemaNode, history: Any, body: Any) -> None:
     live = lived(sample, history)
     assume(live["metadata"].get("managedFields"))
     forced = apply(sample, live, "me", body)
@@ -150,7 +154,7 @@ def test_conflicts_are_what_others_own_of_what_changes(sample: Node, history: An
 
 
 @given(bodies, bodies)
-def test_disjoint_appliers_commute(sample: Node, left: Any, right: Any) -> None:
+def test_disjoint_appliers_commute(sample: SchemaNode, left: Any, right: Any) -> None:
     right = {name: value for name, value in right.items() if name not in left}
     # Somebody owns something from the start: else what the first applies without claiming it (an empty
     # list) has an owner made up for it when the second comes.
@@ -161,7 +165,9 @@ def test_disjoint_appliers_commute(sample: Node, left: Any, right: Any) -> None:
 
 
 @given(bodies, bodies)
-def test_leaving_everything_out_removes_what_nobody_else_owns(sample: Node, mine: Any, others: Any) -> None:
+def test_leaving_everything_out_removes_what_nobody_else_owns(
+    sample: SchemaNode, mine: Any, others: Any
+) -> None:
     base = update(sample, None, "base", {"status": {"a": "1"}})
     alone = apply(sample, base, "other", others)
     both = apply(sample, alone, "me", mine)
@@ -176,7 +182,9 @@ def test_leaving_everything_out_removes_what_nobody_else_owns(sample: Node, mine
 
 
 @given(histories, bodies)
-def test_an_updater_owns_what_it_changed_and_nobody_else_does(sample: Node, history: Any, body: Any) -> None:
+def test_an_updater_owns_what_it_changed_and_nobody_else_does(
+    sample: SchemaNode, history: Any, body: Any
+) -> None:
     live = lived(sample, history)
     assume(live["metadata"].get("managedFields"))
     new = update(sample, live, "me", body)
@@ -190,7 +198,7 @@ def test_an_updater_owns_what_it_changed_and_nobody_else_does(sample: Node, hist
 
 
 @given(histories, bodies)
-def test_a_write_of_the_same_object_changes_no_owner(sample: Node, history: Any, body: Any) -> None:
+def test_a_write_of_the_same_object_changes_no_owner(sample: SchemaNode, history: Any, body: Any) -> None:
     live = lived(sample, history)
     assert update(sample, live, "somebody", fields(live)) == live
     created = update(sample, None, "me", body)
@@ -198,7 +206,7 @@ def test_a_write_of_the_same_object_changes_no_owner(sample: Node, history: Any,
 
 
 @given(histories, bodies)
-def test_entries_are_canonical(sample: Node, history: Any, body: Any) -> None:
+def test_entries_are_canonical(sample: SchemaNode, history: Any, body: Any) -> None:
     live = lived(sample, history)
     for obj in (live, update(sample, live, "u", body), apply(sample, live, "a", body)):
         for entry in obj["metadata"].get("managedFields", []):

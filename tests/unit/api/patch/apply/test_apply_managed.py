@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from alcove.api.patch.apply import managed
-from alcove.api.patch.apply.managed import Entry, Managed, Owner
+from alcove.api.patch.apply.managed import FieldOwner, Managed, ManagedFieldsEntry
 
 NOW = "2024-05-01T10:00:00Z"
 
@@ -34,9 +34,9 @@ def test_unchanged_entries_are_carried_over_as_they_are() -> None:
 def test_entries_are_written_as_kubernetes_writes_them() -> None:
     obj: dict[str, Any] = {}
     owned: Managed = {
-        Owner.updater("u", "v1", "status"): Entry("v1", NOW, {"f:x": {}}),
-        Owner.applier("a", ""): Entry("v2", None, {"f:y": {}}),
-        Owner.updater("gone", "v1", ""): Entry("v1", NOW, {}),
+        FieldOwner.updater("u", "v1", "status"): ManagedFieldsEntry("v1", NOW, {"f:x": {}}),
+        FieldOwner.applier("a", ""): ManagedFieldsEntry("v2", None, {"f:y": {}}),
+        FieldOwner.updater("gone", "v1", ""): ManagedFieldsEntry("v1", NOW, {}),
     }
     managed.write(obj, owned)
     assert obj["metadata"]["managedFields"] == [
@@ -86,9 +86,9 @@ def test_an_applier_is_one_at_every_version_an_updater_is_not() -> None:
         for version in ("v1", "v2")
     ]
     assert set(managed.parse(entries)) == {
-        Owner("m", "Apply", ""),
-        Owner("m", "Update", "v1"),
-        Owner("m", "Update", "v2"),
+        FieldOwner("m", "Apply", ""),
+        FieldOwner("m", "Update", "v1"),
+        FieldOwner("m", "Update", "v2"),
     }
 
 
@@ -149,17 +149,19 @@ def test_the_oldest_updaters_become_one() -> None:
         *(f"m{number:02}" for number in range(3, 12)),
         "ancient-changes",
     ]
-    ancient = limited[Owner("ancient-changes", "Update", "v1")]
+    ancient = limited[FieldOwner("ancient-changes", "Update", "v1")]
     assert ancient.trie == {"f:00": {}, "f:01": {}, "f:02": {}}
     assert ancient.time == "2024-01-03T00:00:00Z"
 
 
 def test_the_next_joins_them() -> None:
     limited = managed.limit(managed.read(updaters(11)))
-    limited[Owner.updater("new", "v1", "")] = Entry("v1", "2024-02-01T00:00:00Z", {"f:new": {}})
+    limited[FieldOwner.updater("new", "v1", "")] = ManagedFieldsEntry(
+        "v1", "2024-02-01T00:00:00Z", {"f:new": {}}
+    )
     again = managed.limit(limited)
     assert len(again) == 10
-    assert again[Owner("ancient-changes", "Update", "v1")].trie == {"f:00": {}, "f:01": {}, "f:02": {}}
+    assert again[FieldOwner("ancient-changes", "Update", "v1")].trie == {"f:00": {}, "f:01": {}, "f:02": {}}
 
 
 def test_only_updaters_of_one_version_are_joined() -> None:
@@ -167,7 +169,7 @@ def test_only_updaters_of_one_version_are_joined() -> None:
     limited = managed.limit(owned)
     assert len(limited) == 10
     # The two oldest are one of each version; the next oldest of v1 joins the first of them.
-    assert limited[Owner("ancient-changes", "Update", "v1")].trie == {"f:00": {}, "f:01": {}}
+    assert limited[FieldOwner("ancient-changes", "Update", "v1")].trie == {"f:00": {}, "f:01": {}}
 
 
 def test_times_alone_are_no_change() -> None:

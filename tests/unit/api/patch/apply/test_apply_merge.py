@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.patch.apply import shape
 from alcove.api.patch.apply.merge import merge
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ from alcove.api.schema.node import Node
         ),
     ],
 )
-def test_merge(sample: Node, obj: Any, config: Any, expected: Any) -> None:
+def test_merge(sample: SchemaNode, obj: Any, config: Any, expected: Any) -> None:
     merge(obj, copy.deepcopy(config), shape.root(sample))
     assert obj == expected
     assert repr(obj) == repr(expected), "true is not 1"
@@ -79,7 +79,7 @@ def test_merge(sample: Node, obj: Any, config: Any, expected: Any) -> None:
         ("xaybz", "ba", "xybza"),
     ],
 )
-def test_order_of_merged_lists(sample: Node, there: str, given: str, expected: str) -> None:
+def test_order_of_merged_lists(sample: SchemaNode, there: str, given: str, expected: str) -> None:
     """The configuration's order holds for what it names; the rest stays where it is among it."""
     obj: Any = {"set": list(there), "items": [{"name": name} for name in there]}
     config: Any = {"set": list(given), "items": [{"name": name} for name in given]}

@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.patch.apply import shape
 from alcove.api.patch.apply.prune import remove, with_parents
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 ITEMS = {"items": [{"name": "a", "tags": ["x", "y"]}, {"name": "b"}]}
 
@@ -31,7 +31,7 @@ ITEMS = {"items": [{"name": "a", "tags": ["x", "y"]}, {"name": "b"}]}
         (ITEMS, {"f:items": {'k:{"name":"a"}': {"f:tags": {}}}}, {"items": [{"name": "a"}, {"name": "b"}]}),
     ],
 )
-def test_remove(sample: Node, obj: Any, gone: Any, expected: Any) -> None:
+def test_remove(sample: SchemaNode, obj: Any, gone: Any, expected: Any) -> None:
     before = copy.deepcopy(obj)
     assert remove(obj, gone, shape.root(sample)) == expected
     assert obj == before
@@ -47,19 +47,19 @@ def test_remove(sample: Node, obj: Any, gone: Any, expected: Any) -> None:
         ({"f:pair": {"f:b": {}}}, {"text": "x"}),
     ],
 )
-def test_what_becomes_empty_stays_if_it_is_owned(sample: Node, owned: Any, expected: Any) -> None:
+def test_what_becomes_empty_stays_if_it_is_owned(sample: SchemaNode, owned: Any, expected: Any) -> None:
     obj = {"text": "x", "pair": {"a": "1"}}
     assert remove(obj, {"f:pair": {"f:a": {}}}, shape.root(sample), owned) == expected
 
 
-def test_an_emptied_list_likewise(sample: Node) -> None:
+def test_an_emptied_list_likewise(sample: SchemaNode) -> None:
     obj = {"set": ["a"], "items": [{"name": "a"}]}
     gone = {"f:set": {'v:"a"': {}}, "f:items": {'k:{"name":"a"}': {"f:name": {}}}}
     assert remove(obj, gone, shape.root(sample)) == {"set": None, "items": [None]}
     assert remove(obj, gone, shape.root(sample), {"f:set": {}}) == {"set": []}
 
 
-def test_parents_are_declared_fields_only(sample: Node) -> None:
+def test_parents_are_declared_fields_only(sample: SchemaNode) -> None:
     trie = {
         "f:pair": {"f:deep": {"f:c": {}}},
         "f:pairs": {"f:k": {"f:deep": {"f:c": {}}}},

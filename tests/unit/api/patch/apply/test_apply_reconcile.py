@@ -7,7 +7,7 @@ import pytest
 
 from alcove.api.patch.apply import shape
 from alcove.api.patch.apply.reconcile import reconcile
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,13 @@ from alcove.api.schema.node import Node
         ({"f:unheard": {"f:a": {}}}, {"f:unheard": {"f:a": {}}}),
     ],
 )
-def test_what_is_atomic_now_is_owned_as_one(sample: Node, trie: Any, expected: Any) -> None:
+def test_what_is_atomic_now_is_owned_as_one(sample: SchemaNode, trie: Any, expected: Any) -> None:
     before = copy.deepcopy(trie)
     assert reconcile(trie, shape.root(sample)) == expected
     assert trie == before
 
 
-def test_nothing_to_do_copies_nothing(sample: Node) -> None:
+def test_nothing_to_do_copies_nothing(sample: SchemaNode) -> None:
     trie = {
         "f:atomicMap": {},
         "f:items": {'k:{"name":"a"}': {".": {}, "f:tags": {'v:"x"': {}}}},

@@ -8,7 +8,7 @@ import pytest
 from alcove.api.errors import BadRequest
 from alcove.api.patch.apply import elements, shape
 from alcove.api.patch.apply.fieldset import LEAF, Trie
-from alcove.api.schema.node import ListType, Node, Type
+from alcove.api.schema.node import ListType, SchemaNode, SchemaType
 
 
 def a(trie: Trie | None) -> Any:
@@ -106,7 +106,7 @@ def a(trie: Trie | None) -> Any:
         ({"any": [1, 2]}, {"f:any": {}}, {"f:any": {}}),
     ],
 )
-def test_paths_of_a_value(sample: Node, value: Any, added: Any, applied: Any) -> None:
+def test_paths_of_a_value(sample: SchemaNode, value: Any, added: Any, applied: Any) -> None:
     whole = shape.root(sample)
     before = copy.deepcopy(value)
     assert a(whole.created(value)) == added
@@ -114,7 +114,7 @@ def test_paths_of_a_value(sample: Node, value: Any, added: Any, applied: Any) ->
     assert value == before
 
 
-def test_what_nobody_owns(sample: Node) -> None:
+def test_what_nobody_owns(sample: SchemaNode) -> None:
     obj = {
         "apiVersion": "v1",
         "kind": "Sample",
@@ -138,7 +138,7 @@ def test_what_nobody_owns(sample: Node) -> None:
     assert whole.applied(obj) == {"f:metadata": {"f:finalizers": {}, "f:labels": {"f:a": {}}}}
 
 
-def test_a_template_has_names_of_its_own(deployment_node: Node) -> None:
+def test_a_template_has_names_of_its_own(deployment_node: SchemaNode) -> None:
     template = {"metadata": {"name": "t", "labels": {"a": "b"}}}
     created = shape.root(deployment_node).created({"metadata": {"name": "x"}, "spec": {"template": template}})
     assert created == {
@@ -146,7 +146,7 @@ def test_a_template_has_names_of_its_own(deployment_node: Node) -> None:
     }
 
 
-def test_a_new_pod_as_kubernetes_records_it(pod_node: Node) -> None:
+def test_a_new_pod_as_kubernetes_records_it(pod_node: SchemaNode) -> None:
     pod = {
         "metadata": {"name": "web", "labels": {"app": "web"}},
         "spec": {
@@ -214,35 +214,35 @@ def test_a_new_pod_as_kubernetes_records_it(pod_node: Node) -> None:
         ({"set": [None]}, "must be strings, numbers or booleans"),
     ],
 )
-def test_items_that_cannot_be_told_apart(sample: Node, value: Any, why: str) -> None:
+def test_items_that_cannot_be_told_apart(sample: SchemaNode, value: Any, why: str) -> None:
     for paths in (shape.root(sample).created, shape.root(sample).applied):
         with pytest.raises(BadRequest, match=why):
             paths(value)
 
 
-def test_keys_of_several_types_are_ordered_too(sample: Node) -> None:
+def test_keys_of_several_types_are_ordered_too(sample: SchemaNode) -> None:
     assert a(shape.root(sample).applied({"set": ["b", 3, True, "a", 10]})) == {
         "f:set": {"v:3": {}, "v:10": {}, 'v:"a"': {}, 'v:"b"': {}, "v:true": {}}
     }
 
 
 def test_a_recursive_schema_compiles() -> None:
-    node = Node(Type.OBJECT)
-    node.properties = {"child": node, "name": Node(Type.STRING)}
+    node = SchemaNode(SchemaType.OBJECT)
+    node.properties = {"child": node, "name": SchemaNode(SchemaType.STRING)}
     assert shape.root(node).applied({"child": {"child": {"name": "x"}}}) == {
         "f:child": {"f:child": {"f:name": {}}}
     }
 
 
 def test_a_copied_node_gets_a_shape_of_its_own() -> None:
-    node = Node(Type.LIST)
-    node.items = Node(Type.STRING)
+    node = SchemaNode(SchemaType.LIST)
+    node.items = SchemaNode(SchemaType.STRING)
     node.list_type = ListType.SET
-    assert isinstance(shape.of(node), shape.SetList)
+    assert isinstance(shape.of(node), shape.SetListShape)
     other = copy.copy(node)
     other.list_type = ListType.ATOMIC
     assert shape.of(other) is shape.ATOMIC
-    assert isinstance(shape.of(node), shape.SetList)
+    assert isinstance(shape.of(node), shape.SetListShape)
 
 
 def test_a_raw_extension_is_one_value(definitions: Any) -> None:
@@ -250,7 +250,7 @@ def test_a_raw_extension_is_one_value(definitions: Any) -> None:
     assert shape.root(node).applied({"data": {"spec": {"a": 1}}}) == {"f:data": {}}
 
 
-def test_leaves_are_shared(pod_node: Node) -> None:
+def test_leaves_are_shared(pod_node: SchemaNode) -> None:
     trie = shape.root(pod_node).created({"metadata": {"labels": {"a": "b"}}, "spec": {"nodeName": "n"}})
     assert trie["f:spec"]["f:nodeName"] is LEAF
     assert trie["f:metadata"]["f:labels"]["f:a"] is LEAF

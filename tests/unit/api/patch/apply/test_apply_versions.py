@@ -12,13 +12,13 @@ from alcove.api.kind import Kind
 from alcove.api.patch import apply as ssa
 from alcove.api.patch.apply import Convert
 from alcove.api.schema.definitions import Definitions, Schema
-from alcove.api.schema.node import Node
+from alcove.api.schema.node import SchemaNode
 
 NOW = "2024-02-01T00:00:00Z"
 VERSIONS = ("v1", "v2", "v3")
 
 
-def schema(version: str) -> Node:
+def schema(version: str) -> SchemaNode:
     text = {"type": "string"}
     inner = {"type": "object", "properties": {"name": text}}
     struct = {
@@ -47,7 +47,7 @@ def renamed(value: Any, old: str, new: str) -> Any:
     }
 
 
-def convert(obj: Any, version: str) -> tuple[Any, Node] | None:
+def convert(obj: Any, version: str) -> tuple[Any, SchemaNode] | None:
     if version not in NODES:
         return None
     return {**renamed(obj, obj["apiVersion"], version), "apiVersion": version}, NODES[version]
@@ -71,7 +71,7 @@ class Story:
 
     def apply(self, manager: str, version: str, struct: Any, force: bool = False) -> None:
         live = None if self.live is None else self.at(version)
-        self.live = ssa.apply(
+        self.live = ssa.apply_configuration(
             live,
             self.obj(version, struct),
             node=NODES[version],
@@ -85,7 +85,7 @@ class Story:
     def update(self, manager: str, version: str, struct: Any) -> None:
         live = None if self.live is None else self.at(version)
         new = self.obj(version, struct)
-        ssa.update(
+        ssa.update_managed_fields(
             live,
             new,
             node=NODES[version],
@@ -143,7 +143,9 @@ def test_an_update_at_one_version_takes_the_field_from_its_owner_at_another(
     story.apply("a", one, {"name": "n", "scalarX": "s"})
     live = story.at(two)
     new = {**live, "struct": renamed({"name": "n", "scalarX": "changed"}, "X", two)}
-    ssa.update(live, new, node=NODES[two], manager="u", api_version=two, now=NOW, convert=convert)
+    ssa.update_managed_fields(
+        live, new, node=NODES[two], manager="u", api_version=two, now=NOW, convert=convert
+    )
     story.live = new
     assert story.owners() == {
         "a": (one, {"f:struct": {"f:name": {}}}),
@@ -178,7 +180,9 @@ def test_an_update_forgets_them_too() -> None:
     story.apply("old", "v1", {"scalarX": "s"})
     live = story.at("v2")
     new = {**live, "struct": {**live["struct"], "name": "n"}}
-    ssa.update(live, new, node=NODES["v2"], manager="u", api_version="v2", now=NOW, convert=story.convert)
+    ssa.update_managed_fields(
+        live, new, node=NODES["v2"], manager="u", api_version="v2", now=NOW, convert=story.convert
+    )
     story.live = new
     assert story.owners() == {"u": ("v2", {"f:struct": {"f:name": {}}})}
 
@@ -195,13 +199,13 @@ def test_without_a_converter_all_versions_have_the_same_fields() -> None:
         if live is not None:
             live["apiVersion"] = version
         manager = f"at-{version}"
-        live = ssa.apply(
+        live = ssa.apply_configuration(
             live, config, node=NODES["v1"], manager=manager, api_version=version, now=NOW, force=True
         )
     assert [entry["manager"] for entry in live["metadata"]["managedFields"]] == ["at-v2"]
     config = {"apiVersion": "v3", "kind": "Sample", "metadata": {"name": "x"}}
     live["apiVersion"] = "v3"
-    bare = ssa.apply(live, config, node=NODES["v1"], manager="at-v2", api_version="v3", now=NOW)
+    bare = ssa.apply_configuration(live, config, node=NODES["v1"], manager="at-v2", api_version="v3", now=NOW)
     assert bare == config
 
 
@@ -236,7 +240,9 @@ def test_an_autoscaler_applied_at_both_versions(autoscalers: dict[str, Kind]) ->
             assert found is not None
             live = found[0]
         node = autoscalers[version].schema
-        return ssa.apply(live, config, node=node, manager=manager, api_version=version, now=NOW, convert=way)
+        return ssa.apply_configuration(
+            live, config, node=node, manager=manager, api_version=version, now=NOW, convert=way
+        )
 
     live = apply(None, scaled(one, targetCPUUtilizationPercentage=50), "a")
     live = apply(live, scaled(two, minReplicas=2), "b")

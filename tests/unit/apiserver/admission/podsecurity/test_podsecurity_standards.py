@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alcove.apiserver.admission.podsecurity import baseline, standards
-from alcove.apiserver.admission.podsecurity.baseline import Pod
+from alcove.apiserver.admission.podsecurity.baseline import PodView
 from alcove.apiserver.admission.podsecurity.levels import LATEST, Level, Standard
 
 HARDENED: dict[str, Any] = {
@@ -33,7 +33,7 @@ def found(
     minor: int = LATEST,
     annotations: dict[str, str] | None = None,
 ) -> str:
-    pod = Pod.of({"annotations": annotations or {}}, {"containers": [], **spec})
+    pod = PodView.of({"annotations": annotations or {}}, {"containers": [], **spec})
     violation = standards.violation(Standard(level, minor), pod)
     return violation.details if violation else ""
 
@@ -113,13 +113,13 @@ BASELINE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "told"), BASELINE, ids=lambda value: str(value)[:30])
-def test_baseline(spec: dict[str, Any], told: str) -> None:
-    assert found(spec) == told
+@pytest.mark.parametrize(("spec", "message"), BASELINE, ids=lambda value: str(value)[:30])
+def test_baseline(spec: dict[str, Any], message: str) -> None:
+    assert found(spec) == message
 
 
-@pytest.mark.parametrize(("spec", "told"), BASELINE, ids=lambda value: str(value)[:30])
-def test_restricted_refuses_all_that_baseline_refuses(spec: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("spec", "message"), BASELINE, ids=lambda value: str(value)[:30])
+def test_restricted_refuses_all_that_baseline_refuses(spec: dict[str, Any], message: str) -> None:
     assert found(spec, Level.RESTRICTED) != ""
 
 
@@ -159,8 +159,8 @@ def test_some_baseline_checks_were_relaxed(spec: dict[str, Any], until: int) -> 
 
 def test_seccomp_annotations_before_1_19() -> None:
     spec = {"containers": [container()]}
-    told = found(spec, minor=18, annotations={"seccomp.security.alpha.kubernetes.io/pod": "unconfined"})
-    assert told == (
+    message = found(spec, minor=18, annotations={"seccomp.security.alpha.kubernetes.io/pod": "unconfined"})
+    assert message == (
         'seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")'
     )
 
@@ -207,9 +207,9 @@ RESTRICTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "told"), RESTRICTED, ids=lambda value: str(value)[:30])
-def test_restricted(spec: dict[str, Any], told: str) -> None:
-    assert found(spec, Level.RESTRICTED) == told
+@pytest.mark.parametrize(("spec", "message"), RESTRICTED, ids=lambda value: str(value)[:30])
+def test_restricted(spec: dict[str, Any], message: str) -> None:
+    assert found(spec, Level.RESTRICTED) == message
 
 
 def test_the_pods_own_context_speaks_for_silent_containers() -> None:
@@ -253,7 +253,7 @@ def test_a_bare_pod_is_spared_only_checks_it_cannot_break(
     of_pod: dict[str, Any], own: dict[str, Any], annotations: dict[str, str], minor: int
 ) -> None:
     spec = {"containers": [secured(**own)], "securityContext": of_pod}
-    pod = Pod.of({"annotations": annotations}, spec)
+    pod = PodView.of({"annotations": annotations}, spec)
     findings = [
         finding
         for _, _, versions in baseline.CHECKS

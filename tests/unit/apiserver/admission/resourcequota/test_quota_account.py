@@ -10,14 +10,14 @@ from alcove.api.ids import SYSTEM, Key, TenantId
 from alcove.api.quantity import ZERO
 from alcove.apiserver.admission.resourcequota import account as accounts
 from alcove.apiserver.admission.resourcequota import usage
-from alcove.apiserver.admission.resourcequota.account import Account, Change
+from alcove.apiserver.admission.resourcequota.account import QuotaAccount, QuotaChange
 from alcove.apiserver.admission.resourcequota.usage import PODS
 
 ACME = TenantId("acme")
 HARD = {"pods": "10", "requests.cpu": "4", "count/pods": "20"}
 
 
-def quota(used: dict[str, str] | None = None, **spec: Any) -> Account:
+def quota(used: dict[str, str] | None = None, **spec: Any) -> QuotaAccount:
     metadata = {"name": "q", "namespace": "n", "uid": "u", "resourceVersion": "7"}
     obj = {
         "apiVersion": "v1",
@@ -40,42 +40,44 @@ def told(amounts: Any) -> dict[str, str]:
 
 def test_a_new_an_old_and_a_changed_object() -> None:
     account = quota()
-    assert told(accounts.difference(account, Change.of(PODS, None, pod()))) == {
+    assert told(accounts.difference(account, QuotaChange.of(PODS, None, pod()))) == {
         "pods": "1",
         "requests.cpu": "1",
         "count/pods": "1",
     }
-    assert told(accounts.difference(account, Change.of(PODS, pod(), None))) == {
+    assert told(accounts.difference(account, QuotaChange.of(PODS, pod(), None))) == {
         "pods": "-1",
         "requests.cpu": "-1",
         "count/pods": "-1",
     }
-    assert told(accounts.difference(account, Change.of(PODS, pod("1"), pod("3")))) == {"requests.cpu": "2"}
-    assert accounts.difference(account, Change.of(PODS, pod(), pod())) == {}
+    assert told(accounts.difference(account, QuotaChange.of(PODS, pod("1"), pod("3")))) == {
+        "requests.cpu": "2"
+    }
+    assert accounts.difference(account, QuotaChange.of(PODS, pod(), pod())) == {}
 
 
 def test_entering_and_leaving_a_scope() -> None:
     account = quota(scopes=["Terminating"])
     inside, outside = pod(activeDeadlineSeconds=1), pod()
-    assert accounts.difference(account, Change.of(PODS, None, outside)) == {}
-    entering = accounts.difference(account, Change.of(PODS, outside, inside))
-    leaving = accounts.difference(account, Change.of(PODS, inside, outside))
+    assert accounts.difference(account, QuotaChange.of(PODS, None, outside)) == {}
+    entering = accounts.difference(account, QuotaChange.of(PODS, outside, inside))
+    leaving = accounts.difference(account, QuotaChange.of(PODS, inside, outside))
     assert told(entering)["pods"] == "1" and told(leaving)["pods"] == "-1"
 
 
 def test_what_is_told_when_it_is_too_much() -> None:
     account = quota({"pods": "10", "requests.cpu": "3500m", "count/pods": "10"})
-    changes = accounts.difference(account, Change.of(PODS, None, pod()))
+    changes = accounts.difference(account, QuotaChange.of(PODS, None, pod()))
     assert accounts.exceeded(account, account.used, changes) == (
         "exceeded quota: q, requested: pods=1,requests.cpu=1, used: pods=10,requests.cpu=3500m, "
         "limited: pods=10,requests.cpu=4"
     )
-    releasing = accounts.difference(account, Change.of(PODS, pod(), None))
+    releasing = accounts.difference(account, QuotaChange.of(PODS, pod(), None))
     assert accounts.exceeded(account, account.used, releasing) == ""
 
 
 def test_less_than_nothing_is_never_used() -> None:
-    changes = accounts.difference(quota(), Change.of(PODS, pod(), None))
+    changes = accounts.difference(quota(), QuotaChange.of(PODS, pod(), None))
     assert set(accounts.added({}, changes).values()) == {ZERO}
 
 
@@ -96,7 +98,9 @@ def test_a_tenants_account() -> None:
     assert accounts.of_tenant({**body, "spec": {}}) is None
     account = accounts.of_tenant({**body, "spec": {"quota": {"hard": {"count/pods": "5"}}}})
     assert account is not None and not account.is_whole and account.tracks(PODS)
-    op = account.with_used(accounts.added({}, accounts.difference(account, Change.of(PODS, None, pod()))))
+    op = account.with_used(
+        accounts.added({}, accounts.difference(account, QuotaChange.of(PODS, None, pod())))
+    )
     assert op.key == Key(accounts.TENANTS, SYSTEM, "", "acme") and op.body is not None
     assert orjson.loads(op.body)["status"] == {"phase": "Active", "quota": {"used": {"count/pods": "1"}}}
 
@@ -122,7 +126,7 @@ def test_what_is_used_is_what_is_there_whatever_was_written(
     there: dict[str, dict[str, Any]] = {}
     used: Any = {}
     for name, new in writes:
-        change = Change.of(PODS, there.get(name), new)
+        change = QuotaChange.of(PODS, there.get(name), new)
         used = accounts.added(used, accounts.difference(account, change))
         if new is None:
             there.pop(name, None)

@@ -16,12 +16,12 @@ from alcove.apiserver.admission.resourcequota.count import (
     KNOWN_MAX,
     REFUSE_SECONDS,
     SETTLE_SECONDS,
-    Settling,
+    RecountSchedule,
     count,
 )
-from alcove.apiserver.admission.resourcequota.turns import Turns
+from alcove.apiserver.admission.resourcequota.locks import KeyedLocks
 from alcove.apiserver.cache.cache import Cache
-from alcove.store.base import Op
+from alcove.store.base import WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME, OTHER = TenantId("acme"), TenantId("other")
@@ -40,14 +40,14 @@ async def cache(tmp_path: Path) -> AsyncIterator[Cache]:
                 spec["activeDeadlineSeconds"] = 5  # type: ignore[assignment]
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
             maps = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-            await store.write([Op(Key(PODS, tenant, namespace, name), encode(pod))])
-            await store.write([Op(Key(MAPS, tenant, namespace, name), encode(maps))])
+            await store.write([WriteOp(Key(PODS, tenant, namespace, name), encode(pod))])
+            await store.write([WriteOp(Key(MAPS, tenant, namespace, name), encode(maps))])
         await cache.reached(await store.revision())
         yield cache
     await store.close()
 
 
-def quota(namespace: str = "a", uid: str = "u", changed: float = 0, **spec: Any) -> accounts.Account:
+def quota(namespace: str = "a", uid: str = "u", changed: float = 0, **spec: Any) -> accounts.QuotaAccount:
     metadata = {
         "name": "q",
         "namespace": namespace,
@@ -62,7 +62,7 @@ def quota(namespace: str = "a", uid: str = "u", changed: float = 0, **spec: Any)
 async def test_only_what_is_in_the_namespace_and_scope_is_counted(cache: Cache) -> None:
     hard = {"pods": "1", "requests.cpu": "1", "configmaps": "1", "count/configmaps": "1", "secrets": "1"}
 
-    def counted(account: accounts.Account) -> dict[str, str]:
+    def counted(account: accounts.QuotaAccount) -> dict[str, str]:
         return {name: str(amount) for name, amount in count(cache, ACME, account).items()}
 
     assert counted(quota(hard=hard)) == {
@@ -85,7 +85,9 @@ async def test_counting_leaves_no_decoded_pods_behind(cache: Cache) -> None:
     assert all(entry._object is None for entry in cache.entries(ACME, PODS))
 
 
-def charges(settling: Settling, account: accounts.Account, found: str = "1", times: int = 3) -> list[bool]:
+def charges(
+    settling: RecountSchedule, account: accounts.QuotaAccount, found: str = "1", times: int = 3
+) -> list[bool]:
     """Whether each of several charges counted, finding `found` pods."""
     outcomes = []
     for _ in range(times):
@@ -97,7 +99,7 @@ def charges(settling: Settling, account: accounts.Account, found: str = "1", tim
 
 def test_a_quota_is_counted_until_it_has_settled_and_once_after() -> None:
     now = [100.0]
-    settling = Settling(lambda: now[0])
+    settling = RecountSchedule(lambda: now[0])
     account = quota(hard={"pods": "1"}, changed=98)
     assert charges(settling, account) == [True, True, True]
     now[0] = 98 + SETTLE_SECONDS
@@ -109,7 +111,7 @@ def test_a_quota_is_counted_until_it_has_settled_and_once_after() -> None:
 
 def test_a_quota_is_counted_now_and_then() -> None:
     now = [10_000.0]
-    settling = Settling(lambda: now[0])
+    settling = RecountSchedule(lambda: now[0])
     account = quota(hard={"pods": "1"})
     assert charges(settling, account) == [True, False, False]
     now[0] += COUNT_SECONDS
@@ -117,7 +119,7 @@ def test_a_quota_is_counted_now_and_then() -> None:
 
 
 def test_a_count_that_found_something_else_is_repeated_until_it_was_written() -> None:
-    settling = Settling(lambda: 10_000.0)
+    settling = RecountSchedule(lambda: 10_000.0)
     account = quota(hard={"pods": "1"})
     assert charges(settling, account, found="7") == [True, True, True]
     assert charges(settling, account) == [True, False, False]
@@ -125,7 +127,7 @@ def test_a_count_that_found_something_else_is_repeated_until_it_was_written() ->
 
 def test_who_is_refused_is_refused_by_a_recent_count() -> None:
     now = [10_000.0]
-    settling = Settling(lambda: now[0])
+    settling = RecountSchedule(lambda: now[0])
     account = quota(hard={"pods": "1"})
     charges(settling, account)
     assert not settling.is_due(account, to_refuse=True)
@@ -135,21 +137,21 @@ def test_who_is_refused_is_refused_by_a_recent_count() -> None:
 
 
 def test_a_quota_without_a_usage_is_always_due() -> None:
-    settling = Settling(lambda: 10_000.0)
+    settling = RecountSchedule(lambda: 10_000.0)
     metadata = {"name": "q", "namespace": "a", "uid": "u", "resourceVersion": "1"}
     account = accounts.of_quota(ACME, {"metadata": metadata, "spec": {"hard": {"pods": "1"}}, "status": {}})
     assert charges(settling, account) == [True, True, True]
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    settling = Settling(lambda: 10_000.0)
+    settling = RecountSchedule(lambda: 10_000.0)
     for number in range(KNOWN_MAX + 5):
         charges(settling, quota(f"n{number}", hard={"pods": "1"}), times=1)
     assert len(settling._right) == KNOWN_MAX
 
 
 async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
-    turns, inside, most = Turns(), 0, 0
+    turns, inside, most = KeyedLocks(), 0, 0
 
     async def work() -> None:
         nonlocal inside, most
@@ -166,7 +168,7 @@ async def test_turns_are_taken_one_by_one_and_forgotten() -> None:
 
 
 async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
-    turns = Turns()
+    turns = KeyedLocks()
     async with turns.take("key"):
         waiting = asyncio.create_task(_wait(turns))
         await asyncio.sleep(0)
@@ -175,6 +177,6 @@ async def test_a_turn_that_is_given_up_leaves_nothing() -> None:
     assert not turns._turns
 
 
-async def _wait(turns: Turns) -> None:
+async def _wait(turns: KeyedLocks) -> None:
     async with turns.take("key"):
         pass

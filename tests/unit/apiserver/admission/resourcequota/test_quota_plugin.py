@@ -17,7 +17,7 @@ from alcove.apiserver.admission.resourcequota.count import REFUSE_SECONDS
 from alcove.apiserver.admission.resourcequota.plugin import QUOTAS_MAX, ResourceQuota
 from alcove.apiserver.cache.cache import Cache
 from alcove.apiserver.identity import Identity
-from alcove.store.base import ABSENT, Op
+from alcove.store.base import ABSENT, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME = TenantId("acme")
@@ -40,7 +40,7 @@ class World:
             "creationTimestamp": "1970-01-01T00:00:00Z",
         }
         body = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
-        await self.store.write([Op(Key(resource, ACME, "n", name), encode(body))])
+        await self.store.write([WriteOp(Key(resource, ACME, "n", name), encode(body))])
         await self.cache.reached(await self.store.revision())
 
     async def quota(self, hard: dict[str, str], used: dict[str, str], name: str = "q") -> None:
@@ -62,11 +62,11 @@ class World:
             dry_run=dry_run,
         )
 
-    async def joined(self, attributes: Attributes) -> Sequence[Op]:
+    async def joined(self, attributes: Attributes) -> Sequence[WriteOp]:
         await self.plugin.validate(attributes)
         if attributes.join is None:
             return ()
-        op = Op(Key(attributes.resource, ACME, "n", attributes.name), b"{}", ABSENT)
+        op = WriteOp(Key(attributes.resource, ACME, "n", attributes.name), b"{}", ABSENT)
         async with attributes.join(op) as ops:
             return ops
 
@@ -79,7 +79,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await store.close()
 
 
-def used(op: Op) -> dict[str, str]:
+def used(op: WriteOp) -> dict[str, str]:
     assert op.body is not None
     told: dict[str, str] = orjson.loads(op.body)["status"]["used"]
     return told

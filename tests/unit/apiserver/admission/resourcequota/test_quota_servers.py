@@ -14,22 +14,22 @@ from alcove.apiserver.admission.chain import Chain
 from alcove.apiserver.admission.resourcequota.account import QUOTAS
 from alcove.apiserver.admission.resourcequota.plugin import ResourceQuota
 from alcove.apiserver.cache.cache import Cache
-from alcove.apiserver.call import Call
+from alcove.apiserver.call import ApiCall
 from alcove.apiserver.crds.kinds import CustomKinds
 from alcove.apiserver.identity import Identity
 from alcove.apiserver.paths import parse
 from alcove.apiserver.resources import writing
-from alcove.apiserver.services import Services
-from alcove.apiserver.watch import Hub
+from alcove.apiserver.services import ApiServerServices
+from alcove.apiserver.watch import WatchHub
 from alcove.http.messages import HttpRequest
-from alcove.store.base import ABSENT, Op, Store
+from alcove.store.base import ABSENT, Store, WriteOp
 from alcove.store.sqlite import SqliteStore
 
 ACME = TenantId("acme")
 MAPS = GroupResource("", "configmaps")
 KINDS = registry.load()
 PATH = "/api/v1/namespaces/n/configmaps"
-CALL = Call(HttpRequest("POST", PATH, "", {}), parse(PATH), 0.0)
+CALL = ApiCall(HttpRequest("POST", PATH, "", {}), parse(PATH), 0.0)
 
 
 class Server:
@@ -38,7 +38,7 @@ class Server:
     def __init__(self, store: Store, cache: Cache) -> None:
         chain = Chain([ResourceQuota(cache, time.time)])
         kinds = CustomKinds(KINDS, cache, time.time)
-        self._services = Services(store, cache, Hub(), KINDS, kinds, chain, time.time)
+        self._services = ApiServerServices(store, cache, WatchHub(), KINDS, kinds, chain, time.time)
 
     async def create(self, name: str) -> bool:
         kind = KINDS.find("", "v1", "configmaps")
@@ -56,7 +56,7 @@ class Server:
         )
         try:
             await self._services.admission.validate(attributes)
-            op = Op(Key(MAPS, ACME, "n", name), encode(obj), ABSENT)
+            op = WriteOp(Key(MAPS, ACME, "n", name), encode(obj), ABSENT)
             await writing.commit(self._services, CALL, op, (), attributes.join)
         except Forbidden:
             return False
@@ -77,7 +77,7 @@ async def test_together_they_let_in_exactly_as_many_as_the_quota_says(tmp_path: 
             "spec": {"hard": hard},
             "status": {"hard": hard, "used": {"configmaps": "0"}},
         }
-        revision = await store.write([Op(Key(QUOTAS, ACME, "n", "q"), encode(quota))])
+        revision = await store.write([WriteOp(Key(QUOTAS, ACME, "n", "q"), encode(quota))])
         for cache in caches:
             await cache.reached(revision)
         servers = [Server(store, cache) for cache in caches]

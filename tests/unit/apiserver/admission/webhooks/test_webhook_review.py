@@ -22,7 +22,7 @@ def encoded(patch: Any) -> str:
     return base64.b64encode(orjson.dumps(patch)).decode()
 
 
-def read(data: bytes, *, may_change: bool = True, version: str = "v1") -> review.Verdict:
+def read(data: bytes, *, may_change: bool = True, version: str = "v1") -> review.WebhookVerdict:
     return review.decode(data, version, "u", may_change=may_change)
 
 
@@ -33,7 +33,7 @@ def test_a_patch_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "may_change", "told"),
+    ("response", "may_change", "message"),
     [
         ({"patch": encoded([])}, True, "webhook returned response.patch but not response.patchType"),
         ({"patchType": "JSONPatch"}, True, "webhook returned response.patchType but not response.patch"),
@@ -45,8 +45,8 @@ def test_a_patch_is_read() -> None:
         ({"uid": "other"}, False, 'expected response.uid="u", got "other"'),
     ],
 )
-def test_answers_that_cannot_be_used(response: dict[str, Any], may_change: bool, told: str) -> None:
-    with pytest.raises(WebhookError, match=told):
+def test_answers_that_cannot_be_used(response: dict[str, Any], may_change: bool, message: str) -> None:
+    with pytest.raises(WebhookError, match=message):
         read(answer(**response), may_change=may_change)
 
 
@@ -70,7 +70,7 @@ def test_warnings_and_annotations_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "code", "reason", "told"),
+    ("result", "code", "reason", "message"),
     [
         ({}, 400, "", 'admission webhook "w" denied the request without explanation'),
         (
@@ -89,9 +89,9 @@ def test_warnings_and_annotations_are_bounded() -> None:
         ),
     ],
 )
-def test_refusals(result: dict[str, Any], code: int, reason: str, told: str) -> None:
+def test_refusals(result: dict[str, Any], code: int, reason: str, message: str) -> None:
     denied = Denied("w", result)
-    assert (denied.code, denied.reason, denied.message) == (code, reason, told)
+    assert (denied.code, denied.reason, denied.message) == (code, reason, message)
 
 
 def test_a_refusals_details_reach_the_client() -> None:

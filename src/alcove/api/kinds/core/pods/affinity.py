@@ -65,8 +65,8 @@ def _check_label_keys(term: Object, path: str, faults: Faults) -> None:
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field, ())
         if keys and selector is None:
-            told = "must not be specified when labelSelector is not set"
-            faults.append(forbidden(f"{path}.{field}", told))
+            message = "must not be specified when labelSelector is not set"
+            faults.append(forbidden(f"{path}.{field}", message))
         elif keys:
             for index, key in enumerate(keys):
                 check_value(key, names.label_key, f"{path}.{field}[{index}]", faults)
@@ -76,8 +76,8 @@ def _check_label_keys(term: Object, path: str, faults: Faults) -> None:
     mismatched = set(term.get("mismatchLabelKeys", ()))
     for index, key in enumerate(matched):
         if key in mismatched:
-            told = "exists in both matchLabelKeys and mismatchLabelKeys"
-            faults.append(invalid(f"{path}.matchLabelKeys[{index}]", key, told))
+            message = "exists in both matchLabelKeys and mismatchLabelKeys"
+            faults.append(invalid(f"{path}.matchLabelKeys[{index}]", key, message))
 
 
 def _check_keys_apart(matched: Sequence[str], selector: Object, path: str, faults: Faults) -> None:
@@ -87,8 +87,8 @@ def _check_keys_apart(matched: Sequence[str], selector: Object, path: str, fault
     for expression in selector.get("matchExpressions", ()):
         key = expression.get("key", "")
         if key in positions and key in seen:
-            told = "exists in both matchLabelKeys and labelSelector"
-            faults.append(invalid(f"{path}[{positions[key]}]", key, told))
+            message = "exists in both matchLabelKeys and labelSelector"
+            faults.append(invalid(f"{path}[{positions[key]}]", key, message))
         seen.add(key)
 
 
@@ -116,8 +116,8 @@ def _check_spread_options(constraint: Object, action: str, path: str, faults: Fa
     if domains is not None:
         check_positive(domains, f"{path}.minDomains", faults)
         if action != "DoNotSchedule":
-            told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            faults.append(invalid(f"{path}.minDomains", domains, told))
+            message = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            faults.append(invalid(f"{path}.minDomains", domains, message))
     for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if field in constraint and constraint[field] not in _INCLUSION_POLICIES:
             faults.append(not_supported(f"{path}.{field}", constraint[field], _INCLUSION_POLICIES))
@@ -136,15 +136,15 @@ def _check_toleration(toleration: Object, path: str, faults: Faults) -> None:
     if key:
         check_value(key, names.label_key, f"{path}.key", faults)
     elif operator != "Exists":
-        told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        faults.append(invalid(f"{path}.operator", operator, told))
+        message = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        faults.append(invalid(f"{path}.operator", operator, message))
     if "tolerationSeconds" in toleration and effect != "NoExecute":
-        told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        faults.append(invalid(f"{path}.effect", effect, told))
+        message = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        faults.append(invalid(f"{path}.effect", effect, message))
     if operator == "Exists":
         if value:
-            told = "value must be empty when `operator` is 'Exists'"
-            faults.append(invalid(f"{path}.operator", value, told))
+            message = "value must be empty when `operator` is 'Exists'"
+            faults.append(invalid(f"{path}.operator", value, message))
     elif operator in ("", "Equal"):
         if told_of_value := names.label_value(value):
             faults.append(invalid(f"{path}.operator", value, ";".join(told_of_value)))

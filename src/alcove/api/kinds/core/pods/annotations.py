@@ -28,8 +28,8 @@ _SECCOMP_NAMES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/def
 
 def check_pod_annotations(annotations: Mapping[str, str], spec: Object, path: str, faults: Faults) -> None:
     if MIRROR in annotations and not spec.get("nodeName"):
-        told = "must set spec.nodeName if mirror pod annotation is set"
-        faults.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
+        message = "must set spec.nodeName if mirror pod annotation is set"
+        faults.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], message))
     if annotations.get(_TOLERATIONS):
         _check_tolerations(annotations[_TOLERATIONS], path, faults)
     if DELETION_COST in annotations and not _is_int32(annotations[DELETION_COST]):
@@ -72,8 +72,8 @@ def _check_apparmor(key: str, profile: str, containers: set[str], path: str, fau
     if name not in containers:
         faults.append(invalid(f"{path}[{key}]", name, "container not found"))
     if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCAL):
-        told = f"invalid AppArmor profile name: {quote(profile)}"
-        faults.append(invalid(f"{path}[{key}]", profile, told))
+        message = f"invalid AppArmor profile name: {quote(profile)}"
+        faults.append(invalid(f"{path}[{key}]", profile, message))
 
 
 def check_profiles_match(annotations: Mapping[str, str], spec: Object, path: str, faults: Faults) -> None:
@@ -111,8 +111,8 @@ def _mismatch(
         if annotation.startswith(_LOCAL) and annotation.removeprefix(_LOCAL) != profile.get(
             "localhostProfile"
         ):
-            told = f"{what} profile in annotation and field must match"
-            return [forbidden(f"{path}.localhostProfile", told)]
+            message = f"{what} profile in annotation and field must match"
+            return [forbidden(f"{path}.localhostProfile", message)]
         matches = annotation.startswith(_LOCAL)
     else:
         return []

@@ -36,7 +36,7 @@ _NEVER_EPHEMERAL = (
 _FOR_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
 
-class Surroundings(Struct, frozen=True):
+class PodContext(Struct, frozen=True):
     """What a container's rules depend on beyond the container."""
 
     volumes: Volumes
@@ -55,7 +55,7 @@ def all_containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
             yield container, f"{path}.{field}[{index}]"
 
 
-def check_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+def check_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
     containers = spec.get("containers", ())
     if not containers:
         faults.append(required(f"{path}.containers"))
@@ -75,7 +75,7 @@ def check_containers(spec: Object, around: Surroundings, path: str, faults: Faul
     _check_host_ports(containers, f"{path}.containers", faults)
 
 
-def _check_container(container: Object, around: Surroundings, path: str, faults: Faults) -> None:
+def _check_container(container: Object, around: PodContext, path: str, faults: Faults) -> None:
     """What all sorts of containers have in common."""
     name = container.get("name", "")
     if not name:
@@ -106,8 +106,8 @@ def _check_ports(ports: Sequence[Object], path: str, faults: Faults) -> None:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         if name := port.get("name"):
-            if told := names.port_name(name):
-                faults += [invalid(f"{path}[{index}].name", name, each) for each in told]
+            if messages := names.port_name(name):
+                faults += [invalid(f"{path}[{index}].name", name, each) for each in messages]
             elif name in seen:
                 faults.append(duplicate(f"{path}[{index}].name", name))
             seen.add(name)
@@ -145,8 +145,8 @@ def _check_resize(policies: Sequence[Object], restart_policy: str, path: str, fa
         check_required_choice(resource, ("cpu", "memory"), path, faults)
         check_required_choice(restart, ("NotRequired", "RestartContainer"), path, faults)
         if restart_policy == "Never" and restart != "NotRequired":
-            told = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            faults.append(invalid(path, restart, told))
+            message = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            faults.append(invalid(path, restart, message))
 
 
 def _check_restart_rules(container: Object, path: str, faults: Faults) -> None:
@@ -154,8 +154,8 @@ def _check_restart_rules(container: Object, path: str, faults: Faults) -> None:
     if policy is None:
         if not rules:
             return
-        told = "must specify restartPolicy when restart rules are used"
-        faults.append(required(f"{path}.restartPolicy", told))
+        message = "must specify restartPolicy when restart rules are used"
+        faults.append(required(f"{path}.restartPolicy", message))
     elif policy not in _RESTART_POLICIES:
         faults.append(not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES))
     if len(rules) > _RESTART_RULES_MAX:
@@ -177,7 +177,7 @@ def _check_restart_rule(rule: Object, path: str, faults: Faults) -> None:
         faults.append(too_many(f"{path}.exitCodes.values", len(codes["values"]), _EXIT_CODES_MAX))
 
 
-def check_init_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+def check_init_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
     """Those that run before the others; with `restartPolicy: Always` they are sidecars and stay."""
     seen = {container.get("name", "") for container in spec.get("containers", ())}
     for index, container in enumerate(spec.get("initContainers", ())):
@@ -203,8 +203,8 @@ def _check_init_restart(container: Object, path: str, faults: Faults) -> None:
     if "restartPolicy" in container:
         _check_restart_rules(container, path, faults)
     elif container.get("restartPolicyRules"):
-        told = "must specify restartPolicy when restart rules are used"
-        faults.append(required(f"{path}.restartPolicy", told))
+        message = "must specify restartPolicy when restart rules are used"
+        faults.append(required(f"{path}.restartPolicy", message))
 
 
 def _check_no_sidecar(container: Object, path: str, faults: Faults) -> None:
@@ -213,12 +213,12 @@ def _check_no_sidecar(container: Object, path: str, faults: Faults) -> None:
             faults.append(forbidden(f"{path}.{field}", _FOR_SIDECARS))
     for index, policy in enumerate(container.get("resizePolicy", ())):
         if policy.get("restartPolicy") == "RestartContainer":
-            told = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            message = "must not be set to 'RestartContainer' for non-sidecar initContainers"
             where = f"{path}.resizePolicy[{index}].restartPolicy"
-            faults.append(invalid(where, policy["restartPolicy"], told))
+            faults.append(invalid(where, policy["restartPolicy"], message))
 
 
-def check_ephemeral_containers(spec: Object, around: Surroundings, path: str, faults: Faults) -> None:
+def check_ephemeral_containers(spec: Object, around: PodContext, path: str, faults: Faults) -> None:
     """Containers added to a running pod to debug it: no ports, probes or resources of their own."""
     others = {
         container.get("name", "")
@@ -240,14 +240,14 @@ def check_ephemeral_containers(spec: Object, around: Surroundings, path: str, fa
 
 
 def _check_only_ephemeral(container: Object, path: str, faults: Faults) -> None:
-    told = "cannot be set for an Ephemeral Container"
+    message = "cannot be set for an Ephemeral Container"
     for field in _NEVER_EPHEMERAL:
         if container.get(field):
-            faults.append(forbidden(f"{path}.{field}", told))
+            faults.append(forbidden(f"{path}.{field}", message))
     for index, mount in enumerate(container.get("volumeMounts", ())):
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
-                faults.append(forbidden(f"{path}.volumeMounts[{index}].{field}", told))
+                faults.append(forbidden(f"{path}.volumeMounts[{index}].{field}", message))
 
 
 def check_image_spacing(container: Object, path: str, faults: Faults) -> None:

@@ -55,8 +55,8 @@ def validate_new_pod(pod: Object) -> list[FieldError]:
     if spec.get("ephemeralContainers"):
         faults.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
-        told = "cannot be set until all schedulingGates have been cleared"
-        faults.append(forbidden("spec.nodeName", told))
+        message = "cannot be set until all schedulingGates have been cleared"
+        faults.append(forbidden("spec.nodeName", message))
     if annotations := pod.get("metadata", {}).get("annotations"):
         check_profiles_match(annotations, spec, "spec", faults)
     return faults

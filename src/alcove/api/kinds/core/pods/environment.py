@@ -77,8 +77,8 @@ def _check_value_from(variable: Object, path: str, faults: Faults) -> None:
         else:
             _check_key(reference, where, faults)
     if not count:
-        told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        faults.append(invalid(path, "", told))
+        message = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+        faults.append(invalid(path, "", message))
     elif variable.get("value"):
         faults.append(invalid(path, "", "may not be specified when `value` is not empty"))
     elif count > 1:
@@ -153,8 +153,8 @@ def _check_divisor(resource: str, divisor: str, path: str, faults: Faults) -> No
         return
     supported, what, joint = _DIVISORS[kind]
     if shown not in supported:
-        told = f"only divisor's values {joint.join(supported)} are supported with the {what} resource"
-        faults.append(invalid(path, resource, told))
+        message = f"only divisor's values {joint.join(supported)} are supported with the {what} resource"
+        faults.append(invalid(path, resource, message))
 
 
 def _check_env_from(sources: Sequence[Object], path: str, faults: Faults) -> None:
@@ -177,4 +177,4 @@ def _check_env_source(name: str, path: str, faults: Faults) -> None:
     if not name:
         faults.append(required(path))
     else:
-        faults += [invalid(path, name, told) for told in names.name_is_dns_subdomain(name, True)]
+        faults += [invalid(path, name, message) for message in names.name_is_dns_subdomain(name, True)]

@@ -46,11 +46,11 @@ def _check_volume_mounts(
             faults.append(invalid(f"{path}[{index}].mountPath", where, "must be unique"))
         seen.add(where)
         if name in device_names:
-            told = "must not already exist in volumeDevices"
-            faults.append(invalid(f"{path}[{index}].name", name, told))
+            message = "must not already exist in volumeDevices"
+            faults.append(invalid(f"{path}[{index}].name", name, message))
         if where in device_paths:
-            told = "must not already exist as a path in volumeDevices"
-            faults.append(invalid(f"{path}[{index}].mountPath", where, told))
+            message = "must not already exist as a path in volumeDevices"
+            faults.append(invalid(f"{path}[{index}].mountPath", where, message))
         if len(mount) > 2:
             _check_mount_options(mount, container, index, path, faults)
 
@@ -61,8 +61,8 @@ def _check_mount_options(mount: Object, container: Object, index: int, path: str
         check_descending(sub_path, f"{path}.subPath", faults)
     if expression := mount.get("subPathExpr"):
         if mount.get("subPath"):
-            told = "subPathExpr and subPath are mutually exclusive"
-            faults.append(invalid(f"{path}[{index}].subPathExpr", expression, told))
+            message = "subPathExpr and subPath are mutually exclusive"
+            faults.append(invalid(f"{path}[{index}].subPathExpr", expression, message))
         check_descending(expression, f"{path}.subPathExpr", faults)
     if "mountPropagation" in mount:
         _check_propagation(mount["mountPropagation"], container, f"{path}.mountPropagation", faults)
@@ -74,8 +74,8 @@ def _check_propagation(propagation: str, container: Object, path: str, faults: F
     if propagation not in _PROPAGATIONS:
         faults.append(not_supported(path, propagation, _PROPAGATIONS))
     if propagation == "Bidirectional" and not container.get("securityContext", {}).get("privileged"):
-        told = "Bidirectional mount propagation is available only to privileged containers"
-        faults.append(forbidden(path, told))
+        message = "Bidirectional mount propagation is available only to privileged containers"
+        faults.append(forbidden(path, message))
 
 
 def _check_recursive(mount: Object, path: str, faults: Faults) -> None:
@@ -86,8 +86,8 @@ def _check_recursive(mount: Object, path: str, faults: Faults) -> None:
         if not mount.get("readOnly"):
             faults.append(forbidden(path, "may only be specified when readOnly is true"))
         if mount.get("mountPropagation", "None") != "None":
-            told = "may only be specified when mountPropagation is None or not specified"
-            faults.append(forbidden(path, told))
+            message = "may only be specified when mountPropagation is None or not specified"
+            faults.append(forbidden(path, message))
 
 
 def _check_devices(
@@ -126,5 +126,5 @@ def _check_device_name(name: str, volumes: Volumes, seen: set[str], path: str, f
     if volume is None:
         faults.append(not_found(path, name))
     elif "persistentVolumeClaim" not in volume and "ephemeral" not in volume:
-        told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-        faults.append(invalid(path, name, told))
+        message = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+        faults.append(invalid(path, name, message))

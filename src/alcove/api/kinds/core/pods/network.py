@@ -18,15 +18,15 @@ def check_dns_config(spec: Object, path: str, faults: Faults) -> None:
         if config is None:
             faults.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
         else:
-            told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            faults.append(required(f"{path}.nameservers", told))
+            message = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            faults.append(required(f"{path}.nameservers", message))
         return
     if config is None:
         return
     servers = config.get("nameservers", ())
     if len(servers) > _NAMESERVERS_MAX:
-        told = f"must not have more than {_NAMESERVERS_MAX} nameservers"
-        faults.append(invalid(f"{path}.nameservers", servers, told))
+        message = f"must not have more than {_NAMESERVERS_MAX} nameservers"
+        faults.append(invalid(f"{path}.nameservers", servers, message))
     for index, server in enumerate(servers):
         faults += addresses.ip_faults(f"{path}.nameservers[{index}]", server)
     _check_searches(config.get("searches", []), f"{path}.searches", faults)
@@ -39,8 +39,8 @@ def _check_searches(searches: list[str], path: str, faults: Faults) -> None:
     if len(searches) > _SEARCHES_MAX:
         faults.append(invalid(path, searches, f"must not have more than {_SEARCHES_MAX} search paths"))
     if len(" ".join(searches).encode()) > _SEARCH_LIST_LENGTH_MAX:
-        told = f"must not have more than {_SEARCH_LIST_LENGTH_MAX} characters (including spaces) in the search list"
-        faults.append(invalid(path, searches, told))
+        message = f"must not have more than {_SEARCH_LIST_LENGTH_MAX} characters (including spaces) in the search list"
+        faults.append(invalid(path, searches, message))
     for index, search in enumerate(searches):
         if search != ".":
             check_value(search.removesuffix("."), names.dns_subdomain_underscored, f"{path}[{index}]", faults)
@@ -70,9 +70,9 @@ def check_host_network_ports(spec: Object, is_pod: bool, path: str, faults: Faul
         for number, port in enumerate(container.get("ports", ())):
             on_host = port.get("hostPort", 0)
             if (is_pod or on_host) and on_host != port.get("containerPort", 0):
-                told = "must match `containerPort` when `hostNetwork` is true"
+                message = "must match `containerPort` when `hostNetwork` is true"
                 where = f"{path}.containers[{index}].ports[{number}].hostPort"
-                faults.append(invalid(where, on_host, told))
+                faults.append(invalid(where, on_host, message))
 
 
 def check_tenant_network(spec: Object, path: str, faults: Faults) -> None:

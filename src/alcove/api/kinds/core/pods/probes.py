@@ -71,9 +71,9 @@ def check_probes(container: Object, grace_seconds: int | None, path: str, faults
         _check_probe(probe, grace_seconds, where, faults)
         if field == "readinessProbe":
             if "terminationGracePeriodSeconds" in probe:
-                told = "must not be set for readinessProbes"
+                message = "must not be set for readinessProbes"
                 seconds = probe["terminationGracePeriodSeconds"]
-                faults.append(invalid(f"{where}.terminationGracePeriodSeconds", seconds, told))
+                faults.append(invalid(f"{where}.terminationGracePeriodSeconds", seconds, message))
         elif probe.get("successThreshold", 0) != 1:
             faults.append(invalid(f"{where}.successThreshold", probe.get("successThreshold", 0), "must be 1"))
 
@@ -146,5 +146,5 @@ def _check_http_get(action: Object, path: str, faults: Faults) -> None:
 
 def _check_sleep(seconds: int, grace_seconds: int | None, path: str, faults: Faults) -> None:
     if grace_seconds is not None and not 0 <= seconds <= grace_seconds:
-        told = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
-        faults.append(invalid(path, seconds, told))
+        message = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
+        faults.append(invalid(path, seconds, message))

@@ -44,8 +44,8 @@ def check_downward_files(files: Sequence[Object], path: str, faults: Faults) -> 
         if field is not None:
             check_field_reference(field, VOLUME_FIELDS, f"{path}.fieldRef", faults)
             if resource is not None:
-                told = "fieldRef and resourceFieldRef can not be specified simultaneously"
-                faults.append(invalid(path, "resource", told))
+                message = "fieldRef and resourceFieldRef can not be specified simultaneously"
+                faults.append(invalid(path, "resource", message))
         elif resource is not None:
             check_resource_reference(resource, True, f"{path}.resourceFieldRef", faults)
         else:
@@ -102,11 +102,11 @@ def _check_keys(source: Object, taken: set[str], path: str, volume_path: str, fa
 def _check_token(token: Object, path: str, volume_path: str, faults: Faults) -> None:
     seconds = token.get("expirationSeconds", 0)
     if seconds < _TOKEN_SECONDS_MIN:
-        told = "may not specify a duration less than 10 minutes"
-        faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+        message = "may not specify a duration less than 10 minutes"
+        faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
     if seconds > _TOKEN_SECONDS_MAX:
-        told = "may not specify a duration larger than 2^32 seconds"
-        faults.append(invalid(f"{path}.expirationSeconds", seconds, told))
+        message = "may not specify a duration larger than 2^32 seconds"
+        faults.append(invalid(f"{path}.expirationSeconds", seconds, message))
     if not token.get("path"):
         faults.append(required(f"{volume_path}.path"))
     else:
@@ -136,10 +136,10 @@ def _check_bundle_name(bundle: Object, path: str, faults: Faults) -> None:
     if not name:
         faults.append(required(f"{path}.name", "must be a valid object name"))
     signer, colon, rest = name.rpartition(":")
-    told: Sequence[str] = names.dns_subdomain(rest)
+    messages: Sequence[str] = names.dns_subdomain(rest)
     if colon and not signer:
-        told = ('ClusterTrustBundle without signer name must not have ":" in its name',)
-    for each in told:
+        messages = ('ClusterTrustBundle without signer name must not have ":" in its name',)
+    for each in messages:
         faults.append(invalid(f"{path}.name", name, f"not a valid clustertrustbundlename: {each}"))
     if "labelSelector" in bundle:
         unset = "labelSelector must be unset if name is specified"
@@ -164,14 +164,14 @@ def _check_certificate(
         check_not_reserved(file, f"{path}.{field}", faults)
         _take(file, file, taken, volume_path, faults)
     if not files:
-        told = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
-        faults.append(required(path, told))
+        message = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
+        faults.append(required(path, message))
 
 
 def _check_user_annotations(annotations: dict[str, str], path: str, faults: Faults) -> None:
     for key in annotations:
-        if told := names.label_key(key.lower()):
-            faults += [invalid(path, key.lower(), each) for each in told]
+        if messages := names.label_key(key.lower()):
+            faults += [invalid(path, key.lower(), each) for each in messages]
         elif "/" not in key:
             unprefixed = 'must be a domain-prefixed key (such as "acme.io/foo")'
             faults.append(invalid(path, key.lower(), unprefixed))
@@ -184,7 +184,7 @@ def _check_certificate_seconds(seconds: int, signer: str, path: str, faults: Fau
     is_ours = is_kubernetes_signer(signer)
     most = _CERTIFICATE_SECONDS_MAX_KUBERNETES if is_ours else _CERTIFICATE_SECONDS_MAX
     if seconds < _CERTIFICATE_SECONDS_MIN:
-        told = f"if provided, maxExpirationSeconds must be >= {_CERTIFICATE_SECONDS_MIN}"
-        faults.append(invalid(path, seconds, told))
+        message = f"if provided, maxExpirationSeconds must be >= {_CERTIFICATE_SECONDS_MIN}"
+        faults.append(invalid(path, seconds, message))
     if seconds > most:
         faults.append(invalid(path, seconds, f"if provided, maxExpirationSeconds must be <= {most}"))

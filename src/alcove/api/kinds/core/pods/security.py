@@ -47,8 +47,8 @@ def check_container_security(security: Object, host_users: bool, path: str, faul
         mount = security["procMount"]
         check_choice(mount, ("Default", "Unmasked"), f"{path}.procMount", faults)
         if host_users and mount == "Unmasked":
-            told = "`hostUsers` must be false to use `Unmasked`"
-            faults.append(invalid(f"{path}.procMount", mount, told))
+            message = "`hostUsers` must be false to use `Unmasked`"
+            faults.append(invalid(f"{path}.procMount", mount, message))
     _check_seccomp(security.get("seccompProfile"), f"{path}.seccompProfile", faults)
     if security.get("allowPrivilegeEscalation") is False:
         _check_no_escalation(security, path, faults)
@@ -58,11 +58,11 @@ def check_container_security(security: Object, host_users: bool, path: str, faul
 
 def _check_no_escalation(security: Object, path: str, faults: Faults) -> None:
     if security.get("privileged"):
-        told = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        faults.append(invalid(path, security, told))
+        message = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        faults.append(invalid(path, security, message))
     if "CAP_SYS_ADMIN" in security.get("capabilities", {}).get("add", ()):
-        told = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        faults.append(invalid(path, security, told))
+        message = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        faults.append(invalid(path, security, message))
 
 
 def check_pod_security(spec: Object, path: str, faults: Faults) -> None:
@@ -91,8 +91,8 @@ def check_pod_security(spec: Object, path: str, faults: Faults) -> None:
 
 def check_shared_processes(spec: Object, path: str, faults: Faults) -> None:
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        told = "ShareProcessNamespace and HostPID cannot both be enabled"
-        faults.append(invalid(f"{path}.securityContext.shareProcessNamespace", True, told))
+        message = "ShareProcessNamespace and HostPID cannot both be enabled"
+        faults.append(invalid(f"{path}.securityContext.shareProcessNamespace", True, message))
 
 
 def _check_sysctls(sysctls: Sequence[Object], spec: Object, path: str, faults: Faults) -> None:
@@ -102,8 +102,8 @@ def _check_sysctls(sysctls: Sequence[Object], spec: Object, path: str, faults: F
         if not name:
             faults.append(required(where))
         elif len(name) > _SYSCTL_LENGTH_MAX or not _is_sysctl(name):
-            told = f"must have at most {_SYSCTL_LENGTH_MAX} characters and match regex ^{_SYSCTL}$"
-            faults.append(invalid(where, name, told))
+            message = f"must have at most {_SYSCTL_LENGTH_MAX} characters and match regex ^{_SYSCTL}$"
+            faults.append(invalid(where, name, message))
         elif name in seen:
             faults.append(duplicate(where, name))
         _check_host_sysctl(_dotted(name), name, spec, where, faults)
@@ -133,8 +133,8 @@ def _check_seccomp(profile: Object | None, path: str, faults: Faults) -> None:
         faults.append(not_supported(f"{path}.type", kind, _PROFILE_TYPES))
     if kind != "Localhost":
         if local is not None:
-            told = "can only be set when seccomp type is Localhost"
-            faults.append(invalid(f"{path}.localhostProfile", profile, told))
+            message = "can only be set when seccomp type is Localhost"
+            faults.append(invalid(f"{path}.localhostProfile", profile, message))
     elif local is None:
         faults.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
     else:
@@ -152,8 +152,8 @@ def _check_apparmor(profile: Object | None, path: str, faults: Faults) -> None:
     elif kind not in _PROFILE_TYPES:
         faults.append(not_supported(f"{path}.type", kind, _PROFILE_TYPES))
     elif local is not None:
-        told = "can only be set when AppArmor type is Localhost"
-        faults.append(invalid(f"{path}.localhostProfile", local, told))
+        message = "can only be set when AppArmor type is Localhost"
+        faults.append(invalid(f"{path}.localhostProfile", local, message))
 
 
 def _check_local_apparmor(name: str | None, path: str, faults: Faults) -> None:
@@ -174,15 +174,15 @@ def _check_windows_options(options: Object | None, path: str, faults: Faults) ->
         check_value(name, names.dns_subdomain, f"{path}.gmsaCredentialSpecName", faults)
     spec = options.get("gmsaCredentialSpec")
     if spec == "":
-        told = "gmsaCredentialSpec cannot be an empty string"
-        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, told))
+        message = "gmsaCredentialSpec cannot be an empty string"
+        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, message))
     elif spec is not None and len(spec.encode()) > _CREDENTIAL_SPEC_KIB_MAX * 1024:
-        told = f"gmsaCredentialSpec size must be under {_CREDENTIAL_SPEC_KIB_MAX} KiB"
-        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, told))
+        message = f"gmsaCredentialSpec size must be under {_CREDENTIAL_SPEC_KIB_MAX} KiB"
+        faults.append(invalid(f"{path}.gmsaCredentialSpec", spec, message))
     if "runAsUserName" in options:
         user = options["runAsUserName"]
         where = f"{path}.runAsUserName"
-        faults += [invalid(where, user, f"runAsUserName{told}") for told in _windows_user_faults(user)]
+        faults += [invalid(where, user, f"runAsUserName{message}") for message in _windows_user_faults(user)]
 
 
 def _windows_user_faults(name: str) -> list[str]:
@@ -193,32 +193,32 @@ def _windows_user_faults(name: str) -> list[str]:
     if name.count("\\") > 1:
         return [" cannot contain more than one backslash"]
     domain, backslash, user = name.rpartition("\\")
-    told = []
+    messages = []
     if len(domain) >= _DOMAIN_LENGTH_MAX:
-        told.append(f"'s Domain length must be under {_DOMAIN_LENGTH_MAX} characters")
+        messages.append(f"'s Domain length must be under {_DOMAIN_LENGTH_MAX} characters")
     if backslash and not (_is_netbios(domain) or _is_windows_domain(domain)):
-        told.append("'s Domain doesn't match the NetBios nor the DNS format")
+        messages.append("'s Domain doesn't match the NetBios nor the DNS format")
     if not user:
-        told.append("'s User cannot be empty")
+        messages.append("'s User cannot be empty")
     elif len(user) > _USER_LENGTH_MAX:
-        told.append(f"'s User length must not be longer than {_USER_LENGTH_MAX} characters")
+        messages.append(f"'s User length must not be longer than {_USER_LENGTH_MAX} characters")
     if user and not user.strip(". "):
-        told.append("'s User cannot contain only periods or spaces")
+        messages.append("'s User cannot contain only periods or spaces")
     if _has_bad_user_character(user):
-        told.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
-    return told
+        messages.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return messages
 
 
 def check_user_namespace(spec: Object, path: str, faults: Faults) -> None:
     """A pod with users of its own (`hostUsers: false`) may not share the host's other namespaces."""
-    told = "when `hostUsers` is false"
+    message = "when `hostUsers` is false"
     if spec.get("hostNetwork"):
-        faults.append(forbidden(f"{path}.hostNetwork", told))
+        faults.append(forbidden(f"{path}.hostNetwork", message))
     if spec.get("hostPID"):
-        faults.append(forbidden(f"{path}.HostPID", told))
+        faults.append(forbidden(f"{path}.HostPID", message))
     if spec.get("hostIPC"):
-        faults.append(forbidden(f"{path}.HostIPC", told))
+        faults.append(forbidden(f"{path}.HostIPC", message))
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(field, ())):
             if container.get("volumeDevices"):
-                faults.append(forbidden(f"{path}.{field}[{index}].volumeDevices", told))
+                faults.append(forbidden(f"{path}.{field}[{index}].volumeDevices", message))

@@ -8,7 +8,7 @@ from alcove.api.kinds.core.networks import refuse_two_networks
 from alcove.api.kinds.core.pods.affinity import check_affinity, check_spread, check_tolerations
 from alcove.api.kinds.core.pods.annotations import check_pod_annotations, check_profiles_match
 from alcove.api.kinds.core.pods.containers import (
-    Surroundings,
+    PodContext,
     all_containers,
     check_containers,
     check_ephemeral_containers,
@@ -67,8 +67,8 @@ def validate_pod_template(template: Object, path: str) -> list[FieldError]:
     if annotations:
         check_profiles_match(annotations, spec, f"{path}.spec", faults)
     if spec.get("ephemeralContainers"):
-        told = "ephemeral containers not allowed in pod template"
-        faults.append(forbidden(f"{path}.spec.ephemeralContainers", told))
+        message = "ephemeral containers not allowed in pod template"
+        faults.append(forbidden(f"{path}.spec.ephemeralContainers", message))
     return faults
 
 
@@ -83,7 +83,7 @@ def validate_pod_spec(
     volumes = check_volumes(spec, pod_name, f"{path}.volumes", faults)
     if claims := spec.get("resourceClaims"):
         claim_names = _check_resource_claims(claims, f"{path}.resourceClaims", faults)
-    around = Surroundings(
+    around = PodContext(
         volumes=volumes,
         claim_names=claim_names,
         restart_policy=spec.get("restartPolicy", ""),
@@ -150,8 +150,8 @@ def _check_names(spec: Object, path: str, faults: Faults) -> None:
         check_value(spec["runtimeClassName"], names.dns_subdomain, f"{path}.runtimeClassName", faults)
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds <= INT32_MAX:
-        told = names.out_of_range(1, INT32_MAX)
-        faults.append(invalid(f"{path}.activeDeadlineSeconds", seconds, told))
+        message = names.out_of_range(1, INT32_MAX)
+        faults.append(invalid(f"{path}.activeDeadlineSeconds", seconds, message))
     check_tenant_network(spec, path, faults)
 
 
@@ -193,11 +193,11 @@ def _check_resource_claims(claims: Sequence[Object], path: str, faults: Faults) 
             seen.add(name)
         sources = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim]
         if len(sources) > 1:
-            told = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            faults.append(invalid(where, claim, told))
+            message = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            faults.append(invalid(where, claim, message))
         if not sources:
-            told = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            faults.append(invalid(where, claim, told))
+            message = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            faults.append(invalid(where, claim, message))
         for field in sources:
             check_value(claim[field], names.dns_subdomain, f"{where}.{field}", faults)
     return seen
@@ -218,8 +218,8 @@ def _check_pod_resources(spec: Object, claim_names: Collection[str], path: str, 
                 continue
             own = read_quantity(resources[side][resource], f"{path}.{side}[{resource}]", [])
             if own is not None and amount > own:
-                told = f"must be greater than or equal to aggregate container {side} of {amount}"
-                faults.append(invalid(f"{path}.{side}[{resource}]", str(own), told))
+                message = f"must be greater than or equal to aggregate container {side} of {amount}"
+                faults.append(invalid(f"{path}.{side}[{resource}]", str(own), message))
     _check_container_limits(spec, path, faults)
 
 
@@ -231,8 +231,8 @@ def _check_container_limits(spec: Object, path: str, faults: Faults) -> None:
                 continue
             own, most = read_quantity(limit, "", []), read_quantity(whole[resource], "", [])
             if own is not None and most is not None and own > most:
-                told = f"must be less than or equal to pod limits of {most}"
-                faults.append(invalid(f"{path}.containers[{index}][{resource}].limits", str(own), told))
+                message = f"must be less than or equal to pod limits of {most}"
+                faults.append(invalid(f"{path}.containers[{index}][{resource}].limits", str(own), message))
 
 
 def _check_file_volumes(spec: Object, path: str, faults: Faults) -> None:

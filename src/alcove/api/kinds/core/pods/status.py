@@ -54,8 +54,8 @@ def _check_nomination(status: Object, before: Object, spec: Object, faults: Faul
         return
     check_value(node, names.dns_subdomain, "status.nominatedNodeName", faults)
     if spec.get("nodeName"):
-        told = "may not be set on pods that are already bound to a node"
-        faults.append(forbidden("status.nominatedNodeName", told))
+        message = "may not be set on pods that are already bound to a node"
+        faults.append(forbidden("status.nominatedNodeName", message))
 
 
 def _check_container_names(status: Object, before: Object, faults: Faults) -> None:
@@ -88,8 +88,8 @@ def _check_transitions(
         if ended is None or name not in now or "terminated" in now[name]:
             continue
         if name not in by_name or not _restarts(by_name[name], spec, ended.get("exitCode", 0)):
-            told = "may not be transitioned to non-terminated state"
-            faults.append(forbidden(f"status.{field}[{index}].state", told))
+            message = "may not be transitioned to non-terminated state"
+            faults.append(forbidden(f"status.{field}[{index}].state", message))
 
 
 def _restarts(container: Object, spec: Object, exit_code: int) -> bool:
@@ -117,8 +117,8 @@ def _check_claims(statuses: Sequence[Object], spec: Object, faults: Faults) -> N
     for index, status in enumerate(statuses):
         field, name = f"status.resourceClaimStatuses[{index}]", status.get("name", "")
         if name not in known:
-            told = "must match the name of an entry in `spec.resourceClaims`"
-            faults.append(invalid(f"{field}.name", name, told))
+            message = "must match the name of an entry in `spec.resourceClaims`"
+            faults.append(invalid(f"{field}.name", name, message))
         if name in seen:
             faults.append(duplicate(f"{field}.name", name))
         seen.add(name)
@@ -142,5 +142,5 @@ def _check_ip_list(entries: Sequence[Object], before: Sequence[Object], path: st
     if len(entries) > 1:
         families = {addresses.ip_family(entry.get("ip", "")) for entry in entries}
         if len(entries) > 2 or families != {"IPv4", "IPv6"}:
-            told = "may specify no more than one IP for each IP family"
-            faults.append(invalid(path, list(entries), told))
+            message = "may specify no more than one IP for each IP family"
+            faults.append(invalid(path, list(entries), message))

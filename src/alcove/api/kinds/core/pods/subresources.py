@@ -51,10 +51,10 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
         if name not in now:
             faults.append(forbidden(field, f'existing ephemeral containers "{name}" may not be removed\n'))
         elif not same(now[name], before):
-            told = (
+            message = (
                 f'existing ephemeral containers "{name}" may not be changed\n{difference(before, now[name])}'
             )
-            faults.append(forbidden(field, told))
+            faults.append(forbidden(field, message))
     return faults
 
 
@@ -94,8 +94,8 @@ def validate_resize(new: Object, old: Object) -> list[FieldError]:
     faults = validate_pod(new)
     was = old.get("status", {}).get("qosClass") or qos_class(before)
     if qos_class(spec) != was:
-        told = "Pod QOS Class may not change as a result of resizing"
-        faults.append(invalid("spec", new.get("status", {}).get("qosClass", ""), told))
+        message = "Pod QOS Class may not change as a result of resizing"
+        faults.append(invalid("spec", new.get("status", {}).get("qosClass", ""), message))
     if not _node_resizes(old):
         faults.append(forbidden("spec", "Pod running on node without support for resize"))
     if spec.get("resources") or before.get("resources"):
@@ -127,8 +127,8 @@ def _check_order(new: Object, old: Object, faults: Faults) -> bool:
             continue
         for index, container in enumerate(then):
             if now[index].get("name") != container.get("name"):
-                told = f"{field} may not be renamed or reordered on resize"
-                faults.append(forbidden(f"spec.{field}[{index}].name", told))
+                message = f"{field} may not be renamed or reordered on resize"
+                faults.append(forbidden(f"spec.{field}[{index}].name", message))
     return len(faults) == before
 
 
@@ -138,8 +138,8 @@ def _check_removed(new: Object, old: Object, faults: Faults) -> None:
             now, then = new[field][index].get("resources", {}), container.get("resources", {})
             for side in ("requests", "limits"):
                 if then.get(side, {}).keys() - now.get(side, {}).keys():
-                    told = f"resource {side} cannot be removed"
-                    faults.append(forbidden(f"spec.{field}[{index}].resources.{side}", told))
+                    message = f"resource {side} cannot be removed"
+                    faults.append(forbidden(f"spec.{field}[{index}].resources.{side}", message))
 
 
 def _check_only_resources(new: Object, old: Object, faults: Faults) -> None:
@@ -151,11 +151,11 @@ def _check_only_resources(new: Object, old: Object, faults: Faults) -> None:
     ):
         field = f"spec.initContainers[{index}]"
         if not same(_unsized(now, ()), _unsized(then)):
-            told = "only cpu and memory resources for init or sidecar containers are mutable"
-            faults.append(forbidden(field, told))
+            message = "only cpu and memory resources for init or sidecar containers are mutable"
+            faults.append(forbidden(field, message))
         if not same(now, then) and not is_sidecar(now) and _restarts_to_resize(now):
-            told = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
-            faults.append(forbidden(field, told))
+            message = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+            faults.append(forbidden(field, message))
 
 
 def _restarts_to_resize(container: Object) -> bool:
@@ -187,8 +187,8 @@ def _check_pod_level(new: Object | None, old: Object | None, faults: Faults) -> 
         return
     for side in ("requests", "limits"):
         if (old or {}).get(side, {}).keys() - (new or {}).get(side, {}).keys():
-            told = f"pod-level resource {side} cannot be removed"
-            faults.append(forbidden(f"spec.resources.{side}", told))
+            message = f"pod-level resource {side} cannot be removed"
+            faults.append(forbidden(f"spec.resources.{side}", message))
     if not same(_unsized({"resources": new or {}}), _unsized({"resources": old or {}})):
         faults.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
 

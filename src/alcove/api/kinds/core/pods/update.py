@@ -39,8 +39,10 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     _check_gates(new_spec.get("schedulingGates", ()), old_spec.get("schedulingGates", ()), faults)
     allowed = _with_allowed_changes(new_spec, old_spec, faults)
     if not same(allowed, new_spec):
-        told = f"pod updates may not change fields other than {_MAY_CHANGE}\n{difference(allowed, new_spec)}"
-        faults.append(forbidden("spec", told))
+        message = (
+            f"pod updates may not change fields other than {_MAY_CHANGE}\n{difference(allowed, new_spec)}"
+        )
+        faults.append(forbidden("spec", message))
     return faults
 
 
@@ -61,8 +63,8 @@ def _check_deadline(new: Object, old: Object, faults: Faults) -> bool:
     seconds, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if seconds is None:
         if before is not None:
-            told = "must not update from a positive integer to nil value"
-            faults.append(invalid(field, None, told))
+            message = "must not update from a positive integer to nil value"
+            faults.append(invalid(field, None, message))
         return True
     if not 0 <= seconds <= INT32_MAX:
         faults.append(invalid(field, seconds, names.out_of_range(0, INT32_MAX)))
@@ -76,8 +78,8 @@ def _check_deadline(new: Object, old: Object, faults: Faults) -> bool:
 def _check_tolerations(new: Sequence[Object], old: Sequence[Object], faults: Faults) -> None:
     kept = {_but_for_seconds(toleration) for toleration in new}
     if any(_but_for_seconds(toleration) not in kept for toleration in old):
-        told = "existing toleration can not be modified except its tolerationSeconds"
-        faults.append(forbidden("spec.tolerations", told))
+        message = "existing toleration can not be modified except its tolerationSeconds"
+        faults.append(forbidden("spec.tolerations", message))
 
 
 def _but_for_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
@@ -90,8 +92,8 @@ def _check_gates(new: Sequence[Object], old: Sequence[Object], faults: Faults) -
     known = {gate.get("name") for gate in old}
     for index, gate in enumerate(new):
         if gate.get("name") not in known:
-            told = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
-            faults.append(forbidden(f"spec.schedulingGates[{index}].name", told))
+            message = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            faults.append(forbidden(f"spec.schedulingGates[{index}].name", message))
 
 
 def _with_allowed_changes(new: Object, old: Object, faults: Faults) -> Object:
@@ -127,8 +129,8 @@ def _take(field: str, new: Object, into: Object) -> None:
 def _check_gated_node_selector(new: Object, old: Object, faults: Faults) -> None:
     after = new.get("nodeSelector", {})
     if any(after.get(key) != value for key, value in old.get("nodeSelector", {}).items()):
-        told = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        faults.append(invalid("spec.nodeSelector", after, told))
+        message = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        faults.append(invalid("spec.nodeSelector", after, message))
 
 
 def _node_affinity(spec: Object) -> Object:
@@ -141,13 +143,13 @@ def _check_gated_affinity(new: Object, old: Object, faults: Faults) -> None:
     after = new.get(_REQUIRED, {}).get("nodeSelectorTerms", ())
     field = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
-        told = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        faults.append(invalid(field, after, told))
+        message = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        faults.append(invalid(field, after, message))
         return
     for index, (now, then) in enumerate(zip(after, before, strict=False)):
         if not _only_adds(now, then):
-            told = "only additions are allowed (no mutations or deletions)"
-            faults.append(invalid(f"{field}[{index}]", now, told))
+            message = "only additions are allowed (no mutations or deletions)"
+            faults.append(invalid(f"{field}[{index}]", now, message))
 
 
 def _only_adds(new: Object, old: Object) -> bool:

@@ -34,9 +34,9 @@ def check_volumes(spec: Object, pod_name: str, path: str, faults: Faults) -> dic
         if len(faults) == before:
             valid[name] = volume
         if made_claims and volume.get("persistentVolumeClaim", {}).get("claimName") in made_claims:
-            told = "must not reference a PVC that gets created for an ephemeral volume"
+            message = "must not reference a PVC that gets created for an ephemeral volume"
             claim = volume["persistentVolumeClaim"]["claimName"]
-            faults.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim, told))
+            faults.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim, message))
     return valid
 
 
@@ -65,18 +65,18 @@ def _check_source(volume: Object, name: str, pod_name: str, path: str, faults: F
 
 
 def _check_made_claim(claim: str, name: str, path: str, faults: Faults) -> None:
-    for told in names.dns_subdomain(claim):
-        faults.append(invalid(f"{path}.name", name, f'PVC name "{claim}": {told}'))
+    for message in names.dns_subdomain(claim):
+        faults.append(invalid(f"{path}.name", name, f'PVC name "{claim}": {message}'))
 
 
 def _check_initiator_length(volume: Object, name: str, path: str, faults: Faults) -> None:
     source = volume["iscsi"]
     if "initiatorName" in source and len(f"{name}:{source.get('targetPortal', '')}") > 64:
-        told = (
+        message = (
             "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
             "if iscsi.initiatorName is specified."
         )
-        faults.append(invalid(f"{path}.name", name, told))
+        faults.append(invalid(f"{path}.name", name, message))
 
 
 def _empty_dir(source: Object, path: str, faults: Faults) -> None:

@@ -48,27 +48,27 @@ def check_os(spec: Object, path: str, faults: Faults) -> None:
 
 
 def _check_linux(spec: Object, path: str, faults: Faults) -> None:
-    told = "windows options cannot be set for a linux pod"
+    message = "windows options cannot be set for a linux pod"
     if "windowsOptions" in spec.get("securityContext", ()):
-        faults.append(forbidden(f"{path}.securityContext.windowsOptions", told))
+        faults.append(forbidden(f"{path}.securityContext.windowsOptions", message))
     for container, where in all_containers(spec, path):
         if "windowsOptions" in container.get("securityContext", ()):
-            faults.append(forbidden(f"{where}.securityContext.windowsOptions", told))
+            faults.append(forbidden(f"{where}.securityContext.windowsOptions", message))
 
 
 def _check_windows(spec: Object, path: str, faults: Faults) -> None:
-    told = "cannot be set for a windows pod"
+    message = "cannot be set for a windows pod"
     for field in _NOT_ON_WINDOWS_SPEC:
         if spec.get(field) or (field in spec and field in ("hostUsers", "shareProcessNamespace")):
-            faults.append(forbidden(f"{path}.{field}", told))
+            faults.append(forbidden(f"{path}.{field}", message))
     security = spec.get("securityContext", {})
     for field in _NOT_ON_WINDOWS_POD:
         if field in security:
-            faults.append(forbidden(f"{path}.securityContext.{field}", told))
+            faults.append(forbidden(f"{path}.securityContext.{field}", message))
     for container, where in all_containers(spec, path):
         for field in _NOT_ON_WINDOWS_CONTAINER:
             if field in container.get("securityContext", ()):
-                faults.append(forbidden(f"{where}.securityContext.{field}", told))
+                faults.append(forbidden(f"{where}.securityContext.{field}", message))
 
 
 def check_host_process(spec: Object, path: str, faults: Faults) -> None:
@@ -79,15 +79,19 @@ def check_host_process(spec: Object, path: str, faults: Faults) -> None:
         total += 1
         own = container.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
         if whole is not None and own is not None and whole != own:
-            told = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
+            message = (
+                f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
+            )
             field = f"{where}.securityContext.windowsOptions.hostProcess"
-            faults.append(invalid(field, own, told))
+            faults.append(invalid(field, own, message))
         count += bool(whole if own is None else own)
     if not count:
         return
     if count != total:
-        told = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        faults.append(invalid(path, "", told))
+        message = (
+            "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        )
+        faults.append(invalid(path, "", message))
     if not spec.get("hostNetwork"):
-        told = "hostNetwork must be true if pod contains any hostProcess containers"
-        faults.append(invalid(f"{path}.hostNetwork", False, told))
+        message = "hostNetwork must be true if pod contains any hostProcess containers"
+        faults.append(invalid(f"{path}.hostNetwork", False, message))

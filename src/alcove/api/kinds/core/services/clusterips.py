@@ -51,19 +51,21 @@ def _check_each(ips: list[str], faults: Faults) -> bool:
 
 def _check_families(spec: Object, ips: list[str], families: list[str], faults: Faults) -> None:
     if len(ips) > 1 and len({addresses.ip_family(ip) for ip in ips}) != 2:
-        told = "may specify no more than one IP for each IP family"
-        faults.append(invalid("spec.clusterIPs", ips, told))
+        message = "may specify no more than one IP for each IP family"
+        faults.append(invalid("spec.clusterIPs", ips, message))
     if types.is_headless(spec):
         return
     for index, (ip, family) in enumerate(zip(ips, families, strict=False)):
         if family in _FAMILIES and addresses.ip_family(ip) != family:
-            told = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
-            faults.append(invalid(f"spec.clusterIPs[{index}]", ip, told))
+            message = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
+            faults.append(invalid(f"spec.clusterIPs[{index}]", ip, message))
     if spec.get("ipFamilyPolicy") == "SingleStack":
         for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
             if len(spec.get(field, ())) == 2:
-                told = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                faults.append(invalid("spec.ipFamilyPolicy", "SingleStack", told))
+                message = (
+                    f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                )
+                faults.append(invalid("spec.ipFamilyPolicy", "SingleStack", message))
 
 
 def check_cluster_ip_changes(spec: Object, before: Object, faults: Faults) -> None:
@@ -104,5 +106,5 @@ def _check_family_changes(spec: Object, before: Object, faults: Faults) -> None:
 
 def _check_single(spec: Object, what: str, faults: Faults) -> None:
     if spec.get("ipFamilyPolicy") != "SingleStack":
-        told = f"must be set to 'SingleStack' when releasing the secondary {what}"
-        faults.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), told))
+        message = f"must be set to 'SingleStack' when releasing the secondary {what}"
+        faults.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), message))

@@ -31,8 +31,8 @@ def validate_service_status(new: Object, old: Object) -> list[FieldError]:
     faults: list[FieldError] = []
     ingress = new.get("status", {}).get("loadBalancer", {}).get("ingress", ())
     if ingress and not types.is_balanced(old.get("spec", {})):
-        told = "may only be used when `spec.type` is 'LoadBalancer'"
-        faults.append(forbidden("status.loadBalancer.ingress", told))
+        message = "may only be used when `spec.type` is 'LoadBalancer'"
+        faults.append(forbidden("status.loadBalancer.ingress", message))
         return faults
     for index, entry in enumerate(ingress):
         _check_ingress(entry, f"status.loadBalancer.ingress[{index}]", faults)

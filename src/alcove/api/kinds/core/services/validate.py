@@ -35,8 +35,8 @@ def validate_service(service: Object) -> list[FieldError]:
     refuse_two_networks(spec, meta.get("labels", {}), "spec")
     mode = annotations.get(_TOPOLOGY_MODE)
     if mode is not None and mode != annotations.get(_TOPOLOGY_HINTS, mode):
-        told = f"must match annotations[{_TOPOLOGY_HINTS}] when both are specified"
-        faults.append(invalid(f"metadata.annotations[{_TOPOLOGY_MODE}]", mode, told))
+        message = f"must match annotations[{_TOPOLOGY_HINTS}] when both are specified"
+        faults.append(invalid(f"metadata.annotations[{_TOPOLOGY_MODE}]", mode, message))
     ports = spec.get("ports", ())
     if not ports and not types.is_headless(spec) and types.has_cluster_ip(spec):
         faults.append(required("spec.ports"))
@@ -62,8 +62,8 @@ def validate_service(service: Object) -> list[FieldError]:
 def _check_type(spec: Object, faults: Faults) -> None:
     kind = spec.get("type")
     if kind in ("LoadBalancer", "NodePort") and types.is_headless(spec):
-        told = f"may not be set to 'None' for {kind} services"
-        faults.append(invalid("spec.clusterIPs[0]", "None", told))
+        message = f"may not be set to 'None' for {kind} services"
+        faults.append(invalid("spec.clusterIPs[0]", "None", message))
     if kind != "ExternalName":
         return
     for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -99,8 +99,8 @@ def _check_port_numbers(spec: Object, ports: Sequence[Object], faults: Faults) -
     if spec.get("type") == "ClusterIP":
         for index, port in enumerate(ports):
             if port.get("nodePort"):
-                told = "may not be used when `type` is 'ClusterIP'"
-                faults.append(forbidden(f"spec.ports[{index}].nodePort", told))
+                message = "may not be used when `type` is 'ClusterIP'"
+                faults.append(forbidden(f"spec.ports[{index}].nodePort", message))
     seen: set[tuple[str, str, int]] = set()
     for field in ("nodePort", "port"):
         for index, port in enumerate(ports):
@@ -124,13 +124,13 @@ def _check_affinity(spec: Object, faults: Faults) -> None:
         faults.append(forbidden(field, "must not be set when session affinity is None"))
     if affinity != "ClientIP":
         return
-    told = "when session affinity type is ClientIP"
+    message = "when session affinity type is ClientIP"
     if config is None:
-        faults.append(required(field, told))
+        faults.append(required(field, message))
     elif "clientIP" not in config:
-        faults.append(required(f"{field}.clientIP", told))
+        faults.append(required(f"{field}.clientIP", message))
     elif "timeoutSeconds" not in config["clientIP"]:
-        faults.append(required(f"{field}.clientIP.timeoutSeconds", told))
+        faults.append(required(f"{field}.clientIP.timeoutSeconds", message))
     else:
         seconds = config["clientIP"]["timeoutSeconds"]
         if not 0 < seconds <= _AFFINITY_SECONDS_MAX:
@@ -178,8 +178,8 @@ def _check_traffic(spec: Object, faults: Faults) -> None:
     if health_port and types.has_health_port(spec):
         check_port(health_port, "spec.healthCheckNodePort", faults)
     elif health_port:
-        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        faults.append(invalid("spec.healthCheckNodePort", health_port, told))
+        message = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        faults.append(invalid("spec.healthCheckNodePort", health_port, message))
     internal = spec.get("internalTrafficPolicy")
     if internal is None:
         if spec.get("type") in ("ClusterIP", "LoadBalancer", "NodePort"):

@@ -1,0 +1,70 @@
+"""Some of ring0's endpoints, kept as values: those of one network, or those of a subnet that this node bounces."""
+
+from collections.abc import Callable
+
+from alcove.agent.network.mirror_set import MirrorSet
+from alcove.agent.network.ring0_objects import Nodes, located
+from alcove.api.ids import SYSTEM
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import ListSelection
+from alcove.client.keys import HOME
+from alcove.client.planes import Planes
+from alcove.client.resources import VPC_ENDPOINTS
+from alcove.dataplane.model import RemoteEndpoint
+from alcove.network.endpoints import EndpointAllocation, allocation_of
+
+OnAllocationChange = Callable[[EndpointAllocation], None]
+"""With a holding that came, changed or went."""
+
+
+class EndpointIndex:
+    def __init__(
+        self, planes: Planes, fields: str, on_change: OnAllocationChange, synced: Callable[[], None]
+    ) -> None:
+        """`fields` select the endpoints; `synced` is called when all have been seen once."""
+        self._planes = planes
+        self._told = on_change
+        self._all: dict[str, EndpointAllocation] = {}
+        self._owned: dict[str, dict[str, EndpointAllocation]] = {}
+        self._endpoints: tuple[RemoteEndpoint, ...] | None = None
+        self._nodes: Nodes = {}
+        self._mirror = planes.mirror(ListSelection(VPC_ENDPOINTS, fields=fields), tenant=SYSTEM, only=HOME)
+        self._mirror.subscribe(self._changed)
+        self._mirrors = MirrorSet(synced)
+        self._mirrors.add(self._mirror)
+
+    def is_synced(self) -> bool:
+        return self._mirror.is_synced(HOME)
+
+    async def close(self) -> None:
+        self._mirrors.close()
+        await self._planes.drop(self._mirror)
+
+    def of(self, owner_uid: str) -> list[EndpointAllocation]:
+        return list(self._owned.get(owner_uid, {}).values())
+
+    def all(self) -> list[EndpointAllocation]:
+        return list(self._all.values())
+
+    def endpoints(self, nodes: Nodes) -> tuple[RemoteEndpoint, ...]:
+        """Where the addresses are. The same tuple as long as nothing has changed."""
+        if self._endpoints is None or self._nodes is not nodes:
+            found = (located(each, nodes) for each in self._all.values())
+            self._endpoints = tuple(each for each in found if each is not None)
+            self._nodes = nodes
+        return self._endpoints
+
+    def _changed(self, change: ObjectChange) -> None:
+        holding = allocation_of(change.obj)
+        before = self._all.pop(holding.name, None)
+        if before is not None:
+            owned = self._owned[before.owner_uid]
+            del owned[before.name]
+            if not owned:
+                del self._owned[before.owner_uid]
+        if change.kind is not ChangeType.DELETED:
+            self._all[holding.name] = holding
+            self._owned.setdefault(holding.owner_uid, {})[holding.name] = holding
+        if before != holding or change.kind is ChangeType.DELETED:
+            self._endpoints = None
+            self._told(holding)

@@ -1,0 +1,109 @@
+"""The node's own servers in each network's gateway: its DNS, and the way to its tenant's API server."""
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+
+from msgspec import Struct
+
+from alcove.agent.network.apiserver_proxy import Address, ApiServerProxy
+from alcove.agent.network.services import API_PORT, DNS_PORT
+from alcove.agent.network.view import NetworkView
+from alcove.client.keys import PlaneId
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.node_dataplane import DataPlane
+from alcove.dns.server import DnsServer, DnsSockets, bind
+
+log = logging.getLogger(__name__)
+
+
+class _Open(Struct, frozen=True):
+    """What is served where. Another gateway namespace (after somebody removed it) is another place."""
+
+    namespace: tuple[int, int]
+    addresses: tuple[str, ...]
+
+
+class _Server(Struct):
+    place: _Open
+    view: NetworkView
+    proxy: ApiServerProxy
+    way_out: bool
+
+
+class GatewayServers:
+    def __init__(self, plane: DataPlane, dns: DnsServer, api_server: Callable[[PlaneId], Address]) -> None:
+        self._plane = plane
+        self._dns = dns
+        self._api_server = api_server
+        self._servers: dict[int, _Server] = {}
+
+    async def ensure(self, views: Mapping[int, NetworkView]) -> None:
+        """Servers for these networks, whose gateways are there, and for no others."""
+        for vni in [each for each in self._servers if each not in views]:
+            self._stop(vni)
+        for vni, view in views.items():
+            try:
+                await self._ensure(vni, view)
+            except (OSError, DataPlaneError) as error:
+                log.warning("network without its servers", extra={"vni": vni, "error": str(error)})
+
+    def has(self, vni: int) -> bool:
+        return vni in self._servers
+
+    def close(self) -> None:
+        for vni in list(self._servers):
+            self._stop(vni)
+
+    async def _ensure(self, vni: int, view: NetworkView) -> None:
+        namespace = self._plane.gateways.open(vni)
+        try:
+            known = os.fstat(namespace)
+            place = _Open((known.st_dev, known.st_ino), tuple(str(one.ip) for one in view.backing.gateways))
+            there = self._servers.get(vni)
+            if there is not None and there.place == place and there.view is view:
+                self._set_way_out(there)
+                return
+            self._stop(vni)
+            with inside(namespace):
+                names, api = _bind(place.addresses)
+        finally:
+            os.close(namespace)
+        way_out = view.has_egress()
+        await self._dns.serve(view.names.zone, names, way_out=way_out)
+        proxy = ApiServerProxy(api, lambda: self._api_server(view.tenant.tenant_key.plane))
+        proxy.start()
+        self._servers[vni] = _Server(place, view, proxy, way_out)
+
+    def _set_way_out(self, server: _Server) -> None:
+        way_out = server.view.has_egress()
+        if way_out != server.way_out:
+            self._dns.set_egress(server.view.names.zone.network, way_out)
+            server.way_out = way_out
+
+    def _stop(self, vni: int) -> None:
+        server = self._servers.pop(vni, None)
+        if server is not None:
+            self._dns.stop(server.view.names.zone.network)
+            server.proxy.close()
+
+
+def _bind(addresses: Iterable[str]) -> tuple[DnsSockets, tuple[socket.socket, ...]]:
+    """In the calling thread's network namespace."""
+    with ExitStack() as undo:
+        names = bind(addresses, DNS_PORT)
+        for sock in (*names.udp, *names.tcp):
+            undo.callback(sock.close)
+        api: list[socket.socket] = []
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            undo.callback(sock.close)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((address, API_PORT))
+            api.append(sock)
+        undo.pop_all()
+    return names, tuple(api)

@@ -1,0 +1,68 @@
+"""Connections into networks, from the node's own place in each: sockets that live in the gateway's namespace."""
+
+import asyncio
+import os
+import socket
+
+from alcove.dataplane.errors import DataPlaneError
+from alcove.dataplane.namespaces import inside
+from alcove.dataplane.node_dataplane import DataPlane
+
+
+async def connect_loopback(namespace: str, port: int) -> socket.socket:
+    """From inside the namespace at that path (empty: the node's own) to itself. Raises OSError."""
+    if namespace:
+        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with inside(descriptor):
+                sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(descriptor)
+    else:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def connect_node(address: str, port: int) -> socket.socket:
+    """On the node's own network. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class NetworkDialer:
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+
+    async def connect(self, vni: int, source: str, address: str, port: int) -> socket.socket:
+        """`source` is one of the gateway's own addresses. Raises OSError."""
+        sock = self._open_socket(vni, socket.AF_INET6 if ":" in address else socket.AF_INET)
+        try:
+            sock.bind((source, 0))
+            await asyncio.get_running_loop().sock_connect(sock, (address, port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _open_socket(self, vni: int, family: int) -> socket.socket:
+        """In the network's gateway."""
+        try:
+            namespace = self._plane.gateways.open(vni)
+        except DataPlaneError as error:
+            raise ConnectionRefusedError(str(error)) from error
+        try:
+            with inside(namespace):
+                return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        finally:
+            os.close(namespace)

@@ -1,0 +1,50 @@
+"""Pods bound to nodes of this process, from all planes: one mirror, handed out by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from alcove.api.objects import Object
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import ListSelection
+from alcove.client.keys import ObjectKey, PlaneId
+from alcove.client.mirror import Mirror
+from alcove.client.planes import Planes
+from alcove.client.resources import PODS
+
+Offer = Callable[[ObjectChange], None]
+
+
+class PodSource:
+    def __init__(self, planes: Planes, nodes: Mapping[str, Offer]) -> None:
+        """With one node, the API servers are asked for its pods alone: a node may not ask for others."""
+        self._planes = planes
+        self._nodes = nodes
+        only = next(iter(nodes)) if len(nodes) == 1 else ""
+        self._mirror: Mirror = planes.mirror(
+            ListSelection(PODS, fields=f"spec.nodeName={only}" if only else "")
+        )
+        self._mirror.subscribe(self._hand_out)
+
+    def is_synced(self, plane: PlaneId) -> bool:
+        """Whether all that a plane has is known. A plane that this node is not told of has nothing."""
+        if plane in self._planes.ids():
+            return self._mirror.is_synced(plane)
+        return all(self._mirror.is_synced(each) for each in self._planes.ids())
+
+    def get(self, key: ObjectKey) -> Object | None:
+        return self._mirror.get(key)
+
+    def _hand_out(self, change: ObjectChange) -> None:
+        now = _node_of(change.obj)
+        if change.kind is ChangeType.UPDATED and len(self._nodes) > 1:
+            old = change.old
+            before = _node_of(old) if old is not None else ""
+            if before != now and before in self._nodes:
+                self._nodes[before](ObjectChange(ChangeType.DELETED, change.key, change.old or {}))
+        if now in self._nodes:
+            self._nodes[now](change)
+
+
+def _node_of(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -1,0 +1,132 @@
+"""What all pods of a node are made with: runtimes, network, volumes, images, and places on its disk.
+
+DIR/pods/PLACE       files for the pod's containers; its range of user ids, if it has one
+DIR/logs/PLACE       logs of its containers
+DIR/snapshots/ID     file systems of containers
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from alcove.agent.cgroups import Cgroups
+from alcove.agent.images.model import Image
+from alcove.agent.images.pull_policy import ImagePuller
+from alcove.agent.images.snapshots import OverlaySnapshots
+from alcove.agent.network.attachment import Attachment
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.environment import ContainerEnvironment
+from alcove.agent.pods.runtime_classes import RuntimeClasses
+from alcove.agent.pods.worker_context import Note
+from alcove.agent.runtime.config import IdMapping
+from alcove.agent.runtime.resources import NodeCapacity
+from alcove.agent.volumes.volumes import PodVolumes
+from alcove.api import names
+from alcove.api.objects import Object
+from alcove.dns.resolvconf import ResolvConf
+
+IDS_PER_POD = 65_536
+_IDS_FIRST, _IDS_LAST = 2, 30_000
+"""Ranges of user ids, by number; below are the node's own."""
+
+
+class PodNetwork(Protocol):
+    """The node's network; hollow nodes have another."""
+
+    async def attach(self, key: PodKey, pod: Object) -> Attachment: ...
+
+    async def restore_addresses(self, key: PodKey) -> None: ...
+
+    async def detach(self, key: PodKey) -> None: ...
+
+    def attached(self) -> Collection[PodKey]: ...
+
+    async def dial(self, key: PodKey, port: int) -> socket.socket: ...
+
+    def environment(self, key: PodKey, pod: Object) -> Mapping[str, str]: ...
+
+
+class PodDirectories(Struct, frozen=True):
+    data: Path
+
+    def pod(self, key: PodKey) -> Path:
+        return self.data / "pods" / key.directory_name
+
+    def logs(self, key: PodKey) -> Path:
+        return self.data / "logs" / key.directory_name
+
+    def log(self, key: PodKey, container: str, attempt: int) -> Path:
+        """Raises ValueError if `container` is not a container's name: it might lead out of the folder."""
+        if fault := names.dns_label(container):
+            raise ValueError(f"{container[:63]!r} is not a container name: {fault}")
+        return self.logs(key) / container / f"{attempt}.log"
+
+
+class IdRanges:
+    """A range of user ids for each pod that wants its own; written down, so that no two ever share one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def of(self, place: str) -> IdMapping:
+        path = self._folder / place / "ids"
+        if not path.exists():
+            taken = {int(each.read_text()) for each in self._folder.glob("*/ids")}
+            number = next(each for each in range(_IDS_FIRST, _IDS_LAST) if each not in taken)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+            path.write_text(str(number))
+        return IdMapping(int(path.read_text()) * IDS_PER_POD, IDS_PER_POD)
+
+
+class NodeServices(Struct, frozen=True, kw_only=True):
+    node: str
+    """Its name."""
+    folders: PodDirectories
+    group: str
+    """The control group that all pods are in."""
+    classes: RuntimeClasses
+    network: PodNetwork
+    volumes: PodVolumes
+    pulls: ImagePuller
+    snapshots: OverlaySnapshots
+    cgroups: Cgroups
+    environment: ContainerEnvironment
+    seccomp: Object
+    machine: NodeCapacity
+    capabilities: tuple[str, ...]
+    pause: Image
+    """What sandboxes are made from."""
+    addresses: tuple[str, ...]
+    """The node's."""
+    resolv_conf: ResolvConf
+    """The node's."""
+    ids: IdRanges
+    note: Note
+
+
+def sweep(services: NodeServices, keys: Collection[PodKey]) -> Sequence[str]:
+    """Removes what is on the disk of pods that are not among `keys`: left by a kill in a bad moment. Blocks."""
+    known = {key.directory_name for key in keys}
+    removed: list[str] = []
+    for id in services.snapshots.ids():
+        if id.partition(".")[0] not in known:
+            services.snapshots.remove(id)
+            removed.append(id)
+    for group in services.cgroups.children(services.group):
+        if group not in known:
+            services.cgroups.kill(f"{services.group}/{group}")
+            services.cgroups.remove(f"{services.group}/{group}")
+            removed.append(group)
+    for kind in ("pods", "logs"):
+        folder = services.folders.data / kind
+        for each in folder.iterdir() if folder.is_dir() else ():
+            if each.name not in known:
+                shutil.rmtree(each, ignore_errors=True)
+                removed.append(each.name)
+    return removed

@@ -1,0 +1,84 @@
+"""Ownership after an ordinary write (POST, PUT, PATCH): who writes a field owns it.
+
+Runs on every write, before admission: what admission changes belongs to nobody.
+"""
+
+from typing import Any
+
+from alcove.api import objects
+from alcove.api.errors import BadRequest
+from alcove.api.objects import Object
+from alcove.api.patch.apply import managed
+from alcove.api.patch.apply.fieldset import FieldSet, difference, union
+from alcove.api.patch.apply.managed import FieldOwner, Managed, ManagedFieldsEntry
+from alcove.api.patch.apply.versions import Convert, ObjectVersions, VersionChanges
+from alcove.api.schema.node import SchemaNode
+
+NOTHING = FieldSet()
+
+
+def update_managed_fields(
+    live: Object | None,
+    new: Object,
+    *,
+    node: SchemaNode,
+    manager: str,
+    api_version: str,
+    now: str,
+    subresource: str = "",
+    reset: FieldSet = NOTHING,
+    convert: Convert | None = None,
+) -> None:
+    """Sets `new["metadata"]["managedFields"]`. `live` is the stored object, None on create.
+
+    The manager owns what it changed, others lose what was changed or removed; a write that changes
+    nothing leaves entries and their times alone. Entries given in `new` count unless they are malformed
+    or written through a subresource; a reset (`[]`, `[{}]`) makes everybody's ownership forgotten. `reset`
+    are the fields that this write cannot set. Never fails: an object whose lists cannot be told apart by
+    their keys keeps the entries it had.
+    """
+    given = objects.metadata(new).pop("managedFields", None)
+    before = objects.get(live, "metadata", "managedFields") if live is not None else None
+    owned = _owned(before, given, subresource)
+    if live is not None and not owned:
+        return
+    changes = VersionChanges(live, new, ObjectVersions(api_version, node, convert), reset)
+    try:
+        after = _after(owned, changes, manager, api_version, subresource, now)
+    except BadRequest:
+        if before:
+            new["metadata"]["managedFields"] = before
+        return
+    managed.write(new, managed.limit(after))
+
+
+def _owned(before: Any, given: Any, subresource: str) -> Managed:
+    """The entries that a write starts from."""
+    if given is None or subresource or given == before:
+        return managed.read(before)
+    if managed.is_reset(given):
+        return {}
+    try:
+        return managed.parse(given) or managed.read(before)
+    except (ValueError, RecursionError):
+        return managed.read(before)
+
+
+def _after(
+    owned: Managed, changes: VersionChanges, manager: str, api_version: str, subresource: str, now: str
+) -> Managed:
+    after: Managed = {}
+    for owner, entry in owned.items():
+        found = changes.at(entry.api_version)
+        if found is not None:
+            after[owner] = entry.with_trie(difference(difference(entry.trie, found.changed), found.removed))
+    own = changes.at(api_version)
+    if own is not None and own.changed:
+        owner = FieldOwner.updater(manager, api_version, subresource)
+        had = after.get(owner)
+        # On create the set is in order already.
+        trie = (
+            own.changed if not owned and changes.is_creation else union(had.trie if had else {}, own.changed)
+        )
+        after[owner] = ManagedFieldsEntry(api_version, now, trie)
+    return after

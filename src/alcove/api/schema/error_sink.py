@@ -1,0 +1,63 @@
+"""What value checks write into: faults, and a count of the work done so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from alcove.api.fields import FieldError, type_invalid
+
+MISSING: Any = object()
+"""Stands for an old value that is not there."""
+NOWHERE = "<nil>"
+"""The field of faults that Kubernetes tells without a field."""
+STEPS_MOST = 2_000_000
+"""Steps one object's check may take; a step is well under a microsecond."""
+
+
+class TooCostly(Exception):
+    pass
+
+
+class _Meter:
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = STEPS_MOST
+
+
+class ErrorSink(list[FieldError]):
+    __slots__ = ("_meter",)
+
+    def __init__(self, meter: _Meter | None = None) -> None:
+        super().__init__()
+        self._meter = meter or _Meter()
+
+    def spend(self, steps: int) -> None:
+        self._meter.left -= steps
+        if self._meter.left < 0:
+            raise TooCostly
+
+    def aside(self) -> ErrorSink:
+        """Another sink that counts with this one, for faults that may not matter."""
+        return ErrorSink(self._meter)
+
+
+Check = Callable[[Any, Any, str, ErrorSink], None]
+"""(value, old value or MISSING, path, where faults go)"""
+
+
+def wrong_type(path: str, wanted: str, given: str) -> FieldError:
+    """`spec.x in body must be of type integer: "string"`."""
+    return type_invalid(path, given, f'{path} in body must be of type {wanted}: "{given}"')
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1."""
+    if isinstance(one, dict):
+        if not isinstance(other, dict) or one.keys() != other.keys():
+            return False
+        return all(identical(value, other[name]) for name, value in one.items())
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(identical, one, other))
+    return bool(one == other) and (type(one) is bool) is (type(other) is bool)

@@ -1,0 +1,117 @@
+"""One webhook asked about one write, and what it means if it does not answer."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import orjson
+
+from alcove.api import meta
+from alcove.api.errors import BadRequest, Details, Forbidden, InternalError, StatusCause, TooManyRequests
+from alcove.api.fields import quote
+from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.kind import Kind
+from alcove.apiserver.admission.base import Attributes
+from alcove.apiserver.admission.policies.matching import NAMESPACES
+from alcove.apiserver.admission.webhooks import review
+from alcove.apiserver.admission.webhooks.hooks import Webhook
+from alcove.apiserver.admission.webhooks.review import Denied, WebhookVerdict
+from alcove.apiserver.admission.webhooks.review_objects import ReviewObjects, show
+from alcove.apiserver.outbound.errors import TooManyCalls, WebhookError
+from alcove.apiserver.outbound.webhooks import Webhooks
+from alcove.apiserver.rbac.authorize import Authorizer
+from alcove.apiserver.reader import CacheReader
+
+if TYPE_CHECKING:
+    from alcove.apiserver.admission.policies.compiled import Conditions
+
+log = logging.getLogger(__name__)
+
+TENANTS = GroupResource("", "tenants")
+PHASE_SECONDS_MAX = 30.0
+"""For all webhooks that may change a write, and again for all that may refuse it."""
+OUT_OF_TIME = "request did not complete within requested timeout"
+
+
+class WebhookCaller:
+    def __init__(self, reader: CacheReader, authorizer: Authorizer, webhooks: Webhooks) -> None:
+        self._reader = reader
+        self._authorizer = authorizer
+        self._webhooks = webhooks
+
+    def is_spared(self, attributes: Attributes) -> bool:
+        """What ring0 does in a tenant that is on its way out: nobody there may hold it up."""
+        if attributes.tenant == SYSTEM or not attributes.identity.is_system:
+            return False
+        tenant = self._reader.get(SYSTEM, TENANTS, "", attributes.tenant)
+        return tenant is None or "deletionTimestamp" in tenant["metadata"]
+
+    async def matches(self, hook: Webhook, attributes: Attributes, matched: Kind) -> bool:
+        """Whether the webhook's selectors and conditions hold. Raises Forbidden where one cannot be told."""
+        if not hook.selects(attributes, self._reader):
+            return False
+        if not hook.conditions:
+            return True
+        from alcove.apiserver.admission.policies.compiled import EvaluationError
+        from alcove.apiserver.admission.policies.variables import activation, asker
+
+        shown = await show(attributes, matched)
+        ask = asker(self._authorizer, attributes)
+        namespace = None
+        if attributes.namespace and attributes.resource != NAMESPACES:
+            namespace = self._reader.get(attributes.tenant, NAMESPACES, "", attributes.namespace)
+        values = activation(attributes, matched, shown.obj, shown.old, namespace, ask)
+        try:
+            return _conditions(orjson.dumps(hook.conditions)).hold(values)
+        except EvaluationError as error:
+            if hook.ignores_failures:
+                return False
+            raise Forbidden.of(attributes.resource, attributes.name, str(error)) from error
+
+    async def ask(
+        self, hook: Webhook, attributes: Attributes, matched: Kind, shown: ReviewObjects, *, may_change: bool
+    ) -> WebhookVerdict:
+        """Raises Denied, and WebhookError if there is no answer that can be used."""
+        if attributes.dry_run and not hook.takes_dry_runs:
+            raise BadRequest(f"admission webhook {quote(hook.name)} does not support dry run")
+        uid = meta.new_uid()
+        body = review.encode(attributes, hook.review, uid, matched, shown)
+        try:
+            answer = await self._webhooks.call(
+                attributes.tenant, hook.client, body, timeout_seconds=hook.timeout_seconds
+            )
+        except TooManyCalls:
+            raise
+        except WebhookError as error:
+            raise WebhookError(f"failed to call webhook: {error}") from error
+        verdict = review.decode(answer, hook.review, uid, may_change=may_change)
+        for text in verdict.warnings:
+            attributes.warn(text)
+        for key, value in verdict.annotations.items():
+            attributes.annotations[f"{hook.name}/{key}"] = value
+        if not verdict.is_allowed:
+            raise Denied(hook.name, verdict.result)
+        return verdict
+
+    def pardon(self, hook: Webhook, attributes: Attributes, error: WebhookError, phase: str) -> None:
+        """Lets the write pass without the webhook, if its configuration says so. Raises InternalError."""
+        if isinstance(error, TooManyCalls):
+            # Not the webhook's fault: whoever floods must not get past it that way.
+            raise TooManyRequests.after(1, f"{error}; try again") from error
+        message = f"failed calling webhook {quote(hook.name)}: {error}"
+        if not hook.ignores_failures:
+            raise InternalError(
+                f"Internal error occurred: {message}", Details(causes=(StatusCause("", message),))
+            ) from error
+        log.warning("webhook failed open", extra={"tenant": attributes.tenant, "webhook": hook.name})
+        place = f"round_{int(attributes.is_reinvoked)}_index_{hook.index}"
+        attributes.annotations[f"failed-open.{phase}.webhook.admission.k8s.io/{place}"] = hook.name
+
+
+@lru_cache(maxsize=512)
+def _conditions(given: bytes) -> Conditions:
+    from alcove.apiserver.admission.policies.compiled import Compiler, Conditions
+
+    return Conditions(orjson.loads(given), Compiler(has_params=False))

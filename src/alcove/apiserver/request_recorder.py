@@ -1,0 +1,88 @@
+"""What is remembered of a request once it is answered: its metrics and its line in the audit log."""
+
+from __future__ import annotations
+
+import time
+
+import orjson
+
+from alcove.api.objects import Object
+from alcove.apiserver.audit import AuditEntry, AuditLog
+from alcove.apiserver.call import ApiCall
+from alcove.apiserver.metrics import ApiServerMetrics, RequestKey
+from alcove.http.messages import HttpResponse
+
+SWITCHED = 101
+
+
+class RequestRecorder:
+    def __init__(self, metrics: ApiServerMetrics, audit: AuditLog) -> None:
+        self._metrics = metrics
+        self._audit = audit
+
+    def begin(self, call: ApiCall) -> None:
+        """When it is known what the request is about."""
+        target = call.target
+        scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
+        call.series = self._metrics.requests(
+            RequestKey(call.verb, target.group, target.version, target.resource, target.subresource, scope)
+        )
+        call.series.begin()
+        self._metrics.tenants.count(call.tenant)
+
+    def finish(self, call: ApiCall, response: HttpResponse) -> None:
+        if call.series is None:
+            return
+        now = time.time()
+        seconds = now - call.started
+        # A watch lasts as long as its client likes: that is no latency.
+        call.series.finish(response.status, None if call.verb == "watch" else seconds)
+        call.series = None
+        reason = _reason(response) if response.status >= 400 else ""
+        if response.status == SWITCHED:
+            # It goes on until one of both sides leaves, which is told too.
+            self._record(call, response.status, seconds, reason, "ResponseStarted")
+            response.done = lambda: self._record(call, SWITCHED, time.time() - call.started)
+        else:
+            self._record(call, response.status, seconds, reason)
+
+    def _record(
+        self, call: ApiCall, code: int, seconds: float, reason: str = "", stage: str = "ResponseComplete"
+    ) -> None:
+        target = call.target
+        self._audit.record(
+            AuditEntry(
+                received=call.started,
+                seconds=seconds,
+                verb=call.verb,
+                path=call.request.path,
+                tenant=call.tenant,
+                caller=call.caller,
+                identity=call.identity,
+                code=code,
+                audit_id=call.request_id,
+                source=call.request.address,
+                user_agent=call.request.headers.get("user-agent", ""),
+                group=target.group,
+                version=target.version,
+                resource=target.resource,
+                subresource=target.subresource,
+                namespace=target.namespace,
+                name=target.name,
+                reason=reason,
+                stage=stage,
+                annotations=call.annotations,
+            )
+        )
+
+    async def metrics(self, call: ApiCall) -> HttpResponse:
+        """GET /metrics."""
+        body, content_type = await self._metrics.render(call.request.headers.get("accept", ""))
+        return HttpResponse(200, body, content_type.encode())
+
+
+def _reason(response: HttpResponse) -> str:
+    if not isinstance(response.body, bytes):
+        return ""
+    told: Object = orjson.loads(response.body)
+    return str(told.get("reason", ""))

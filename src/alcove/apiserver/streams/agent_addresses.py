@@ -1,0 +1,43 @@
+"""Where a node's agent listens: from ring0's Node object, which only ring0 and the node itself write."""
+
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.errors import ServiceUnavailable
+from alcove.api.ids import SYSTEM, GroupResource
+from alcove.api.node_api import PORT
+from alcove.apiserver.reader import CacheReader
+
+NODES = GroupResource("", "nodes")
+_TYPES = ("InternalIP", "ExternalIP")
+
+
+class AgentAddress(Struct, frozen=True):
+    node: str
+    host: str
+    """An address, never a name: nothing is resolved."""
+    port: int
+
+
+def agent_address(reader: CacheReader, node: str) -> AgentAddress:
+    """Raises ServiceUnavailable; what it says is fit for tenants."""
+    found = reader.get(SYSTEM, NODES, "", node)
+    if found is None:
+        raise ServiceUnavailable(f'node "{node}" is not registered')
+    status = found.get("status") or {}
+    port = objects.get(status, "daemonEndpoints", "kubeletEndpoint", "Port", default=PORT)
+    for wanted in _TYPES:
+        for address in status.get("addresses") or ():
+            if address.get("type") == wanted and _is_address(address.get("address")):
+                return AgentAddress(node, address["address"], int(port))
+    raise ServiceUnavailable(f'node "{node}" has not told its address yet')
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ip_address(str(text))
+    except ValueError:
+        return False
+    return True

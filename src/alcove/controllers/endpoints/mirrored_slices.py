@@ -1,0 +1,135 @@
+"""Endpoints that people keep by hand, as slices. Pure.
+
+For a service without a selector. Each slice has the addresses of one family and one set of ports; of a
+subset at most `PER_SUBSET_MAX` are taken, the ready ones first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from alcove.api import objects
+from alcove.api.kinds.core.networks import NETWORK_LABEL, network_of
+from alcove.api.objects import Object, labels
+from alcove.api.validation import same
+from alcove.client.resources import ENDPOINTS
+from alcove.controllers.endpoints.slice_packing import MANAGED_LABEL, NAME_LABEL, SlicePlan
+from alcove.controllers.workloads.controller_refs import reference
+
+MANAGER = "endpointslicemirroring-controller.k8s.io"
+SKIP_LABEL = "endpointslice.kubernetes.io/skip-mirror"
+LEADER = "control-plane.alpha.kubernetes.io/leader"
+PER_SUBSET_MAX = 1000
+_NOT_COPIED = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "endpoints.kubernetes.io/last-change-trigger-time",
+    LEADER,
+)
+
+_Kind = tuple[str, tuple[tuple[str, int, str, str], ...]]
+"""(family, ports)"""
+
+
+def is_copied(endpoints: Object, service: Object | None) -> bool:
+    if service is None or (service.get("spec") or {}).get("selector"):
+        return False
+    return labels(endpoints).get(SKIP_LABEL) != "true" and LEADER not in objects.annotations(endpoints)
+
+
+def plan(endpoints: Object, service: Object, there: Sequence[Object]) -> SlicePlan:
+    """Slices of the same family and ports are kept, and changed where they tell of others."""
+    result, left = SlicePlan(), list(there)
+    for kind, addresses in _wanted(endpoints).items():
+        desired = _slice(endpoints, service, kind, addresses)
+        kept = next((each for each in left if _kind_of(each) == kind), None)
+        if kept is None:
+            result.create.append(desired)
+            continue
+        left.remove(kept)
+        new = {**kept, "endpoints": desired["endpoints"]}
+        new["metadata"] = {
+            **kept["metadata"],
+            "labels": desired["metadata"]["labels"],
+            "annotations": desired["metadata"]["annotations"],
+        }
+        if not same(new, kept):
+            result.update.append(new)
+    result.delete.extend(left)
+    return result
+
+
+def _wanted(endpoints: Object) -> dict[_Kind, dict[str, Object]]:
+    """By address: one that is in two subsets of the same ports is one endpoint."""
+    found: dict[_Kind, dict[str, Object]] = {}
+    for subset in endpoints.get("subsets") or ():
+        ports = tuple(sorted(_ports(subset.get("ports") or ())))
+        for count, (address, is_ready) in enumerate(_addresses(subset)):
+            family = _family(address.get("ip") or "")
+            if family and count < PER_SUBSET_MAX:
+                found.setdefault((family, ports), {}).setdefault(address["ip"], _endpoint(address, is_ready))
+    return found
+
+
+def _ports(ports: Sequence[Object]) -> Iterator[tuple[str, int, str, str]]:
+    for port in ports:
+        yield (
+            port.get("name") or "",
+            port.get("port") or 0,
+            port.get("protocol") or "TCP",
+            port.get("appProtocol") or "",
+        )
+
+
+def _addresses(subset: Object) -> Iterator[tuple[Object, bool]]:
+    for address in subset.get("addresses") or ():
+        yield address, True
+    for address in subset.get("notReadyAddresses") or ():
+        yield address, False
+
+
+def _family(address: str) -> str:
+    try:
+        return f"IPv{ipaddress.ip_address(address).version}"
+    except ValueError:
+        return ""
+
+
+def _endpoint(address: Object, is_ready: bool) -> Object:
+    shown: Object = {"addresses": [address["ip"]], "conditions": {"ready": is_ready}}
+    kept = {field: address[field] for field in ("hostname", "nodeName", "targetRef") if address.get(field)}
+    return shown | kept
+
+
+def _slice(endpoints: Object, service: Object, kind: _Kind, addresses: dict[str, Object]) -> Object:
+    family, ports = kind
+    metadata = endpoints["metadata"]
+    shown = [
+        {"name": name, "port": port, "protocol": protocol} | ({"appProtocol": app} if app else {})
+        for name, port, protocol, app in ports
+    ]
+    return {
+        "metadata": {
+            "generateName": f"{metadata['name']}-",
+            "namespace": metadata["namespace"],
+            "labels": {
+                **labels(endpoints),
+                NAME_LABEL: metadata["name"],
+                MANAGED_LABEL: MANAGER,
+                NETWORK_LABEL: network_of(service),
+            },
+            "annotations": {
+                name: value
+                for name, value in objects.annotations(endpoints).items()
+                if name not in _NOT_COPIED
+            },
+            "ownerReferences": [reference(ENDPOINTS, endpoints)],
+        },
+        "addressType": family,
+        "ports": shown,
+        "endpoints": [addresses[address] for address in sorted(addresses)],
+    }
+
+
+def _kind_of(slice_: Object) -> _Kind:
+    return slice_.get("addressType", ""), tuple(sorted(_ports(slice_.get("ports") or ())))

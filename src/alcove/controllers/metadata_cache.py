@@ -1,0 +1,230 @@
+"""The metadata of all objects of all kinds, of all tenants: what emptying and collecting go by.
+
+Of each object only what those need is kept: uid, owners, finalizers, whether it is being deleted. Stock
+kinds come from the home plane's discovery; a CRD's kind is mirrored, on its plane, as long as any tenant
+there has that CRD. A CRD itself is kept without its schema: a thousand tenants may have the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from msgspec import Struct
+
+from alcove.api import objects
+from alcove.api.ids import SYSTEM, TenantId
+from alcove.api.objects import Object
+from alcove.client import discovery
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import ListSelection
+from alcove.client.keys import HOME, ObjectKey, PlaneId, TenantKey
+from alcove.client.mirror import Mirror
+from alcove.client.planes import Planes
+from alcove.client.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from alcove.component.tasks import TaskSet
+from alcove.controllers.object_counts import ObjectCounts
+
+_NEEDED = frozenset({"list", "watch", "delete"})
+_KEPT = ("tenant", "namespace", "name", "uid", "resourceVersion", "deletionTimestamp", "finalizers")
+_KEPT_OF_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+
+
+class ObjectMetadata(Struct, frozen=True):
+    """An object, by what is known of all of them."""
+
+    resource: Resource
+    key: ObjectKey
+    metadata: Object
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata["uid"])
+
+    @property
+    def is_ending(self) -> bool:
+        return "deletionTimestamp" in self.metadata
+
+    @property
+    def finalizers(self) -> list[str]:
+        return self.metadata.get("finalizers") or []
+
+    @property
+    def owners(self) -> list[Object]:
+        return self.metadata.get("ownerReferences") or []
+
+
+def bare(obj: Object) -> Object:
+    """What is kept of an object's metadata."""
+    metadata = obj["metadata"]
+    kept = {field: metadata[field] for field in _KEPT if metadata.get(field)}
+    if owners := metadata.get("ownerReferences"):
+        kept["ownerReferences"] = [
+            {field: owner[field] for field in _KEPT_OF_OWNER if field in owner} for owner in owners
+        ]
+    return {"metadata": kept}
+
+
+def without_schemas(crd: Object) -> Object:
+    spec = crd["spec"]
+    versions = [
+        {field: version[field] for field in ("name", "served", "storage") if field in version}
+        for version in spec.get("versions") or ()
+    ]
+    kept = {"group": spec["group"], "scope": spec.get("scope"), "names": spec["names"], "versions": versions}
+    metadata = {field: crd["metadata"][field] for field in _KEPT if crd["metadata"].get(field)}
+    return {"metadata": metadata, "spec": kept, "status": crd.get("status") or {}}
+
+
+def resource_of(crd: Object) -> Resource | None:
+    """What an established CRD serves, at its stored version; None: nothing yet."""
+    names = objects.get(crd, "status", "acceptedNames", default={})
+    conditions = objects.get(crd, "status", "conditions", default=())
+    established = any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    versions = [version for version in crd["spec"]["versions"] if version.get("served")]
+    if not established or not versions or not names.get("plural"):
+        return None
+    versions.sort(key=lambda version: not version.get("storage"))
+    return Resource(
+        crd["spec"]["group"],
+        versions[0]["name"],
+        names["plural"],
+        names["kind"],
+        crd["spec"]["scope"] == "Namespaced",
+    )
+
+
+def _kind_name(group: str, kind: str) -> str:
+    return f"{kind}.{group}"
+
+
+def _kind_of(crd: Object) -> Iterable[str]:
+    resource = resource_of(crd)
+    return [_kind_name(resource.group, resource.kind)] if resource else []
+
+
+Listener = Callable[[Resource, ObjectChange], None]
+
+
+class MetadataCache:
+    def __init__(self, planes: Planes) -> None:
+        self._planes = planes
+        self._stock: dict[Resource, Mirror] = {}
+        self._stock_kinds: dict[tuple[str, str], Resource] = {}
+        self._custom: dict[tuple[PlaneId, Resource], Mirror] = {}
+        self._having: dict[tuple[PlaneId, Resource], set[ObjectKey]] = {}
+        """The CRDs, of any tenant, that a mirror is kept for."""
+        self._listeners: list[Listener] = []
+        self._census = ObjectCounts()
+        self._dropping = TaskSet()
+        self.crds = planes.mirror(
+            ListSelection(CUSTOM_RESOURCE_DEFINITIONS), {"kind": _kind_of}, trim=without_schemas
+        )
+
+    async def start(self) -> None:
+        """Finds the kinds and begins to mirror them; the home plane must have joined."""
+        for each in await discovery.served(self._planes.client(HOME), SYSTEM):
+            if each.verbs >= _NEEDED and not self._is_custom(each.resource):
+                self._stock[each.resource] = self._mirror(each.resource, None)
+                self._stock_kinds[each.resource.group, each.resource.kind] = each.resource
+        self.crds.subscribe(self._on_crd)
+
+    def _is_custom(self, resource: Resource) -> bool:
+        """Ring0's discovery tells of its own CRDs too; those come and go."""
+        return (resource.group, resource.kind) not in self._stock_kinds and bool(
+            self.crds.get(ObjectKey(HOME, SYSTEM, "", f"{resource.resource}.{resource.group}"))
+        )
+
+    def _mirror(self, resource: Resource, only: PlaneId | None) -> Mirror:
+        selection = ListSelection(resource, metadata_only=True)
+        mirror = self._planes.mirror(selection, trim=bare, only=only)
+        # Before all others: whoever hears of a change finds it counted.
+        mirror.subscribe(partial(self._census.note, resource))
+        for listener in self._listeners:
+            mirror.subscribe(partial(listener, resource))
+        return mirror
+
+    def _on_crd(self, change: ObjectChange) -> None:
+        plane = change.key.plane
+        for crd, is_there in ((change.old, False), (change.obj, change.kind is not ChangeType.DELETED)):
+            resource = resource_of(crd) if crd is not None else None
+            if resource is None or (resource.group, resource.kind) in self._stock_kinds:
+                continue
+            having = self._having.setdefault((plane, resource), set())
+            (having.add if is_there else having.discard)(change.key)
+            self._keep(plane, resource, bool(having))
+
+    def _keep(self, plane: PlaneId, resource: Resource, desired: bool) -> None:
+        mark = (plane, resource)
+        if desired and mark not in self._custom:
+            self._custom[mark] = self._mirror(resource, plane)
+        elif not desired and mark in self._custom:
+            del self._having[mark]
+            self._dropping.spawn("drop mirror", self._planes.drop(self._custom.pop(mark)))
+
+    # Reading
+
+    def listen(self, listener: Listener) -> None:
+        """Calls it with every change of any object, and what it is an object of."""
+        self._listeners.append(listener)
+        for resource, mirror in self._on(None):
+            mirror.subscribe(partial(listener, resource))
+
+    def of(self, tenant_key: TenantKey, namespace: str | None = None) -> list[ObjectMetadata]:
+        """All objects of a tenant, or of one of its namespaces."""
+        found = []
+        for resource in self._census.resources(tenant_key, namespace):
+            mirror = self._of(tenant_key.plane, resource)
+            if mirror is not None:
+                for key in mirror.keys(tenant_key.plane, tenant_key.tenant, namespace):
+                    found.append(_known(resource, mirror, key))
+        return [each for each in found if each is not None]
+
+    def has(self, tenant_key: TenantKey, namespace: str | None, resource: Resource) -> bool:
+        """Whether any object of the resource is there."""
+        return resource in self._census.resources(tenant_key, namespace)
+
+    def get(self, resource: Resource, key: ObjectKey) -> ObjectMetadata | None:
+        mirror = self._of(key.plane, resource)
+        return _known(resource, mirror, key) if mirror is not None else None
+
+    def dependents(self, tenant_key: TenantKey, uid: str) -> list[ObjectMetadata]:
+        """The tenant's objects that name this uid among their owners."""
+        found = []
+        for named in self._census.dependents(tenant_key, uid):
+            key = ObjectKey(tenant_key.plane, tenant_key.tenant, named.namespace, named.name)
+            found.append(self.get(named.resource, key))
+        return [each for each in found if each is not None]
+
+    def kind(self, tenant_key: TenantKey, group: str, kind: str) -> Resource | None:
+        """What a tenant means by a kind; None: nothing that is known here."""
+        stock = self._stock_kinds.get((group, kind))
+        if stock is not None:
+            return stock
+        for tenant in (tenant_key.tenant, SYSTEM):
+            for crd in self.crds.find("kind", tenant_key.plane, tenant, _kind_name(group, kind)):
+                return resource_of(crd)
+        return None
+
+    async def caught_up(self, plane: PlaneId, tenant: TenantId) -> None:
+        for _, mirror in self._on(plane):
+            if mirror.owes(plane, tenant):
+                await mirror.caught_up(plane, tenant)
+
+    def is_synced(self, plane: PlaneId) -> bool:
+        return all(mirror.is_synced(plane) for _, mirror in self._on(plane))
+
+    def _of(self, plane: PlaneId, resource: Resource) -> Mirror | None:
+        mirror = self._stock.get(resource)
+        return mirror if mirror is not None else self._custom.get((plane, resource))
+
+    def _on(self, plane: PlaneId | None) -> Iterator[tuple[Resource, Mirror]]:
+        yield from self._stock.items()
+        for (where, resource), mirror in self._custom.items():
+            if plane is None or where == plane:
+                yield resource, mirror
+
+
+def _known(resource: Resource, mirror: Mirror, key: ObjectKey) -> ObjectMetadata | None:
+    obj = mirror.get(key)
+    return ObjectMetadata(resource, key, obj["metadata"]) if obj is not None else None

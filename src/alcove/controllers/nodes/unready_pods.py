@@ -1,0 +1,77 @@
+"""Pods of nodes that are lost are not ready: nobody is there to say so, and services must not send there.
+
+Only where the node's readiness is Unknown. A node that says itself that it is not ready still speaks for
+its pods, and once a lost one is back it does so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alcove.api import meta
+from alcove.api.errors import NotFound
+from alcove.api.objects import Object, get
+from alcove.client.changes import ChangeType, ObjectChange
+from alcove.client.client import Patch
+from alcove.client.keys import ObjectKey
+from alcove.client.resources import PODS
+from alcove.controllers.controller import DONE, Controller, ControllerContext, Result
+from alcove.controllers.nodes import health
+from alcove.controllers.nodes.pods_by_node import NODE, node_of, on_node
+from alcove.controllers.workloads import pods
+
+
+class UnreadyPods(Controller):
+    name = "unready-pods"
+    resource = PODS
+    workers = 8
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._nodes = self.nodes()
+        self._pods = self.mirror(PODS, {NODE: node_of})
+        self._lost: set[str] = set()
+        self.on(self._nodes, self._heard)
+        self.on(self._pods, self._placed)
+
+    def _heard(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        name = change.key.name
+        if change.kind is ChangeType.DELETED or health.status_of(change.obj, "Ready") != "Unknown":
+            self._lost.discard(name)
+        elif name not in self._lost:
+            self._lost.add(name)
+            yield from on_node(self._pods, name)
+
+    def _placed(self, change: ObjectChange) -> Iterable[ObjectKey]:
+        if change.kind is not ChangeType.DELETED and self._is_wrong(change.obj):
+            yield change.key
+
+    def _is_wrong(self, pod: Object) -> bool:
+        return get(pod, "spec", "nodeName") in self._lost and pods.is_ready(pod)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        pod = self._pods.get(key)
+        if pod is None or not self._is_wrong(pod):
+            return DONE
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "NodeNotReady",
+            "message": "",
+            "lastTransitionTime": meta.format_time(self.clock()),
+        }
+        metadata = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
+        try:
+            await self.client(key).patch(
+                key.tenant,
+                PODS,
+                key.name,
+                {"metadata": metadata, "status": {"conditions": [condition]}},
+                namespace=key.namespace,
+                kind=Patch.STRATEGIC,
+                subresource="status",
+            )
+        except NotFound:
+            return DONE
+        self.events.warning(key.plane, pod, "NodeNotReady", "Node is not ready")
+        return DONE

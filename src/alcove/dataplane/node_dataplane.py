@@ -1,0 +1,338 @@
+"""The data plane of one node, as the agent drives it.
+
+    plane = Plane(Settings("al0", node, "eth0"))     # loads, or takes up what is there
+    plane.add_port(port, namespace)                  # a pod starts: one link, a handful of entries
+    plane.apply(world)                               # whatever changed: writes the difference
+    plane.mend(world)                                # now and then, and after a failure: reads back first
+    plane.close()                                    # the agent ends; the traffic goes on
+
+Everything it makes is in the kernel under the instance's name, so a new `DataPlane` of the same instance finds
+it. Not thread-safe; calls never wait for the network.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from alcove.dataplane import links
+from alcove.dataplane.address import NO_ADDRESS, Address, pack, pack_mac
+from alcove.dataplane.apply import Checkpoint, MapChange, apply, difference, read_back
+from alcove.dataplane.build import build, shipped_object
+from alcove.dataplane.desired import (
+    NO_BULK,
+    Entries,
+    ObservedKernelState,
+    add_port,
+    allot_slots,
+    bulk_of,
+    desired,
+    desired_vnis,
+    endpoint_key,
+    gateway_name,
+    remote_endpoint,
+)
+from alcove.dataplane.drops import DropCount, DropReason, DropSamples, read_counts, read_paths
+from alcove.dataplane.errors import KernelRefused, ProgramRejected, Unsupported
+from alcove.dataplane.gateways import Gateways
+from alcove.dataplane.instance import BPF_ROOT, checked, handle_of, instance_links, remove
+from alcove.dataplane.loader import NetworkMemories, Pins, Programs
+from alcove.dataplane.maps import (
+    CONFIG,
+    DROP_COUNT,
+    INDEX,
+    NETWORK_KEY,
+    PORT,
+    WORD,
+    MapName,
+    PathTaken,
+    port_key,
+)
+from alcove.dataplane.model import DataplaneSettings, DataplaneState, RemoteEndpoint, Veth
+from alcove.dataplane.netlink import Netlink
+from alcove.dataplane.services import ticks
+from alcove.dataplane.shaping import shape, unshape
+from alcove.dataplane.veths import guard, make_port
+
+log = logging.getLogger(__name__)
+ROUTER_MAC = "02:00:00:00:00:01"
+TUNNEL_BYTES = 50
+MEMORY_ENTRIES = 8192
+
+
+def _no_checkpoint(step: str) -> None:
+    del step
+
+
+class DataPlane:
+    def __init__(
+        self,
+        settings: DataplaneSettings,
+        *,
+        program: Path | None = None,
+        bpf_root: Path = BPF_ROOT,
+        checkpoint: Checkpoint = _no_checkpoint,
+    ) -> None:
+        """In the calling thread's network namespace, which is the node's. Traffic that flows goes on."""
+        checked(settings.instance)
+        self.settings = settings
+        self.checkpoint = checkpoint
+        self.netlink = Netlink()
+        self.state = DataplaneState()
+        self.bulk = NO_BULK
+        self.underlay = self._underlay()
+        self.mtu = self.underlay.mtu - TUNNEL_BYTES
+        self.gateways = Gateways(settings, self.netlink, checkpoint, self._is_taken)
+        self.pins = Pins(bpf_root, settings.instance)
+        try:
+            self._start(program or shipped_object() or build())
+        except BaseException:
+            self.netlink.close()
+            raise
+
+    def _underlay(self) -> links.Link:
+        found = links.read_link(self.netlink, self.settings.underlay)
+        if found is None:
+            raise Unsupported(f"there is no underlay device {self.settings.underlay}")
+        return found
+
+    def _start(self, program: Path) -> None:
+        vxlan = self._ensure_vxlan()
+        way_out = self.gateways.ensure_exit()
+        low, high = self.settings.nat_ports
+        constants = CONFIG.pack(
+            self.settings.node.packed, self.underlay.index, vxlan.index, way_out.index,
+            self.settings.tunnel_port.to_bytes(2, "big"), low, high, pack_mac(ROUTER_MAC), pack_mac(way_out.mac),
+            ticks(self.settings.path_seconds), pack(self.settings.node6) if self.settings.node6 else NO_ADDRESS,
+        )  # fmt: skip
+        self.checkpoint("load programs")
+        self.programs = self._load(program, constants)
+        self.maps = self.pins.open_maps()
+        self.drop_counts = self.pins.open_map("drops", INDEX.size, DROP_COUNT.size)
+        self.path_counts = self.pins.open_map("paths", INDEX.size, 8)
+        self.memories = NetworkMemories(self.pins)
+        self.memories.restore()
+        self.held: Entries = read_back(self.maps)
+        # Maps that know no port do not serve those there are: older programs go on until the first `apply`.
+        self.guarding = None if self.held[MapName.PORTS] else (vxlan.index, way_out.index)
+        if self.guarding is None:
+            self._guard_all(vxlan.index, way_out.index)
+        self._shape()
+
+    def _load(self, program: Path, constants: bytes) -> Programs:
+        """The shipped object is compiled anew on this machine if its kernel or libbpf refuses it.
+
+        Raises ProgramRejected, and BuildFailed if there is no compiler.
+        """
+        try:
+            return self.pins.programs(program, constants)
+        except ProgramRejected as error:
+            if program != shipped_object():
+                raise
+            log.warning("shipped eBPF object was refused; compiling it here", extra={"error": str(error)})
+            return self.pins.programs(build(), constants)
+
+    def _shape(self) -> None:
+        if self.settings.underlay_bytes_per_second:
+            shape(self.netlink, self.underlay, self.settings.underlay_bytes_per_second)
+        elif not links.is_filtered(self.netlink, self.underlay.index, handle_of(self.settings.instance)):
+            unshape(self.netlink, self.underlay)
+
+    def _guard_all(self, vxlan: int, way_out: int) -> None:
+        """Our programs at every link of ours: on a restart nothing changes, on an upgrade each link goes
+        over between two packets."""
+        wanted = {vxlan: "from_vxlan", way_out: "from_exit"}
+        for link in self._own_links().values():
+            wanted.setdefault(link, "from_pod")
+        # Last, so that what comes in from other nodes finds everything else in place.
+        wanted[self.underlay.index] = "from_underlay"
+        for index, name in wanted.items():
+            handle = handle_of(self.settings.instance) if name == "from_underlay" else links.SOLE
+            if links.read_attached(self.netlink, index, handle) != self.programs.ids[name]:
+                self.checkpoint(f"guard link {index}")
+                program = self.programs.descriptors[name]
+                self.netlink.do(*guard(index, program, name, handle), links.set_link(index))
+        self.pins.forget_other_versions(self.programs.version)
+
+    def _ensure_vxlan(self) -> links.Link:
+        """The fallback device. Its MAC is its own: a frame from the router's would look like a loop."""
+        name = f"{self.settings.instance}v"
+        self.netlink.do(links.vxlan(name, "0a:00:00:00:00:02", self.settings.tunnel_port))
+        found = links.read_link(self.netlink, name)
+        if found is None:
+            # "Exists already" is said of the name, and of the port.
+            taken = (
+                f"UDP port {self.settings.tunnel_port} is another VXLAN device's: choose another tunnel port"
+            )
+            raise Unsupported(taken)
+        return found
+
+    def _own_links(self) -> dict[str, int]:
+        """Ports' and gateways' links by name."""
+        return instance_links(self.netlink, self.settings.instance)
+
+    def add_port(self, veth: Veth, namespace: int) -> None:
+        """A pod's port, ready for traffic: link, addresses, programs, entries. The next `DataplaneState` has it."""
+        # What a kill has left of it, or a pod of the same name before.
+        self.remove_port(veth.name)
+        program = self.programs.descriptors["from_pod"]
+        index = make_port(self.netlink, veth, namespace, self.mtu, program, self.checkpoint, self._is_taken)
+        self.state = _with_port(self.state, veth)
+        slots = self._ensure_memories({veth.vni})
+        entries: Entries = {name: {} for name in MapName}
+        entries[MapName.NETWORKS][NETWORK_KEY.pack(veth.vni)] = WORD.pack(slots[veth.vni])
+        add_port(entries, veth, index, slots[veth.vni], self.bulk.services)
+        changes = [MapChange(name, puts=entries[name]) for name in MapName if entries[name]]
+        apply(self.maps, changes, self.held, self.checkpoint)
+
+    def _is_taken(self, index: int) -> bool:
+        there = self.held[MapName.PORTS].get(port_key(index))
+        return there is not None and bool(PORT.unpack(there)["ifindex"] != index)
+
+    def remove_port(self, name: str) -> None:
+        """Its entries, then its link. Idempotent."""
+        for veth in self.state.veths:
+            if veth.name == name:
+                self.state = _without_port(self.state, veth)
+                doomed = [endpoint_key(veth.vni, one.ip) for one in veth.addresses]
+                self._delete(MapName.ENDPOINTS, doomed)
+        link = links.read_link(self.netlink, name)
+        if link is not None:
+            self._delete(MapName.PORTS, [port_key(link.index)])
+            self._delete(MapName.BUCKETS, [INDEX.pack(link.index)])
+            self.checkpoint(f"delete {name}")
+            self.netlink.do(links.delete_link(link.index))
+
+    def _delete(self, name: MapName, keys: Iterable[bytes]) -> None:
+        doomed = [key for key in keys if key in self.held[name]]
+        if doomed:
+            self.checkpoint(f"{name.value} -{len(doomed)}")
+            self.maps[name].delete_all(doomed)
+            for key in doomed:
+                del self.held[name][key]
+
+    def change_endpoints(
+        self, added: Iterable[RemoteEndpoint], removed: Iterable[tuple[int, Address]] = ()
+    ) -> None:
+        """For bouncers: endpoints that came or moved, and those that went, without the whole world.
+
+        `DataplaneState.endpoints` must have them by the next `apply`.
+        """
+        puts = {endpoint_key(one.vni, one.address): remote_endpoint(one.node) for one in added}
+        self.maps[MapName.ENDPOINTS].put_all(puts)
+        self.held[MapName.ENDPOINTS].update(puts)
+        self._delete(MapName.ENDPOINTS, [endpoint_key(vni, address) for vni, address in removed])
+
+    def apply(self, state: DataplaneState) -> None:
+        """Makes the kernel hold what the world asks for. Ports whose link is missing wait for `add_port`;
+        links that the world does not know are removed, with all that belongs to them: the first world after a
+        start must be a whole one."""
+        self.bulk = bulk_of(state, self.settings.node, self.state, self.bulk)
+        self.state = state
+        slots = self._ensure_memories(desired_vnis(state, self.settings.node))
+        self.gateways.ensure(state, slots, self.mtu, self.programs.descriptors["from_pod"])
+        found = self.find(state, slots)
+        settings = self.settings
+        wanted = desired(settings.instance, settings.node, state, found, self.bulk, settings.node6)
+        try:
+            apply(self.maps, difference(wanted, self.held), self.held, self.checkpoint)
+        except KernelRefused:
+            # Part of a batch may be written: what the kernel holds is known only by asking it.
+            self.held = read_back(self.maps)
+            raise
+        if self.guarding is not None:
+            self._guard_all(*self.guarding)
+            self.guarding = None
+        self._remove_orphans(state, found)
+
+    def resync(self, state: DataplaneState, gateways: int | None = None) -> None:
+        """`apply`, believing nothing: maps, links and programs are read back first. `gateways`: how many of them are
+        made sure of, in turn; each takes some milliseconds."""
+        self.held = read_back(self.maps)
+        self.memories.outer.close()
+        self.memories = NetworkMemories(self.pins)
+        self.memories.restore()
+        vxlan = self._ensure_vxlan()
+        self._guard_all(vxlan.index, self.gateways.ensure_exit().index)
+        self.gateways.invalidate(gateways)
+        self.apply(state)
+
+    def find(self, state: DataplaneState, slots: dict[int, int]) -> ObservedKernelState:
+        """What the kernel has of the world, for `desired`."""
+        hops: dict[IPv4Address, IPv4Address] = {}
+        for node in state.nodes:
+            hop = links.read_next_hop(self.netlink, node)
+            if hop is not None:
+                hops[node] = hop
+        ports = [PORT.unpack(raw) for raw in self.held[MapName.PORTS].values()]
+        flags = {port["ifindex"]: port["flags"] for port in ports}
+        return ObservedKernelState(self._own_links(), slots, hops, flags)
+
+    def slots(self) -> dict[int, int]:
+        """Each network's memory slot."""
+        held = self.held[MapName.NETWORKS]
+        return {NETWORK_KEY.unpack(key)["vni"]: WORD.unpack(raw)["word"] for key, raw in held.items()}
+
+    def _ensure_memories(self, vnis: set[int]) -> dict[int, int]:
+        """The networks' slots, with a memory in each. A network that goes keeps its own until it is gone: what
+        it remembered is never another's."""
+        held = self.slots()
+        slots = allot_slots(held, vnis | set(held))
+        entries = {network.vni: network.memory_entries for network in self.state.networks}
+        for vni in vnis:
+            self.checkpoint(f"memory of {vni}")
+            self.memories.ensure(slots[vni], entries.get(vni, MEMORY_ENTRIES))
+        return {vni: slots[vni] for vni in vnis}
+
+    def _remove_orphans(self, state: DataplaneState, found: ObservedKernelState) -> None:
+        known = {veth.name for veth in state.veths}
+        known |= {gateway_name(self.settings.instance, gateway.vni) for gateway in state.gateways}
+        doomed = [index for name, index in found.links.items() if name not in known]
+        if doomed:
+            self.checkpoint(f"delete {len(doomed)} links")
+            self.netlink.do(*(links.delete_link(index) for index in doomed))
+        self.gateways.remove_others(state)
+        used = set(self.slots().values())
+        for slot in self.memories.slots - used:
+            self.checkpoint(f"drop memory {slot}")
+            self.memories.drop(slot)
+
+    def drops(self) -> dict[DropReason, DropCount]:
+        return read_counts(self.drop_counts)
+
+    def paths(self) -> dict[PathTaken, int]:
+        return read_paths(self.path_counts)
+
+    def samples(self) -> DropSamples:
+        """The drops shown so far and from now on; the caller closes it."""
+        ring = self.pins.open_map("samples", 0, 0)
+        try:
+            return DropSamples(ring.fd)
+        finally:
+            ring.close()
+
+    def close(self) -> None:
+        """Lets go; programs and maps stay at work."""
+        self.netlink.close()
+        for one in (*self.maps.values(), self.drop_counts, self.path_counts, self.memories.outer):
+            one.close()
+        for descriptor in self.programs.descriptors.values():
+            os.close(descriptor)
+        self.programs = Programs(self.programs.version, {}, self.programs.ids)
+
+    def destroy(self) -> None:
+        """Takes everything of the instance out of the kernel; in the node's namespace, as at the start."""
+        self.close()
+        remove(self.settings.instance, self.settings.underlay, self.pins.root)
+
+
+def _with_port(state: DataplaneState, veth: Veth) -> DataplaneState:
+    others = tuple(one for one in state.veths if one.name != veth.name)
+    return replace(state, veths=(*others, veth))
+
+
+def _without_port(state: DataplaneState, veth: Veth) -> DataplaneState:
+    return replace(state, veths=tuple(one for one in state.veths if one is not veth))

@@ -1,0 +1,114 @@
+"""The provider's objects as they are seen, with the associations between them as indexes.
+
+| found by                    | what                                     |
+|-----------------------------|------------------------------------------|
+| subnets by `vpc`            | a VPC's subnets                          |
+| endpoints by `net`, `scope` | a subnet's endpoints; those of a VPC's addresses |
+| endpoints by `owner`        | what was made for somebody's uid         |
+| dividers by `vpc`, bouncers by `net`; these and endpoints by `droplet` | who serves what, and where |
+
+All of it lives in ring0, on the home plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from alcove.api import objects
+from alcove.api.errors import Conflict, NotFound
+from alcove.api.ids import SYSTEM
+from alcove.api.kinds.mizar import OWNER_LABEL
+from alcove.api.objects import Object
+from alcove.client.changes import Index
+from alcove.client.client import Client, ListSelection
+from alcove.client.keys import HOME, ObjectKey
+from alcove.client.mirror import Mirror
+from alcove.client.planes import Planes
+from alcove.client.resources import BOUNCERS, DIVIDERS, DROPLETS, SUBNETS, VPC_ENDPOINTS, VPCS, Resource
+from alcove.vpc import claims
+
+Clock = Callable[[], float]
+
+
+def key_of(name: str) -> ObjectKey:
+    return ObjectKey(HOME, SYSTEM, "", name)
+
+
+def spec_of(obj: Object, field: str) -> str:
+    return str(objects.get(obj, "spec", field, default=""))
+
+
+def by_spec(field: str) -> Index:
+    """An index; what has nothing in the field is found by the empty text."""
+    return lambda obj: (spec_of(obj, field),)
+
+
+def _scope(endpoint: Object) -> Iterable[str]:
+    scope = claims.scope_of(objects.name(endpoint))
+    return (scope,) if scope else ()
+
+
+def _owner(endpoint: Object) -> Iterable[str]:
+    owner = objects.labels(endpoint).get(OWNER_LABEL)
+    return (owner,) if owner else ()
+
+
+class VpcCache:
+    def __init__(self, planes: Planes, clock: Clock) -> None:
+        self._planes = planes
+        self.clock = clock
+        self.vpcs = self._mirror(VPCS)
+        self.subnets = self._mirror(SUBNETS, vpc=by_spec("vpc"))
+        self.endpoints = self._mirror(
+            VPC_ENDPOINTS, net=by_spec("net"), droplet=by_spec("droplet"), scope=_scope, owner=_owner
+        )
+        self.bouncers = self._mirror(BOUNCERS, net=by_spec("net"), droplet=by_spec("droplet"))
+        self.dividers = self._mirror(DIVIDERS, vpc=by_spec("vpc"), droplet=by_spec("droplet"))
+        self.droplets = self._mirror(DROPLETS)
+
+    def _mirror(self, resource: Resource, **indexes: Index) -> Mirror:
+        return self._planes.mirror(ListSelection(resource), indexes, tenant=SYSTEM, only=HOME)
+
+    @property
+    def mirrors(self) -> tuple[Mirror, ...]:
+        return (self.vpcs, self.subnets, self.endpoints, self.bouncers, self.dividers, self.droplets)
+
+    @property
+    def client(self) -> Client:
+        return self._planes.client(HOME)
+
+    async def caught_up(self, *mirrors: Mirror) -> None:
+        """Waits until this process' own writes of these kinds are seen."""
+        for mirror in mirrors:
+            await mirror.caught_up(HOME, SYSTEM)
+
+    def vpc(self, name: str) -> Object | None:
+        return self.vpcs.get(key_of(name))
+
+    def subnet(self, name: str) -> Object | None:
+        return self.subnets.get(key_of(name))
+
+    def subnets_of(self, vpc: str) -> list[Object]:
+        """By age, then by name: the first one first."""
+        found = self.subnets.find("vpc", HOME, SYSTEM, vpc)
+        return sorted(found, key=lambda each: (each["metadata"]["creationTimestamp"], objects.name(each)))
+
+    def all_subnets(self) -> list[Object]:
+        return self.subnets.list(HOME, SYSTEM)
+
+    def endpoints_of(self, owner_uid: str) -> list[Object]:
+        return self.endpoints.find("owner", HOME, SYSTEM, owner_uid)
+
+    async def is_gone(self, resource: Resource, name: str) -> bool:
+        """Asks the server: a mirror of one kind may be behind that of another."""
+        try:
+            await self.client.get(SYSTEM, resource, name)
+        except NotFound:
+            return True
+        return False
+
+    async def delete(self, resource: Resource, name: str, uid: str = "") -> None:
+        """Deletes it unless it is gone already, or (with `uid`) another by now."""
+        with suppress(NotFound, Conflict):
+            await self.client.delete(SYSTEM, resource, name, uid=uid)

@@ -1,0 +1,90 @@
+"""What a node does when something runs short: it says so, and ends pods one after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from alcove.agent import pressure
+from alcove.agent.cgroups import CgroupUsage
+from alcove.agent.housekeeping import AFTER_EVICTION_SECONDS, RELIEVED_SECONDS, NodeHousekeeping
+from alcove.agent.node import NodePressures
+from alcove.agent.podkey import PodKey
+from alcove.agent.pods.view import PodRuntimeView, PodTermination, TerminationCause
+from alcove.agent.pressure import FreeResources
+from alcove.api.ids import TenantId
+from alcove.client.keys import HOME, ObjectKey
+
+FINE = FreeResources(1 << 33, 1 << 36, 1 << 37, 30_000, 32_768)
+NO_MEMORY = FreeResources(1 << 20, 1 << 36, 1 << 37, 30_000, 32_768)
+
+
+class Worker:
+    def __init__(self, name: str) -> None:
+        self.key = PodKey(HOME, TenantId("t"), "n", name, f"uid-{name}")
+        self.pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "a"}]}}
+        self.view = PodRuntimeView(is_set_up=True)
+
+    def fail(self, reason: str, message: str, grace_seconds: float) -> None:
+        self.view.end = PodTermination(TerminationCause.FAILED, grace_seconds, reason, message)
+
+
+class Roster(list[Worker]):
+    def find(self, key: ObjectKey) -> Worker | None:
+        return next((each for each in self if each.key.object_key == key), None)
+
+
+class Node:
+    def __init__(self, used: dict[str, int]) -> None:
+        self.now = 1_000.0
+        self.events: list[tuple[str, str]] = []
+        self.roster = Roster(Worker(name) for name in used)
+        usage = {
+            worker.key.directory_name: CgroupUsage(working_set_bytes=used[worker.key.name])
+            for worker in self.roster
+        }
+        shop = SimpleNamespace(
+            folders=SimpleNamespace(data=Path("/")),
+            group="/g",
+            cgroups=SimpleNamespace(usage=lambda group: usage[group.removeprefix("/g/")]),
+            note=lambda key, _type, reason, _message: self.events.append((key.name, reason)),
+        )
+        self.housekeeping = NodeHousekeeping(self.roster, shop, None, lambda: self.now)  # type: ignore[arg-type]
+
+    def ended(self) -> list[str]:
+        return [worker.key.name for worker in self.roster if worker.view.end is not None]
+
+
+async def test_one_pod_at_a_time_goes_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({"small": 10 << 20, "big": 50 << 20})
+    monkeypatch.setattr(pressure, "look", lambda _data: NO_MEMORY)
+    await node.housekeeping._look()
+    assert node.ended() == ["big"] and node.events == [("big", "Evicted")]
+    assert node.housekeeping.pressures() == NodePressures(memory=True)
+    await node.housekeeping._look()
+    assert node.ended() == ["big"], "what it had must first be given back"
+    node.now += AFTER_EVICTION_SECONDS
+    await node.housekeeping._look()
+    assert node.ended() == ["small", "big"]
+
+
+async def test_a_shortage_is_told_for_a_while_after_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({})
+    monkeypatch.setattr(pressure, "look", lambda _data: NO_MEMORY)
+    await node.housekeeping._look()
+    monkeypatch.setattr(pressure, "look", lambda _data: FINE)
+    node.now += RELIEVED_SECONDS / 2
+    await node.housekeeping._look()
+    assert node.housekeeping.pressures().memory
+    node.now += RELIEVED_SECONDS
+    await node.housekeeping._look()
+    assert node.housekeeping.pressures() == NodePressures()
+
+
+async def test_nobody_goes_while_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node({"a": 1 << 34})
+    monkeypatch.setattr(pressure, "look", lambda _data: FINE)
+    await node.housekeeping._look()
+    assert not node.ended() and node.housekeeping.pressures() == NodePressures()

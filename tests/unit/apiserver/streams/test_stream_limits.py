@@ -1,0 +1,28 @@
+import pytest
+
+from alcove.api.errors import TooManyRequests
+from alcove.api.ids import TenantId
+from alcove.apiserver.streams.stream_limits import StreamLimits
+
+A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
+
+
+def test_a_tenant_has_so_many_streams_and_others_theirs() -> None:
+    counting = StreamLimits(per_tenant_max=2, total_max=10)
+    leave = counting.enter(A)
+    counting.enter(A)
+    with pytest.raises(TooManyRequests, match='tenant "a" has 2 streams open'):
+        counting.enter(A)
+    counting.enter(B)
+    leave()
+    leave()
+    assert counting.total == 2
+    counting.enter(A)
+
+
+def test_there_is_an_end_for_all_together() -> None:
+    counting = StreamLimits(per_tenant_max=2, total_max=3)
+    for tenant in (A, A, B):
+        counting.enter(tenant)
+    with pytest.raises(TooManyRequests, match="this server has 3"):
+        counting.enter(C)

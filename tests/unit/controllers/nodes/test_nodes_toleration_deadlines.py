@@ -1,0 +1,46 @@
+"""When pods leave a tainted node."""
+
+import pytest
+
+from alcove.api.objects import Object
+from alcove.controllers.nodes.toleration_deadlines import AT_ONCE, NEVER, NoExecuteTaint, leaves_at, read
+
+LOST, BAD = NoExecuteTaint("lost", "", 100.0), NoExecuteTaint("bad", "very", 200.0)
+
+
+def tolerates(key: str = "", seconds: int | None = None, **more: str) -> Object:
+    found: Object = {"key": key, "operator": "Exists", **more}
+    return found | ({"tolerationSeconds": seconds} if seconds is not None else {})
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "taints", "expected"),
+    [
+        ([], [], NEVER),
+        ([], [LOST], AT_ONCE),
+        ([tolerates("lost")], [LOST], NEVER),
+        ([tolerates("lost", 300)], [LOST], 400.0),
+        ([tolerates("lost", 0)], [LOST], AT_ONCE),
+        ([tolerates("lost", -5)], [LOST], AT_ONCE),
+        ([tolerates("lost", 300)], [LOST, BAD], AT_ONCE),
+        ([tolerates("lost", 300), tolerates("bad", 10)], [LOST, BAD], 210.0),
+        ([tolerates("lost", 30), tolerates("lost")], [LOST], 130.0),  # The first that covers it counts.
+        ([tolerates()], [LOST, BAD], NEVER),
+        ([tolerates("lost", effect="NoSchedule")], [LOST], AT_ONCE),
+        ([tolerates("lost", 7, effect="NoExecute")], [LOST], 107.0),
+        ([{"key": "bad", "value": "very", "tolerationSeconds": 5}], [BAD], 205.0),
+        ([{"key": "bad", "value": "little"}], [BAD], AT_ONCE),
+    ],
+)
+def test_leaves_at(tolerations: list[Object], taints: list[NoExecuteTaint], expected: float) -> None:
+    assert leaves_at({"spec": {"tolerations": tolerations}}, taints) == expected
+
+
+def test_since_when_a_taint_counts() -> None:
+    told = {"key": "told", "effect": "NoExecute", "timeAdded": "1970-01-01T00:01:40Z"}
+    seen = {"key": "seen", "value": "v", "effect": "NoExecute"}
+    node = {"spec": {"taints": [told, seen, {"key": "other", "effect": "NoSchedule"}]}}
+    first = read(node, (), 500.0)
+    assert first == (NoExecuteTaint("told", "", 100.0), NoExecuteTaint("seen", "v", 500.0))
+    assert read(node, first, 600.0) == first
+    assert read({"spec": {}}, first, 700.0) == ()
