@@ -123,9 +123,7 @@ async def test_a_shell_on_a_terminal(users: dict[str, User]) -> None:
     async with TestTerminal(*users["shop"].command, "exec", "-it", "web", "--", "sh") as terminal:
         await terminal.sees("#")
         terminal.resize(101, 42)
-        await asyncio.sleep(0.5)
-        terminal.type("stty size; cat /tmp/who\r")
-        await terminal.sees("42 101")
+        await terminal.sees("42 101", asking="stty size; cat /tmp/who\r")
         await terminal.sees("shop\r\n")
         terminal.type("exit 7\r")
         async with asyncio.timeout(30):

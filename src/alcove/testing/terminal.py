@@ -15,6 +15,7 @@ import termios
 from collections.abc import Mapping
 
 SEES_SECONDS_MAX = 30.0
+ASK_SECONDS = 0.5
 
 
 class TestTerminal:
@@ -46,15 +47,20 @@ class TestTerminal:
     def type(self, text: str) -> None:
         os.write(self._upper, text.encode())
 
-    async def sees(self, text: str) -> None:
-        """Returns when the text was shown. Raises AssertionError when it does not come."""
-        deadline = asyncio.get_running_loop().time() + SEES_SECONDS_MAX
+    async def sees(self, text: str, *, asking: str = "") -> None:
+        """Returns when the text was shown. Raises AssertionError when it does not come. `asking` is typed until then,
+        again and again: a new size of the window takes its time to arrive."""
+        loop = asyncio.get_running_loop()
+        deadline, asks_at = loop.time() + SEES_SECONDS_MAX, loop.time()
         while text.encode() not in self.seen:
+            if asking and loop.time() >= asks_at:
+                self.type(asking)
+                asks_at = loop.time() + ASK_SECONDS
             try:
                 self.seen += os.read(self._upper, 65_536)
             except BlockingIOError:
                 await asyncio.sleep(0.02)
             except OSError as error:
                 raise AssertionError(f"it has ended, and showed {self.seen!r}") from error
-            if asyncio.get_running_loop().time() > deadline:
+            if loop.time() > deadline:
                 raise AssertionError(f"{text!r} is not in {self.seen!r}")

@@ -59,12 +59,9 @@ async def test_a_shell_on_a_terminal(any_rig: NodeRig, server: LocalServer, env:
         await terminal.sees("#")
         terminal.type("test -t 0 && echo a ter'minal'\r")
         await terminal.sees("a terminal")
-        terminal.type("stty size\r")
-        await terminal.sees("33 77")
+        await terminal.sees("33 77", asking="stty size\r")
         terminal.resize(101, 42)
-        await asyncio.sleep(0.5)
-        terminal.type("stty size\r")
-        await terminal.sees("42 101")
+        await terminal.sees("42 101", asking="stty size\r")
         terminal.type("exit 7\r")
         async with asyncio.timeout(20):
             assert await terminal.process.wait() == 7
@@ -184,10 +181,6 @@ async def test_a_terminal_that_is_attached_to_can_be_resized(rig: NodeRig, serve
     await rig.pod("acme", "term", [main])
     async with on_terminal(server.as_tenant("acme"), "attach", "-it", "term") as terminal:
         await terminal.sees("try pressing enter")
-        await asyncio.sleep(0.5)
-        terminal.type("\r")
-        await terminal.sees("33 77")
+        await terminal.sees("33 77", asking="\r")
         terminal.resize(101, 42)
-        await asyncio.sleep(0.5)
-        terminal.type("\r")
-        await terminal.sees("42 101")
+        await terminal.sees("42 101", asking="\r")
