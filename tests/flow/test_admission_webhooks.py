@@ -524,18 +524,18 @@ def test_an_authority_that_did_not_sign_is_not_trusted(acme: Caller) -> None:
 
 
 def test_several_refusals_come_at_once_and_the_first_counts(acme: Caller) -> None:
+    together = threading.Barrier(5)
+
     def respond(path: str, review: dict[str, Any]) -> dict[str, Any]:
-        time.sleep(0.3)
+        together.wait(10)
         return denied(review, message=path)
 
     with WebhookServer(respond) as webhook:
         hooks = [hook(webhook, f"/{number}", name=f"h{number}.example.com") for number in range(5)]
         install(acme, "validating", *hooks)
-        started = time.monotonic()
         answer = acme.post(MAPS, config())
-        took = time.monotonic() - started
     assert answer.json["message"] == 'admission webhook "h0.example.com" denied the request: /0'
-    assert len(webhook.seen) == 5 and took < 1.2
+    assert len(webhook.seen) == 5
 
 
 def test_a_dry_run_says_so(acme: Caller) -> None:
