@@ -1,6 +1,8 @@
 # One command each. `make help` explains them.
 PY := .venv/bin/python
-export PYTHONDONTWRITEBYTECODE ?=
+# Compiled modules are kept, whatever the environment says: tests start hundreds of processes, and pytest rewrites the
+# assertions of every file anew otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup packages fix check test test-beside test-slow test-fresh bench up down docs dist lock clean
 
